@@ -1,0 +1,244 @@
+"""Values: the rows a worker holds in memory at a time.
+
+Here: `Ragged` (rows of differing lengths) and `Block` (some rows of one partition of one log).
+Elsewhere: what the values mean (logloom.schema), how they are made (logloom.transforms) and stored (logloom.io).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from logloom.schema import ColumnType, Schema
+
+Array = NDArray[Any]
+
+
+class Ragged:
+    """N rows whose leading axes differ in length: values laid end to end, or one array per row.
+
+    Large rows (images, scans) stay views of the buffers they were read into; small ones lie in one array.
+    Whichever form a Ragged was made from, both are to be had: `values` joins rows once, `rows` splits.
+
+    Attributes:
+        shapes: (N, r) int64, the r leading lengths of each row.
+        tail: the axes that every row shares.
+    """
+
+    __slots__ = ("_offsets", "_rows", "_values", "dtype", "shapes", "tail")
+
+    def __init__(self, values: Array, shapes: ArrayLike):
+        """Rows laid end to end.
+
+        Args:
+            values: (total, *tail), total being the sum over rows of the product of their leading lengths.
+            shapes: (N,) or (N, r) leading lengths.
+        """
+        shapes = np.asarray(shapes, np.int64)
+        self.shapes: NDArray[np.int64] = shapes[:, None] if shapes.ndim == 1 else shapes
+        self._values: Array | None = values
+        self._rows: Sequence[Array] | None = None
+        self._offsets: NDArray[np.int64] | None = None
+        self.dtype: np.dtype[Any] = values.dtype
+        self.tail: tuple[int, ...] = values.shape[1:]
+        if len(values) != self.offsets[-1]:
+            raise ValueError(f"{len(values)} values for rows of {self.offsets[-1]} in all")
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Array], ctype: ColumnType) -> Ragged:
+        """One array per row, each of shape (*leading, *ctype.tail); nothing is copied."""
+        self = cls.__new__(cls)
+        r = ctype.num_ragged
+        self.shapes = np.array([row.shape[:r] for row in rows], np.int64).reshape(len(rows), r)
+        self._values = None
+        self._rows = rows
+        self._offsets = None
+        self.dtype = ctype.dtype
+        self.tail = ctype.tail
+        return self
+
+    @classmethod
+    def from_bytes(cls, rows: Sequence[bytes | bytearray | memoryview]) -> Ragged:
+        """Rows of a bytes or (UTF-8) string column."""
+        ctype = ColumnType(np.dtype("u1"), (None,))
+        return cls.from_rows([np.frombuffer(row, np.uint8) for row in rows], ctype)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the rows already lie end to end, so that `values` costs nothing."""
+        return self._values is not None
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(N,) elements of each row, counted along the flattened leading axes."""
+        lengths: NDArray[np.int64] = self.shapes.prod(axis=1, dtype=np.int64)
+        return lengths
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """(N + 1,) where each row starts in `values`."""
+        if self._offsets is None:
+            self._offsets = np.zeros(len(self.shapes) + 1, np.int64)
+            np.cumsum(self.lengths, out=self._offsets[1:])
+        return self._offsets
+
+    @property
+    def values(self) -> Array:
+        """(total, *tail) all rows end to end."""
+        if self._values is None:
+            rows = [row.reshape(-1, *self.tail) for row in self._rows or ()]
+            self._values = np.concatenate(rows) if rows else np.empty((0, *self.tail), self.dtype)
+            self._values = self._values.astype(self.dtype, copy=False)
+        return self._values
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.lengths.sum()) * math.prod(self.tail) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def __getitem__(self, row: int) -> Array:
+        if self._rows is not None:
+            return self._rows[row]
+        row = range(len(self))[row]
+        start, stop = self.offsets[row : row + 2]
+        return self.values[start:stop].reshape(*self.shapes[row], *self.tail)
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[row] for row in range(len(self)))
+
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> Ragged:
+        """The given rows in the given order; rows may repeat."""
+        if isinstance(rows, slice):
+            rows = np.arange(len(self))[rows]
+        if self._rows is not None:
+            taken = Ragged.__new__(Ragged)
+            taken.shapes = self.shapes[rows]
+            taken._values, taken._offsets = None, None
+            taken._rows = [self._rows[row] for row in rows.tolist()]
+            taken.dtype, taken.tail = self.dtype, self.tail
+            return taken
+        lengths = self.lengths[rows]
+        starts = self.offsets[:-1][rows]
+        ends = np.cumsum(lengths)
+        total = int(ends[-1]) if len(ends) else 0
+        where = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+        return Ragged(self.values[where], self.shapes[rows])
+
+    @staticmethod
+    def concatenate(parts: Sequence[Ragged]) -> Ragged:
+        """The rows of all parts, in order; views stay views where every part has one array per row."""
+        if len(parts) == 1:
+            return parts[0]
+        if all(part._rows is not None for part in parts):
+            joined = Ragged.__new__(Ragged)
+            joined.shapes = np.concatenate([part.shapes for part in parts])
+            joined._values, joined._offsets = None, None
+            joined._rows = [row for part in parts for row in part._rows or ()]
+            joined.dtype, joined.tail = parts[0].dtype, parts[0].tail
+            return joined
+        return Ragged(
+            np.concatenate([part.values for part in parts]), np.concatenate([part.shapes for part in parts])
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Ragged, (self.values, self.shapes))
+
+
+Values = Array | Ragged
+
+
+def take(values: Values, rows: NDArray[np.integer[Any]] | slice) -> Values:
+    """The given rows of a fixed or ragged column."""
+    return values.take(rows) if isinstance(values, Ragged) else values[rows]
+
+
+def concatenate(parts: Sequence[Values]) -> Values:
+    """Columns of one type laid one after the other; at least one part."""
+    if isinstance(parts[0], Ragged):
+        return Ragged.concatenate([part for part in parts if isinstance(part, Ragged)])
+    return np.concatenate([part for part in parts if not isinstance(part, Ragged)])
+
+
+def empty(ctype: ColumnType, num_rows: int = 0) -> Values:
+    """Rows that hold nothing: NaN for floats, 0 for other numbers, false, or empty."""
+    if ctype.is_ragged:
+        shapes = np.zeros((num_rows, ctype.num_ragged), np.int64)
+        return Ragged(np.empty((0, *ctype.tail), ctype.dtype), shapes)
+    rows = np.zeros((num_rows, *ctype.tail), ctype.dtype)
+    fill_missing(rows)
+    return rows
+
+
+def fill_missing(rows: Array) -> None:
+    """Writes the value of "not usable" into every element: NaN for floats, else zero."""
+    if rows.dtype.names is not None:
+        for name in rows.dtype.names:
+            fill_missing(rows[name])
+    else:
+        rows[...] = np.nan if rows.dtype.kind == "f" else np.zeros((), rows.dtype)
+
+
+@dataclass
+class Block:
+    """Some consecutive rows of one partition of one log.
+
+    Attributes:
+        log_id: of every row.
+        partition: the span's name within its log, as the plan gave it.
+        first_row: how many rows of the partition come before this block.
+        columns: `timestamp` (n,) int64 and every column of the schema, ages and availabilities too.
+    """
+
+    log_id: str
+    partition: str
+    first_row: int
+    columns: Mapping[str, Values]
+
+    def __len__(self) -> int:
+        return len(self.columns["timestamp"])
+
+    @property
+    def timestamp(self) -> NDArray[np.int64]:
+        """(n,) ticks, int64 ns since the Unix epoch, ascending."""
+        stamps = self.columns["timestamp"]
+        assert isinstance(stamps, np.ndarray)
+        return stamps
+
+    @property
+    def nbytes(self) -> int:
+        return sum(values.nbytes for values in self.columns.values())
+
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> dict[str, Values]:
+        """The columns of the given rows."""
+        return {name: take(values, rows) for name, values in self.columns.items()}
+
+    def row(self, index: int, schema: Schema, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """One row as users see it: numpy values, bytes for bytes, str for strings.
+
+        Args:
+            index: within the block.
+            schema: types of the columns.
+            columns: what the row holds beside log_id and timestamp; None is every column of the schema,
+                without ages and availabilities.
+        """
+        types = schema.all
+        row: dict[str, Any] = {"log_id": self.log_id, "timestamp": self.timestamp[index]}
+        for name in schema.columns if columns is None else columns:
+            row[name] = python_value(self.columns[name][index], types[name])
+        return row
+
+
+def python_value(value: Any, ctype: ColumnType) -> Any:
+    """One row's value as users see it: bytes and str for those kinds, else numpy as it is."""
+    if ctype.kind == "bytes":
+        return value.tobytes()
+    if ctype.kind == "string":
+        return value.tobytes().decode("utf-8")
+    return value

@@ -1,0 +1,88 @@
+"""BLAKE3 digests of files and of columns.
+
+Here: one incremental digest per column of a partition, and the digest of a file.
+A column's digest depends on its values alone, never on how rows were grouped into blocks or files:
+BLAKE3 over (name, dtype, shape) as JSON, then the u64 little-endian leading lengths of all rows where these
+differ by row, then the BLAKE3 of the little-endian values in row order, C order, structured types field by
+field. (The inner digest lets values stream by before the last length is known.)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+from blake3 import blake3
+
+from logloom.blocks import Array, Ragged, Values
+from logloom.schema import ColumnType, dtype_to_json
+
+
+class ColumnDigest:
+    """Digest of one column, fed block by block."""
+
+    def __init__(self, name: str, ctype: ColumnType):
+        head = [name, dtype_to_json(ctype.dtype), list(ctype.shape), ctype.kind]
+        self._head = json.dumps(head, separators=(",", ":")).encode()
+        self._ctype = ctype
+        self._lengths = blake3()
+        self._values = blake3()
+        # Structured values go field by field over the whole column, so each field has a digest of its own.
+        self._fields = {path: blake3() for path in _field_paths(ctype.dtype)}
+
+    def update(self, values: Values) -> None:
+        """Takes the next rows: (n, *shape), or n ragged rows."""
+        if isinstance(values, Ragged):
+            self._lengths.update(np.ascontiguousarray(values.shapes, "<i8").data)
+            for part in [values.values] if values.is_joined else values:
+                self._update_values(part)
+        else:
+            self._update_values(values)
+
+    def _update_values(self, values: Array) -> None:
+        if values.size == 0:
+            return
+        if not self._fields:
+            self._values.update(_bytes_of(values, self._ctype.dtype))
+        for path, digest in self._fields.items():
+            part = values
+            for name in path:
+                part = part[name]
+            digest.update(_bytes_of(part, part.dtype))
+
+    def hexdigest(self) -> str:
+        for digest in self._fields.values():
+            self._values.update(digest.digest())
+        self._fields = {}
+        whole = blake3(self._head)
+        if self._ctype.is_ragged:
+            whole.update(self._lengths.digest())
+        return whole.update(self._values.digest()).hexdigest()
+
+
+def _field_paths(dtype: np.dtype[Any]) -> list[tuple[str, ...]]:
+    paths: list[tuple[str, ...]] = []
+    for name in dtype.names or ():
+        inner = dtype[name].base
+        paths += [(name, *path) for path in _field_paths(inner)] if inner.names else [(name,)]
+    return paths
+
+
+def _bytes_of(values: Array, dtype: np.dtype[Any]) -> memoryview:
+    if dtype.kind == "U":  # fixed-width text: as UTF-8 of the full width, so that width is part of the value
+        values = np.char.encode(values, "utf-8")
+        return memoryview(np.ascontiguousarray(values).tobytes())
+    little = np.ascontiguousarray(values, dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).data
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """BLAKE3 of a local file, in hex."""
+    return blake3(max_threads=1).update_mmap(os.fspath(path)).hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """BLAKE3 of a JSON value in canonical form, in hex; names units and identifies recipes."""
+    return blake3(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

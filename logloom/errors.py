@@ -1,0 +1,66 @@
+"""Errors of logloom, each built from a single message so that it survives pickling between workers.
+
+LogloomError
+|-- UsageError               the command or the call is wrong (exit code 2)
+|   `-- RecipeError          the recipe is wrong; the message lists every mistake with its line
+|-- LogReadError             the input is damaged, or not what its name says
+|   |-- TruncatedLogError
+|   `-- UnknownEncodingError
+|-- DatasetError             what lies in a dataset is damaged, missing or of another kind
+|   `-- ReadBackError        what was read back differs from what was written
+|-- CommitConflictError      another build committed this version first
+`-- StorageError             a disk or an object store refused
+"""
+
+__all__ = [
+    "CommitConflictError",
+    "DatasetError",
+    "LogReadError",
+    "LogloomError",
+    "ReadBackError",
+    "RecipeError",
+    "StorageError",
+    "TruncatedLogError",
+    "UnknownEncodingError",
+    "UsageError",
+]
+
+
+class LogloomError(Exception):
+    """The one base class to catch. Its only argument is the whole message."""
+
+
+class UsageError(LogloomError):
+    """The command or the call is wrong; nothing was done."""
+
+
+class RecipeError(UsageError):
+    """The recipe is wrong; the message lists every mistake with its line."""
+
+
+class LogReadError(LogloomError):
+    """A log is damaged, or not what its name says."""
+
+
+class TruncatedLogError(LogReadError):
+    """A log ends in the middle of a record."""
+
+
+class UnknownEncodingError(LogReadError):
+    """A log uses an encoding, compression or definition that logloom doesn't read."""
+
+
+class DatasetError(LogloomError):
+    """What lies in a dataset is damaged, missing or of another kind."""
+
+
+class ReadBackError(DatasetError):
+    """What was read back differs from what was written."""
+
+
+class CommitConflictError(LogloomError):
+    """Another build committed this version number with other content."""
+
+
+class StorageError(LogloomError):
+    """A disk or an object store refused: full, read-only, no permission, gone."""

@@ -1,0 +1,205 @@
+"""What every kind of log offers: columns per topic and time range.
+
+Here: the `Log` protocol and the small values around it.
+Elsewhere: the kinds (mcap, rosbag1, ...), message definitions and decoding (definitions, fields, decode),
+resampling (logloom.transforms).
+Times are int64 nanoseconds since the Unix epoch; ranges are half-open, [start, stop).
+
+A message has a log time (when the recorder got it), a publish time (the log time where the format has none)
+and perhaps a header stamp; the recipe says which of them is its *message time*. Its *position* is an int64
+that grows along the log and never changes: (chunk number << 32) | offset in the uncompressed chunk, or the
+offset in the file where there are no chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Values
+from logloom.schema import ColumnType
+
+TimeSource = Literal["header", "log", "publish"]
+MIN_TIME = int(np.iinfo(np.int64).min)
+MAX_TIME = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """One topic of a log.
+
+    Attributes:
+        type: the message type's full name as the log says it, e.g. "sensor_msgs/msg/Imu".
+        encoding: of messages: "cdr", "ros1", "protobuf", "json".
+        definition_encoding: of the definition: "ros2msg", "ros1msg", "ros2idl", "protobuf", "jsonschema".
+        definition: the message definition as the log holds it.
+        num_messages: by the index.
+        first, last: log times of its first and last message; 0 when there are none.
+    """
+
+    topic: str
+    type: str
+    encoding: str
+    definition_encoding: str
+    definition: bytes
+    num_messages: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A message (or a stretch of bytes) that can't be used, and why."""
+
+    uri: str
+    offset: int  # in the file: of the message, or of the chunk that holds it
+    topic: str  # "" when unknown
+    position: int
+    log_time: int
+    reason: str
+    num_messages: int = 1
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """What the index of a log says; a few KB, made without reading messages.
+
+    Attributes:
+        uris: its files, in the order in which they are joined.
+        content_id: BLAKE3 of sizes and first and last MiB of each file.
+        topics: by topic name, in name order.
+        first, last: log times over all topics (the extent).
+        chunk_times: (C, 2) first and last log time of each stretch of the log (MCAP or bag chunks).
+        chunk_bytes: (C,) uncompressed bytes of each.
+    """
+
+    uris: tuple[str, ...]
+    size: int
+    content_id: str
+    topics: Mapping[str, TopicInfo]
+    first: int
+    last: int
+    chunk_times: NDArray[np.int64]
+    chunk_bytes: NDArray[np.int64]
+    refusals: tuple[Refusal, ...] = ()  # damage that the index already shows
+
+    @property
+    def num_messages(self) -> int:
+        return sum(info.num_messages for info in self.topics.values())
+
+
+@dataclass(frozen=True)
+class TopicRequest:
+    """Which messages of a topic a reader wants: those with start <= message time < stop.
+
+    Attributes:
+        time: the ways to stamp a message, the first that its definition has; header first by default.
+        max_delay: the furthest a message time may lie from its log time, in ns; a message further away is
+            refused. None means any distance, which costs one scan of the log (kept as a sidecar index).
+    """
+
+    start: int
+    stop: int
+    time: tuple[TimeSource, ...] = ("header", "log")
+    max_delay: int | None = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What a column takes from each message of its topic.
+
+    Attributes:
+        paths: dotted field paths; several are concatenated along the last axis. Steps may index: `a[3]`,
+            `a[1:4]`, `objects[].pose.position`. Empty with `adapter` only.
+        adapter: None, "image", "points[x,y,z]", "scan", "navsat", "rotation_matrix", ...
+        strings: characters kept for text inside arrays of sub-messages; a longer one is an error.
+        shape: fixed (h, w, c) of an image column, where the recipe promises it.
+        resize: (height, width) of an image, or None.
+        encode: None, "jpg" or "png".
+        dtype: for encodings without types (JSON), else None: the type that the definition gives.
+    """
+
+    paths: tuple[str, ...] = ()
+    adapter: str | None = None
+    strings: int = 32
+    shape: tuple[int, ...] | None = None
+    resize: tuple[int, int] | None = None
+    encode: str | None = None
+    dtype: str | None = None
+
+
+class Messages(Protocol):
+    """Messages of one topic, in the order in which they lie in the log. Values are decoded when taken."""
+
+    topic: str
+    time: NDArray[np.int64]  # (N,) message times by the request's rule
+    log_time: NDArray[np.int64]  # (N,)
+    position: NDArray[np.int64]  # (N,) ascending
+    refused: Sequence[Refusal]  # messages of this topic with a log time in the range that can't be used
+
+    def __len__(self) -> int: ...
+
+    def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
+        """What the column takes from the given messages (indices into this object, in any order).
+
+        Returns:
+            (n, *shape) or n ragged rows, of the type that `Log.column_type(topic, spec)` says.
+
+        Raises:
+            LogReadError: a message doesn't fit its definition; names file, topic and byte offset.
+        """
+        ...
+
+
+class Log(Protocol):
+    """One recording. Opens its files when first asked; pickles as what it was opened with."""
+
+    @property
+    def summary(self) -> LogSummary: ...
+
+    def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
+        """The type of a column, from the message definition and the recipe alone, never from data.
+
+        Raises:
+            UsageError: no such field, or one that a column can't hold; names the nearest valid field.
+        """
+        ...
+
+    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+        """The first of `sources` that messages of this topic have; None where they have none of them."""
+        ...
+
+    def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
+        """The messages of each topic, each within its own time range; a topic the log lacks is left out.
+
+        Reads only chunks that hold these topics within these ranges.
+
+        Raises:
+            LogReadError: damage, under `on_error` fail.
+        """
+        ...
+
+    def last_message(self, topic: str) -> Messages:
+        """The topic's last message by position in the log, whatever its stamps (one message, or none)."""
+        ...
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """How to open a log.
+
+    Attributes:
+        on_error: "fail" raises on the first damage; "salvage" and "skip" list it in `refused` and read on.
+        storage_options: for fsspec, by protocol.
+        sidecars: URI of the folder that keeps sidecar indices; None keeps them in memory only.
+        max_chunk_bytes: a chunk that claims to be larger is refused before anything is allocated.
+    """
+
+    on_error: Literal["fail", "salvage", "skip"] = "fail"
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    sidecars: str | None = None
+    max_chunk_bytes: int = 1 << 30

@@ -1,0 +1,84 @@
+"""Messages as they lie in a log, before decoding; and what a decoder offers.
+
+Containers (mcap, rosbag1, ...) make `RawMessages`; decoders (cdr, ros1, protobuf, json) turn them into columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Values
+from logloom.io.logs.base import FieldSpec, TimeSource
+from logloom.schema import ColumnType
+
+
+@dataclass(frozen=True)
+class RawMessages:
+    """Payloads of one topic's messages, in log order, as ranges of the buffers that hold them.
+
+    Attributes:
+        buffers: uncompressed chunks (or stretches of a file), uint8 arrays.
+        buffer: (N,) which buffer each payload lies in.
+        start, length: (N,) where in that buffer.
+        places: for each buffer the words for errors, e.g. "drive.mcap: chunk at byte 5312".
+    """
+
+    topic: str
+    log_time: NDArray[np.int64]
+    publish_time: NDArray[np.int64]
+    position: NDArray[np.int64]
+    buffers: Sequence[NDArray[np.uint8]]
+    buffer: NDArray[np.intp]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    places: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.log_time)
+
+    def place(self, row: int) -> str:
+        """Where message `row` lies, for an error."""
+        return f"{self.places[self.buffer[row]]}, {self.topic} message at offset {self.start[row]} in it"
+
+    def take(self, rows: NDArray[np.intp]) -> RawMessages:
+        """The given messages; buffers are shared."""
+        return RawMessages(
+            self.topic,
+            self.log_time[rows],
+            self.publish_time[rows],
+            self.position[rows],
+            self.buffers,
+            self.buffer[rows],
+            self.start[rows],
+            self.length[rows],
+            self.places,
+        )
+
+
+class Decoder(Protocol):
+    """Decodes messages of one type. Built once per topic from its `TopicInfo`; pure, thread-safe."""
+
+    def column_type(self, spec: FieldSpec) -> ColumnType:
+        """See `Log.column_type`."""
+        ...
+
+    def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
+        """See `Log.time_source`."""
+        ...
+
+    def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
+        """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`."""
+        ...
+
+    def check(self, raw: RawMessages) -> NDArray[np.bool_]:
+        """(N,) whether each payload has a length that fits its definition (framing, no deep decode)."""
+        ...
+
+    def take(self, raw: RawMessages, spec: FieldSpec) -> Values:
+        """See `Messages.take`; of all messages in `raw`."""
+        ...

@@ -1,0 +1,108 @@
+"""What every dataset format offers, and how formats are found.
+
+Here: the `Writer`, `Reader` and `Format` protocols and the registry.
+Elsewhere: the formats (tar, l5kit, ...: one module or small package each), where finished units are kept
+(logloom.io.manifest), the Beam transforms around them (`beam.py` in each format's package).
+
+A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
+folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
+blocks in the same order, cut anywhere, give the same bytes.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from logloom.blocks import Block
+from logloom.errors import UsageError
+from logloom.schema import Schema
+
+
+@dataclass(frozen=True)
+class UnitContext:
+    """What a writer knows of the partition beside its blocks.
+
+    Attributes:
+        log_uri: the log's first file (for templates such as l5kit's host).
+        period: of a rate clock, in ns; None for a topic clock.
+    """
+
+    log_id: str
+    log_uri: str
+    partition: str
+    split: str
+    period: int | None = None
+
+
+class Writer(Protocol):
+    """Writes one unit into a local folder."""
+
+    def append(self, block: Block) -> None:
+        """Takes the next rows; blocks come in row order."""
+        ...
+
+    def close(self) -> dict[str, Any]:
+        """Finishes the files (not yet fsynced) and gives what readers and assembly need to know (JSON)."""
+        ...
+
+
+class Reader(Protocol):
+    """Random access to the rows of one unit or dataset. Opens files lazily, pickles, serves many threads."""
+
+    schema: Schema
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Row `index` as users see it (see `Block.row`)."""
+        ...
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        """All rows in order, in blocks of about `max_bytes`; None is all columns with ages and availabilities."""
+        ...
+
+
+class Format(Protocol):
+    """A dataset format as the pipelines see it; an instance is named by an entry point in `logloom.formats`."""
+
+    name: str
+    semantics: int  # counts up when the same rows would give other bytes; part of every unit's identity
+    Options: type[BaseModel]  # what stands under `outputs.<name>` in a recipe
+
+    def check(self, options: Any, schema: Schema) -> list[str]:
+        """What this output can't hold, one line each, without the recipe's line number."""
+        ...
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext
+    ) -> Writer: ...
+
+    def reader(
+        self, directory: str, schema: Schema, options: Any, entry: Mapping[str, Any], **storage: Any
+    ) -> Reader:
+        """Opens one finished unit; `entry` is what its writer's `close` gave."""
+        ...
+
+
+def formats() -> dict[str, Format]:
+    """All installed formats by name."""
+    return {point.name: point.load() for point in entry_points(group="logloom.formats")}
+
+
+def format_named(name: str) -> Format:
+    """The format of an output.
+
+    Raises:
+        UsageError: no installed package offers it.
+    """
+    for point in entry_points(group="logloom.formats", name=name):
+        found: Format = point.load()
+        return found
+    known = sorted(point.name for point in entry_points(group="logloom.formats"))
+    raise UsageError(f"no output format {name!r}; there are {', '.join(known)}")

@@ -1,0 +1,189 @@
+"""Column types: what a column holds, before any value of it exists.
+
+Here: `ColumnType` and `Schema`, their checks and their JSON form.
+Elsewhere: the values (logloom.blocks), where types come from (logloom.io.logs.fields).
+A row is `log_id` (str), `timestamp` (int64 ns since the Unix epoch), then the columns.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from logloom.errors import UsageError
+
+COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
+RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
+RESERVED_LAST_PARTS = frozenset({"age", "available"})
+NO_AGE = int(np.iinfo(np.int64).min)  # the age of a row that has no usable message
+
+
+def check_column_name(name: str) -> str:
+    """Gives back a usable column name.
+
+    Raises:
+        UsageError: the name breaks the grammar, or is reserved.
+    """
+    if not COLUMN_NAME.fullmatch(name):
+        raise UsageError(
+            f"column {name!r}: names are parts of a-z, 0-9 and _ joined by dots, like camera.front"
+        )
+    if name in RESERVED_NAMES or name.rsplit(".", 1)[-1] in RESERVED_LAST_PARTS:
+        raise UsageError(
+            f"column {name!r}: log_id, timestamp, refs, meta, *.age and *.available are reserved"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """The type of one row's value of a column.
+
+    Attributes:
+        dtype: of an element, always little-endian; structured for arrays of sub-messages; text inside
+            a structured dtype is `<U{n}`.
+        shape: of a row. None stands for lengths that differ by row; these come first: (), (3,), (None,),
+            (None, 4), (None, None, None).
+        kind: "array" (a numpy value), "bytes" (a Python bytes; dtype uint8, shape (None,)) or "string"
+            (a Python str, stored as UTF-8; dtype uint8, shape (None,)).
+        unit: a UDUNITS name such as "m s-1", or "".
+        description: one line for people, or "".
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] = ()
+    kind: Literal["array", "bytes", "string"] = "array"
+    unit: str = ""
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", np.dtype(self.dtype).newbyteorder("<"))
+        fixed = self.shape[self.num_ragged :]
+        if None in fixed:
+            raise ValueError(f"lengths that differ must come first, got {self.shape}")
+        if self.kind != "array" and (self.dtype != np.uint8 or self.shape != (None,)):
+            raise ValueError(f"{self.kind} is uint8 of shape (None,), got {self.dtype} {self.shape}")
+
+    @property
+    def num_ragged(self) -> int:
+        """How many leading axes differ in length by row; 0 for a fixed shape."""
+        return next((i for i, n in enumerate(self.shape) if n is not None), len(self.shape))
+
+    @property
+    def is_ragged(self) -> bool:
+        return self.num_ragged > 0
+
+    @property
+    def tail(self) -> tuple[int, ...]:
+        """The axes that have one length in every row."""
+        return tuple(n for n in self.shape if n is not None)
+
+    def __str__(self) -> str:
+        if self.kind != "array":
+            return self.kind
+        name = "struct" if self.dtype.names else str(self.dtype)
+        return (
+            f"{name}[{', '.join('?' if n is None else str(n) for n in self.shape)}]" if self.shape else name
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        data = {"dtype": dtype_to_json(self.dtype), "shape": list(self.shape), "kind": self.kind}
+        return data | {k: v for k, v in (("unit", self.unit), ("description", self.description)) if v}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ColumnType:
+        return cls(
+            dtype_from_json(data["dtype"]),
+            tuple(data["shape"]),
+            data["kind"],
+            data.get("unit", ""),
+            data.get("description", ""),
+        )
+
+
+BYTES = ColumnType(np.dtype("u1"), (None,), "bytes")
+STRING = ColumnType(np.dtype("u1"), (None,), "string")
+
+
+def dtype_to_json(dtype: np.dtype[Any]) -> Any:
+    """The dtype as JSON: a string such as "<f8", or a list of [name, dtype, shape] for structured ones."""
+    if dtype.names is None:
+        return dtype.str
+    fields = []
+    for name in dtype.names:
+        base, shape = dtype[name].subdtype or (dtype[name], ())
+        fields.append([name, dtype_to_json(base), list(shape)])
+    return fields
+
+
+def dtype_from_json(data: Any) -> np.dtype[Any]:
+    """The inverse of `dtype_to_json`; structured dtypes are packed."""
+    if isinstance(data, str):
+        return np.dtype(data)
+    return np.dtype([(name, dtype_from_json(base), tuple(shape)) for name, base, shape in data])
+
+
+AGE = ColumnType(np.dtype("<i8"), unit="ns")
+AVAILABLE = ColumnType(np.dtype("?"))
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a dataset in recipe order.
+
+    Attributes:
+        columns: name to type; without log_id, timestamp, ages and availabilities.
+        sampled: the columns that come from a topic; each `c` of them also has the columns `c.age` (int64 ns,
+            tick minus message time, `NO_AGE` where nothing was usable) and `c.available` (bool).
+    """
+
+    columns: Mapping[str, ColumnType]
+    sampled: tuple[str, ...] = field(default=())
+
+    @property
+    def meta(self) -> dict[str, ColumnType]:
+        """The ages and availabilities, stored together; in a fixed order."""
+        return {
+            f"{c}.{part}": t for c in self.sampled for part, t in (("age", AGE), ("available", AVAILABLE))
+        }
+
+    @property
+    def all(self) -> dict[str, ColumnType]:
+        """The columns followed by the ages and availabilities; what a block holds beside `timestamp`."""
+        return {**self.columns, **self.meta}
+
+    def select(self, patterns: Iterable[str] | None) -> tuple[str, ...]:
+        """The names that match, in schema order.
+
+        Args:
+            patterns: names or globs in which `*` crosses dots; `.*` alone means every column; None is every
+                column. Ages and availabilities match only when named in full or by a pattern that ends in
+                `.age` or `.available`.
+
+        Raises:
+            UsageError: a pattern matches nothing.
+        """
+        if patterns is None:
+            return tuple(self.columns)
+        chosen: set[str] = set()
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            wants_meta = pattern.rsplit(".", 1)[-1] in RESERVED_LAST_PARTS
+            names = self.meta if wants_meta else self.columns
+            found = set(names) if pattern == ".*" else {n for n in names if fnmatch.fnmatchcase(n, pattern)}
+            if not found:
+                raise UsageError(f"no column matches {pattern!r}; there are {', '.join(self.columns)}")
+            chosen |= found
+        return tuple(name for name in self.all if name in chosen)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"columns": {n: t.to_json() for n, t in self.columns.items()}, "sampled": list(self.sampled)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Schema:
+        columns = {n: ColumnType.from_json(t) for n, t in data["columns"].items()}
+        return cls(columns, tuple(data["sampled"]))
