@@ -1,7 +1,7 @@
 """Values: the rows a worker holds in memory at a time.
 
 Here: `Ragged` (rows of differing lengths) and `Block` (some rows of one partition of one log).
-Elsewhere: what the values mean (logloom.schema), how they are made (logloom.transforms) and stored (logloom.io).
+Elsewhere: what values mean (logloom.schema), how they are made (logloom.transforms) and stored (logloom.io).
 """
 
 from __future__ import annotations

@@ -64,12 +64,12 @@ class Reader(Protocol):
         ...
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """All rows in order, in blocks of about `max_bytes`; None is all columns with ages and availabilities."""
+        """All rows in order, in blocks of about `max_bytes`; None is all columns, ages included."""
         ...
 
 
 class Format(Protocol):
-    """A dataset format as the pipelines see it; an instance is named by an entry point in `logloom.formats`."""
+    """A dataset format as the pipelines see it; found by an entry point in `logloom.formats`."""
 
     name: str
     semantics: int  # counts up when the same rows would give other bytes; part of every unit's identity

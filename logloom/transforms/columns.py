@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -132,7 +132,7 @@ class RowPlan:
 
     @property
     def schema(self) -> Schema:
-        types: dict[str, Any] = {c.name: c.ctype for c in (*self.columns, *self.derived)}
+        types = {c.name: c.ctype for c in self.columns} | {c.name: c.ctype for c in self.derived}
         return Schema({name: types[name] for name in self.order}, tuple(c.name for c in self.columns))
 
     @property

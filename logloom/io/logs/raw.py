@@ -1,6 +1,6 @@
 """Messages as they lie in a log, before decoding; and what a decoder offers.
 
-Containers (mcap, rosbag1, ...) make `RawMessages`; decoders (cdr, ros1, protobuf, json) turn them into columns.
+Containers (mcap, rosbag1, ...) make `RawMessages`; decoders (cdr, ros1, ...) turn them into columns.
 """
 
 from __future__ import annotations
