@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from logloom.blocks import Array, Ragged, Values
-from logloom.schema import ColumnType, dtype_to_json
+from logloom.blocks import Array, Block, Ragged, Values
+from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, dtype_to_json
 
 
 class ColumnDigest:
@@ -60,6 +60,26 @@ class ColumnDigest:
         if self._ctype.is_ragged:
             whole.update(self._lengths.digest())
         return whole.update(self._values.digest()).hexdigest()
+
+
+class RowsDigest:
+    """Digests of every column of a partition's rows, `log_id` and `timestamp` among them."""
+
+    def __init__(self, schema: Schema):
+        self._digests = {
+            name: ColumnDigest(name, ctype)
+            for name, ctype in {"log_id": STRING, "timestamp": TIMESTAMP, **schema.all}.items()
+        }
+
+    def update(self, block: Block) -> None:
+        """Takes the next rows."""
+        log_id = np.frombuffer(block.log_id.encode(), np.uint8)
+        ids = Ragged(np.tile(log_id, len(block)), np.full(len(block), len(log_id)))
+        for name, digest in self._digests.items():
+            digest.update(ids if name == "log_id" else block.columns[name])
+
+    def hexdigests(self) -> dict[str, str]:
+        return {name: digest.hexdigest() for name, digest in self._digests.items()}
 
 
 def _field_paths(dtype: np.dtype[Any]) -> list[tuple[str, ...]]:

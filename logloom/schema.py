@@ -128,6 +128,7 @@ def dtype_from_json(data: Any) -> np.dtype[Any]:
     return np.dtype([(name, dtype_from_json(base), tuple(shape)) for name, base, shape in data])
 
 
+TIMESTAMP = ColumnType(np.dtype("<i8"), unit="ns")
 AGE = ColumnType(np.dtype("<i8"), unit="ns")
 AVAILABLE = ColumnType(np.dtype("?"))
 

@@ -15,12 +15,14 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from logloom.blocks import Block
 from logloom.errors import UsageError
+from logloom.io.manifest import Entry, LogRecord
+from logloom.io.storage import Store
 from logloom.schema import Schema
 
 
@@ -84,9 +86,19 @@ class Format(Protocol):
     ) -> Writer: ...
 
     def reader(
-        self, directory: str, schema: Schema, options: Any, entry: Mapping[str, Any], **storage: Any
+        self,
+        directory: str,
+        schema: Schema,
+        options: Any,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Reader:
         """Opens one finished unit; `entry` is what its writer's `close` gave."""
+        ...
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """Names in the split's folder of a version's view for the files of its `number`-th unit."""
         ...
 
 
@@ -106,3 +118,44 @@ def format_named(name: str) -> Format:
         return found
     known = sorted(point.name for point in entry_points(group="logloom.formats"))
     raise UsageError(f"no output format {name!r}; there are {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class AssemblyPlan:
+    """How many units become one dataset.
+
+    Attributes:
+        tasks: one for each chunk, picklable; each is written by one worker.
+        files: small files that belong to no chunk, by name within the output's folder.
+        unit: what readers and verification need to know (JSON).
+    """
+
+    tasks: Sequence[Any]
+    files: Mapping[str, bytes]
+    unit: Mapping[str, Any]
+
+
+@runtime_checkable
+class AssembledFormat(Protocol):
+    """A format whose units are only stages: one dataset is put together from all units of a split."""
+
+    def plan_assembly(
+        self,
+        store: Store,
+        units: Sequence[tuple[LogRecord, Entry]],
+        schema: Schema,
+        options: Any,
+        period: int | None,
+    ) -> AssemblyPlan:
+        """Plans the dataset from its units in row order; reads no payload."""
+        ...
+
+    def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:
+        """The name and the bytes of one chunk."""
+        ...
+
+    def assembled_differences(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Says how the dataset, read through its reader, differs from what was written."""
+        ...

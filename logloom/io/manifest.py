@@ -1,0 +1,371 @@
+"""The files that say what a dataset holds, and from which logs.
+
+Here: entries of finished units, each log's part of a manifest, manifests, versions, and where they lie:
+
+    parts/<output>/<identity>/entry.json   a finished unit; written last, the completion mark
+    logs/<digest>.parquet                  a log's part: a row for each unit
+    versions/00000007.json                 the manifest; created last and if absent: this is the commit
+    runs/<number>/outcome.json             what became of the last build of that number
+
+Elsewhere: how whole files appear (logloom.io.storage), views of a version (logloom.pipelines.view).
+All JSON is canonical (sorted keys, no spaces), so equal content is equal bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from blake3 import blake3
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.storage import TEMPORARY, Store
+
+FORMAT = 1
+ENTRY = "entry.json"
+_ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|{TEMPORARY}|v\d{{8}}")
+
+
+def canonical(value: Any) -> bytes:
+    """JSON bytes that are equal for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of a unit: its name within the unit's folder, size in bytes and BLAKE3."""
+
+    name: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished unit: one partition of one log in one output.
+
+    Attributes:
+        partition: the span's name.
+        start, stop: the span in ns, half-open.
+        rows: how many rows it holds.
+        columns: digest of each column as the unit's reader gives it back.
+        unit: what the writer said on closing.
+        tally: how messages and ticks were used (see logloom.transforms.rows).
+    """
+
+    output: str
+    identity: str
+    log_id: str
+    content_id: str
+    partition: str
+    start: int
+    stop: int
+    rows: int
+    files: tuple[FileEntry, ...]
+    columns: Mapping[str, str]
+    unit: Mapping[str, Any]
+    tally: Mapping[str, Any]
+
+    @property
+    def folder(self) -> str:
+        return unit_folder(self.output, self.identity)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Entry:
+        files = tuple(FileEntry(**file) for file in data["files"])
+        return cls(**{**data, "files": files})
+
+
+def unit_folder(output: str, identity: str) -> str:
+    return f"parts/{output}/{identity}"
+
+
+def find_entry(store: Store, output: str, identity: str) -> Entry | None:
+    """The entry of a unit, where it is finished.
+
+    Raises:
+        DatasetError: the entry can't be read; says which file to remove.
+    """
+    name = f"{unit_folder(output, identity)}/{ENTRY}"
+    try:
+        data = store.read(name)
+    except FileNotFoundError:
+        return None
+    try:
+        entry = Entry.from_json(json.loads(data))
+    except (ValueError, TypeError, KeyError) as error:
+        folder = store.uri_of(unit_folder(output, identity))
+        raise DatasetError(
+            f"{store.uri_of(name)}: not a readable entry ({error}); remove {folder} and build again"
+        ) from error
+    return entry
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """A log in a manifest.
+
+    Attributes:
+        key: digest of all that its rows and files depend on; a build with an equal key reuses the record.
+        status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks) or "kept" (the log is gone).
+        part: digest that names logs/<part>.parquet; "" when skipped.
+        reasons: for people, why it isn't whole.
+    """
+
+    log_id: str
+    uris: tuple[str, ...]
+    content_id: str
+    split: str
+    key: str
+    status: str
+    part: str
+    rows: int
+    planned: int
+    dropped: Mapping[str, int]
+    refused: int
+    reasons: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LogRecord:
+        return cls(**{**data, "uris": tuple(data["uris"]), "reasons": tuple(data["reasons"])})
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What an output put together from many units of a split: its folder is parts/<output>/<identity>."""
+
+    output: str
+    split: str
+    identity: str
+    files: int
+    size: int
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One immutable version.
+
+    Attributes:
+        recipe: as canonical JSON data.
+        plan: digest of what all rows depend on beside the logs.
+        outputs: name to options, in recipe order of the recipe.
+        verified: what was read back before the commit: "all", "sample:0.05" or "none".
+    """
+
+    version: int
+    parent: int | None
+    name: str
+    recipe: Mapping[str, Any]
+    schema: Mapping[str, Any]
+    plan: str
+    outputs: Mapping[str, Any]
+    logs: tuple[LogRecord, ...]
+    assembled: tuple[Assembled, ...]
+    totals: Mapping[str, int]
+    verified: str
+    software: Mapping[str, str]
+    format: int = field(default=FORMAT)
+
+    def to_bytes(self) -> bytes:
+        return canonical(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str) -> Manifest:
+        """Reads a manifest.
+
+        Raises:
+            DatasetError: it isn't one, or is of a newer format.
+        """
+        try:
+            value = json.loads(data)
+            if value["format"] > FORMAT:
+                raise DatasetError(
+                    f"{source}: written in manifest format {value['format']}, this logloom reads up to "
+                    f"{FORMAT}: install a newer logloom"
+                )
+            logs = tuple(LogRecord.from_json(log) for log in value["logs"])
+            assembled = tuple(Assembled(**part) for part in value["assembled"])
+            return cls(**{**value, "logs": logs, "assembled": assembled})
+        except (ValueError, TypeError, KeyError) as error:
+            raise DatasetError(f"{source}: not a manifest of logloom ({error!r})") from error
+
+
+# --- a log's part ---------------------------------------------------------------------------------------
+
+
+def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
+    """Writes a log's part of the manifest, a Parquet row a unit, and gives the digest that names it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [_entry_row(entry) for entry in entries]
+    schema = pa.schema(
+        [(name, pa.string()) for name in ("output", "identity", "log_id", "content_id", "partition")]
+        + [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
+        + [(name, pa.string()) for name in ("files", "columns", "unit", "tally")]
+    )
+    buffer = io.BytesIO()
+    table = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    data = buffer.getvalue()
+    digest = blake3(data).hexdigest()
+    store.create(f"logs/{digest}.parquet", data)
+    return digest
+
+
+def _entry_row(entry: Entry) -> dict[str, Any]:
+    row = entry.to_json() | {"size": entry.size}
+    return row | {name: canonical(row[name]).decode() for name in ("files", "columns", "unit", "tally")}
+
+
+def read_log_part(store: Store, part: str) -> list[Entry]:
+    """The entries of a log's part, in the order in which they were written.
+
+    Raises:
+        DatasetError: the part is missing or damaged; names the file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = f"logs/{part}.parquet"
+    try:
+        data = store.read(name)
+    except FileNotFoundError:
+        raise DatasetError(f"{store.uri_of(name)}: a log's part of the manifest is missing") from None
+    if blake3(data).hexdigest() != part:
+        raise DatasetError(f"{store.uri_of(name)}: damaged, its bytes don't match its name")
+    try:
+        rows = pq.read_table(io.BytesIO(data), page_checksum_verification=True).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{store.uri_of(name)}: damaged ({error})") from error
+    entries = []
+    for row in rows:
+        row |= {key: json.loads(row[key]) for key in ("files", "columns", "unit", "tally")}
+        del row["size"]
+        entries.append(Entry.from_json(row))
+    return entries
+
+
+# --- versions -------------------------------------------------------------------------------------------
+
+
+def version_file(number: int) -> str:
+    return f"versions/{number:08d}.json"
+
+
+def view_folder(number: int) -> str:
+    return f"v{number:08d}"
+
+
+def check_root(store: Store) -> None:
+    """Makes sure that a folder is a root of logloom, or may become one.
+
+    Raises:
+        UsageError: it holds other things.
+    """
+    if store.local is not None and store.local.is_file():
+        raise UsageError(f"{store.uri}: is a file; --to wants a folder")
+    strange = [name for name in store.names() if not _ROOT_NAMES.fullmatch(name)]
+    if strange:
+        raise UsageError(
+            f"{store.uri}: not a logloom root, it holds {', '.join(strange[:3])}"
+            f"{' …' if len(strange) > 3 else ''}; choose an empty or new folder"
+        )
+
+
+def version_numbers(store: Store) -> list[int]:
+    """The committed versions, ascending."""
+    found = (re.fullmatch(r"(\d{8})\.json", name) for name in store.names("versions"))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
+    """The manifest of a version.
+
+    Args:
+        version: a number, "latest", or a tag.
+
+    Raises:
+        UsageError: there is no such version; lists those there are.
+    """
+    return _manifest_at(store, resolve_version(store, version))
+
+
+def resolve_version(store: Store, version: int | str) -> int:
+    """The number of a version given by number, tag or "latest".
+
+    Raises:
+        UsageError: there is no such version; lists those there are.
+    """
+    numbers = version_numbers(store)
+    if not numbers:
+        raise UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
+    if version == "latest":
+        return numbers[-1]
+    text = str(version).lstrip("v")
+    if text.isdigit() and int(text) in numbers:
+        return int(text)
+    tags = read_tags(store)
+    if str(version) in tags:
+        return tags[str(version)]
+    known = ", ".join([*map(str, numbers[-5:]), *sorted(tags)])
+    raise UsageError(f"{store.uri}: no version {version!r}; there are {known}")
+
+
+def read_tags(store: Store) -> dict[str, int]:
+    try:
+        tags: dict[str, int] = store.read_json("versions/tags.json")
+    except FileNotFoundError:
+        return {}
+    return tags
+
+
+def _manifest_at(store: Store, number: int) -> Manifest:
+    name = version_file(number)
+    return Manifest.from_bytes(store.read(name), store.uri_of(name))
+
+
+def split_root(text: str) -> tuple[str, str]:
+    """ROOT[@version] as (root, version); the version is "latest" where none is given."""
+    root, at, version = text.rpartition("@")
+    if at and "/" not in version:
+        return root, version or "latest"
+    return text, "latest"
+
+
+def entries_of(store: Store, logs: Iterable[LogRecord]) -> Iterable[tuple[LogRecord, Entry]]:
+    """All units of the given logs, in (log_id, span) order within each output."""
+    for log in logs:
+        if log.part:
+            for entry in read_log_part(store, log.part):
+                yield log, entry
+
+
+@functools.cache
+def software() -> dict[str, str]:
+    """Versions of what turns logs into bytes; stands in manifests and in identities."""
+    from importlib.metadata import version
+
+    from logloom import __version__
+
+    packages = ("numpy", "numcodecs", "pyarrow", "pillow", "zarr")
+    return {"logloom": __version__, **{name: version(name) for name in packages}}

@@ -1,0 +1,277 @@
+"""Where datasets lie: one folder on a disk or in an object store, through fsspec.
+
+Here: `Store`, which makes files visible whole or not at all, and opens URIs.
+Elsewhere: what the files mean (logloom.io.manifest and the formats).
+
+A local file is written beside, synced, then linked or renamed; an object is one upload, visible once whole.
+(Leaving fsspec's `with fs.open(path, "wb")` by an exception would publish a partial object, so nothing here
+uses it.) Two attempts at one file write the same bytes, so it doesn't matter whose lands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import pathlib
+import shutil
+import socket
+import tempfile
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import fsspec
+
+from logloom.errors import StorageError, UsageError
+
+TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
+
+
+def is_local(uri: str) -> bool:
+    """Whether a URI means a path on this machine's file systems."""
+    return "://" not in uri or uri.startswith(("file://", "local://"))
+
+
+def absolute_uri(uri: str, base: str | None = None) -> str:
+    """The URI with its scheme, or an absolute path; a relative one starts at `base` or the working folder."""
+    if not is_local(uri):
+        return uri
+    path = uri.split("://", 1)[-1]
+    if not os.path.isabs(path) and base is not None and not is_local(base):
+        return f"{base.rstrip('/')}/{path}"
+    return os.path.abspath(os.path.join(base.split("://", 1)[-1], path) if base else path)
+
+
+def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
+    """The fsspec file system of a URI, and the path in it.
+
+    Args:
+        uri: a path or URI.
+        options: for the file system, by protocol: {"gs": {"token": "anon"}}.
+
+    Raises:
+        UsageError: no such protocol, or its package isn't installed.
+    """
+    protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
+    chosen = (options or {}).get(protocol, {})
+    try:
+        fs, path = fsspec.url_to_fs(uri, **chosen)
+    except (ImportError, ValueError) as error:
+        extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
+        hint = f"; pip install 'logloom[{extra}]'" if extra else ""
+        raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from error
+    return fs, path
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turns the operating system's and the store's refusals into a StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        reasons = {
+            errno.ENOSPC: "the disk is full: free some space and build again, what is finished is kept",
+            errno.EDQUOT: "the quota is used up: free some space and build again, what is finished is kept",
+            errno.EROFS: "it is read-only",
+            errno.EACCES: "no permission",
+            errno.EPERM: "no permission",
+        }
+        reason = reasons.get(error.errno or 0, str(error) or type(error).__name__)
+        raise StorageError(f"{what}: {reason}") from error
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder at a URI. Small and picklable: workers open it again.
+
+    Attributes:
+        uri: absolute, without a slash at the end.
+        options: fsspec options by protocol; never written anywhere.
+    """
+
+    uri: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Store:
+        return cls(absolute_uri(uri).rstrip("/"), options or {})
+
+    @property
+    def local(self) -> pathlib.Path | None:
+        """The folder as a path, None on an object store."""
+        return pathlib.Path(self.uri.split("://", 1)[-1]) if is_local(self.uri) else None
+
+    @property
+    def fs(self) -> Any:
+        return filesystem(self.uri, self.options)[0]
+
+    def uri_of(self, name: str) -> str:
+        """The URI of a file in the folder.
+
+        Raises:
+            StorageError: the name would leave the folder.
+        """
+        if name.startswith("/") or ".." in name.split("/"):
+            raise StorageError(f"{self.uri}: {name!r} would lie outside")
+        return f"{self.uri}/{name}" if name else self.uri
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file.
+
+        Raises:
+            FileNotFoundError: it isn't there.
+        """
+        if self.local is not None:
+            return (self.local / name).read_bytes()
+        data: bytes = self.fs.cat_file(self.uri_of(name))
+        return data
+
+    def read_json(self, name: str) -> Any:
+        return json.loads(self.read(name))
+
+    def exists(self, name: str) -> bool:
+        if self.local is not None:
+            return (self.local / name).exists()
+        return bool(self.fs.exists(self.uri_of(name)))
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names directly in a folder, sorted; none where the folder isn't there."""
+        if self.local is not None:
+            path = self.local / folder
+            return sorted(os.listdir(path)) if path.is_dir() else []
+        self.fs.invalidate_cache()
+        try:
+            found = self.fs.ls(self.uri_of(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        own = self.uri_of(folder).split("://", 1)[-1].rstrip("/")
+        return sorted({p.rstrip("/").rsplit("/", 1)[-1] for p in found if p.rstrip("/") != own})
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Writes a file unless it is there; never a partial one.
+
+        Returns:
+            Whether this call created it; False leaves what was there.
+        """
+        with explained(self.uri_of(name)):
+            if self.local is None:
+                try:
+                    self.fs.pipe_file(self.uri_of(name), data, mode="create")
+                except FileExistsError:
+                    return False
+                return True
+            path = self.local / name
+            with _beside(path, data) as partial:
+                try:
+                    os.link(partial, path)
+                except FileExistsError:
+                    return False
+            _sync_folder(path.parent)
+            return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Writes a file whether or not it is there; never a partial one."""
+        with explained(self.uri_of(name)):
+            if self.local is None:
+                self.fs.pipe_file(self.uri_of(name), data)
+                return
+            path = self.local / name
+            with _beside(path, data) as partial:
+                partial.replace(path)
+            _sync_folder(path.parent)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[pathlib.Path]:
+        """An empty local folder, on the root's own disk where that is local; gone afterwards."""
+        if self.local is None:
+            with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
+                yield pathlib.Path(folder)
+            return
+        # The name says whose it is, so that the next build can tell rubbish from work in progress.
+        path = self.local / TEMPORARY / f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        with explained(str(path)):
+            path.mkdir(parents=True)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def publish(self, folder: pathlib.Path, name: str, last: str) -> None:
+        """Makes a scratch folder's files visible under `name`, the file `last` after all others.
+
+        A folder that is there already is left as it is: it holds the same bytes.
+        """
+        with explained(self.uri_of(name)):
+            if self.local is None:
+                files = sorted(p for p in folder.rglob("*") if p.is_file())
+                for path in sorted(files, key=lambda p: p == folder / last):
+                    self.fs.put_file(str(path), self.uri_of(f"{name}/{path.relative_to(folder).as_posix()}"))
+                return
+            for path in folder.rglob("*"):
+                _sync(path)
+                if path.is_file():
+                    path.chmod(0o444)
+            _sync_folder(folder)
+            target = self.local / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                return
+            _sync_folder(target.parent)
+
+    def sweep(self) -> None:
+        """Removes the scratch folders of processes of this machine that are gone."""
+        folder = self.local / TEMPORARY if self.local is not None else None
+        if folder is None or not folder.is_dir():
+            return
+        for path in folder.iterdir():
+            host, pid, _ = [*path.name.rsplit("-", 2), "", ""][:3]
+            if host == socket.gethostname() and pid.isdigit() and not _is_running(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _beside(path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_sync_folder = _sync
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def file_name_of(uri: str) -> str:
+    """The last part of a URI's path, without a query."""
+    return urllib.parse.unquote(uri.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1])
