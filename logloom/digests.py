@@ -92,7 +92,8 @@ def _field_paths(dtype: np.dtype[Any]) -> list[tuple[str, ...]]:
 
 def _bytes_of(values: Array, dtype: np.dtype[Any]) -> memoryview:
     if dtype.kind == "U":  # fixed-width text: as UTF-8 of the full width, so that width is part of the value
-        values = np.char.encode(values, "utf-8")
+        # Without the cast the width would be that of the longest text in this very block.
+        values = np.char.encode(values, "utf-8").astype(f"S{dtype.itemsize}")
         return memoryview(np.ascontiguousarray(values).tobytes())
     little = np.ascontiguousarray(values, dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data
