@@ -1,0 +1,72 @@
+"""L5Kit as a dataset format of the pipelines: units are staged, then assembled into one dataset a split."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from logloom.digests import digest_of
+from logloom.io.l5kit.assemble import ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
+from logloom.io.l5kit.mapping import plan_mapping
+from logloom.io.l5kit.options import Options as L5KitOptions
+from logloom.io.l5kit.stage import StageReader, StageWriter
+from logloom.io.manifest import Entry, LogRecord
+from logloom.io.storage import Store
+from logloom.io.units import AssemblyPlan, UnitContext
+from logloom.schema import Schema
+
+
+class L5KitFormat:
+    """See `Format` and `AssembledFormat` in logloom.io.units."""
+
+    name = "l5kit"
+    semantics = 1
+    Options = L5KitOptions
+
+    def check(self, options: L5KitOptions, schema: Schema) -> list[str]:
+        """Columns that are missing or don't fit, one line each."""
+        return plan_mapping(options, schema)[1]
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext
+    ) -> StageWriter:
+        """Stages one partition; see `StageWriter`."""
+        return StageWriter(directory, schema, options, context)
+
+    def reader(
+        self, directory: str, schema: Schema, options: L5KitOptions, entry: Mapping[str, Any], **storage: Any
+    ) -> StageReader:
+        """Opens one staged unit: its mapped rows."""
+        return StageReader(directory, entry, storage.get("storage_options"))
+
+    def plan_assembly(
+        self,
+        store: Store,
+        units: Sequence[tuple[LogRecord, Entry]],
+        schema: Schema,
+        options: L5KitOptions,
+        period: int | None,
+    ) -> AssemblyPlan:
+        """See `logloom.io.l5kit.assemble.plan_assembly`."""
+        staged = [
+            StagedUnit(
+                record.log_id, record.uris[0], entry.folder, entry.unit, digest_of(dict(entry.columns))
+            )
+            for record, entry in units
+            if entry.rows
+        ]
+        return plan_assembly(staged, options, period)
+
+    def make_chunk(self, store: Store, task: ChunkTask) -> tuple[str, bytes]:
+        """The name and the bytes of one chunk."""
+        return make_chunk(store, task)
+
+    def assembled_differences(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Says how a dataset differs from what was staged for it."""
+        return differences(folder, unit, storage_options)
+
+
+FORMAT = L5KitFormat()

@@ -1,0 +1,192 @@
+"""One partition's share of an L5Kit dataset, staged for assembly: its writer and its reader.
+
+A staged unit is up to three files of packed little-endian rows: `frames`, `agents` and `tl_faces`, with the
+frames' intervals counted from the unit's own first agent and face; an array without rows has no file.
+Elsewhere: which columns fill them (mapping), how units become one dataset (assemble).
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array, Block, Ragged
+from logloom.digests import RowsDigest
+from logloom.errors import DatasetError, StorageError
+from logloom.io.l5kit.dtypes import ARRAYS, FRAMES
+from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
+from logloom.io.l5kit.metadata import row_bytes
+from logloom.io.l5kit.options import Options, gap_limit, host_of
+from logloom.io.l5kit.rows import INTERVALS, read_blocks, select_columns
+from logloom.io.storage import Store
+from logloom.io.units import UnitContext
+from logloom.schema import Schema
+
+
+class StageWriter:
+    """Writes the staged files of one partition into a local folder."""
+
+    def __init__(self, directory: pathlib.Path, schema: Schema, options: Options, context: UnitContext):
+        """Prepares a unit; files appear with their first rows.
+
+        Raises:
+            UsageError: the columns don't fit, or the host is too long.
+        """
+        self._mapping = mapping_of(options, schema)
+        host_of(options, context.log_uri, context.log_id)  # assembly would fail on it, after all the work
+        self._directory = directory
+        self._context = context
+        self._runs = Runs(gap_limit(options, context.period))
+        self._digest = RowsDigest(MAPPED_SCHEMA)
+        self._rows = {"frames": 0, "agents": 0, "tl_faces": 0}
+        self._files: dict[str, BinaryIO] = {}
+
+    def append(self, block: Block) -> None:
+        """Takes the next rows.
+
+        Raises:
+            LogReadError: a value doesn't fit its field.
+        """
+        if not len(block):
+            return
+        mapped = Block(block.log_id, block.partition, block.first_row, self._mapping.apply(block))
+        self._digest.update(mapped)
+        self._runs.add(mapped.timestamp)
+        frames = np.zeros(len(mapped), FRAMES.dtype)
+        for name in ("timestamp", "ego_translation", "ego_rotation"):
+            frames[name] = mapped.columns[name]
+        for name, field in INTERVALS.items():
+            structs = mapped.columns[name]
+            assert isinstance(structs, Ragged)
+            bounds = structs.offsets + self._rows[name]
+            frames[field] = np.stack([bounds[:-1], bounds[1:]], axis=1)
+            self._write(name, structs.values)
+        self._write("frames", frames)
+
+    def _write(self, name: str, rows: Array) -> None:
+        if not len(rows):
+            return
+        if name not in self._files:
+            self._files[name] = (self._directory / name).open("xb")
+        self._files[name].write(row_bytes(rows).data)
+        self._rows[name] += len(rows)
+
+    def close(self) -> dict[str, Any]:
+        """Closes the files.
+
+        Returns:
+            columns: digests of the mapped rows; log_id, partition; rows: of each array; runs: [start, stop,
+            first, last] of frames without a gap between them, `first` and `last` being their times.
+        """
+        for file in self._files.values():
+            file.close()
+        return {
+            "columns": self._digest.hexdigests(),
+            "log_id": self._context.log_id,
+            "partition": self._context.partition,
+            "rows": self._rows,
+            "runs": self._runs.found,
+        }
+
+
+class Runs:
+    """Stretches of frames in which neighbours lie at most `limit` ns apart.
+
+    Attributes:
+        found: [start, stop, first, last] each: frames [start, stop), times of the first and the last.
+    """
+
+    def __init__(self, limit: int | None):
+        self.limit = limit
+        self.found: list[list[int]] = []
+
+    def add(self, times: NDArray[np.int64]) -> None:
+        """Takes the times of the next frames, ascending."""
+        far = np.diff(times) > self.limit if self.limit is not None else np.zeros(len(times) - 1, bool)
+        edges = [0, *map(int, np.flatnonzero(far) + 1), len(times)]
+        for start, stop in itertools.pairwise(edges):
+            self.add_run(stop - start, int(times[start]), int(times[stop - 1]))
+
+    def add_run(self, frames: int, first: int, last: int) -> None:
+        """Takes a stretch of frames that follow those before; joins them where no gap lies between."""
+        latest = self.found[-1] if self.found else None
+        if latest is not None and (self.limit is None or first - latest[3] <= self.limit):
+            latest[1] += frames
+            latest[3] = last
+        else:
+            start = latest[1] if latest is not None else 0
+            self.found.append([start, start + frames, first, last])
+
+
+def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: int) -> Array:
+    """Rows [start, stop) of a staged file.
+
+    Raises:
+        DatasetError: the file is missing or too short.
+        StorageError: it can't be read.
+    """
+    if start >= stop:
+        return np.empty(0, dtype)
+    first, end = start * dtype.itemsize, stop * dtype.itemsize
+    place = store.uri_of(name)
+    try:
+        if store.local is not None:
+            with (store.local / name).open("rb") as file:
+                rows: Array = np.fromfile(file, dtype, stop - start, offset=first)
+        else:
+            data = store.fs.cat_file(place, start=first, end=end)
+            rows = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
+    except FileNotFoundError:
+        raise DatasetError(f"{place}: missing; remove this unit's folder and build again") from None
+    except OSError as error:
+        raise StorageError(f"{place}: {error}") from error
+    if len(rows) != stop - start:
+        raise DatasetError(f"{place}: ends before byte {end}; remove this unit's folder and build again")
+    return rows
+
+
+class StageReader:
+    """The rows of a staged unit. Opens files for each read, pickles, serves many threads."""
+
+    schema = MAPPED_SCHEMA
+
+    def __init__(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None = None
+    ):
+        """Names a unit.
+
+        Args:
+            folder: URI of the unit's folder.
+            unit: what `StageWriter.close` gave.
+        """
+        self._store = Store.at(folder, storage_options)
+        self._unit = unit
+
+    def __len__(self) -> int:
+        return int(self._unit["rows"]["frames"]) if self._unit else 0
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        index = range(len(self))[index]
+        (block,) = self._read(index, index + 1, 1)
+        return block.row(0, self.schema)
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        for block in self._read(0, len(self), max_bytes):
+            yield select_columns(block, columns)
+
+    def _read(self, start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+        if start == stop:
+            return iter(())
+        log_id, partition = self._unit["log_id"], self._unit["partition"]
+        return read_blocks(self._rows, start, stop, log_id, partition, self._store.uri, max_bytes)
+
+    def _rows(self, name: str, start: int, stop: int) -> Array:
+        if stop > self._unit["rows"][name]:
+            place = self._store.uri_of("frames")
+            raise DatasetError(f"{place}: names {stop} {name} of {self._unit['rows'][name]}: damaged")
+        return read_rows(self._store, name, ARRAYS[name].dtype, start, stop)
