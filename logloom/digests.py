@@ -2,9 +2,10 @@
 
 Here: one incremental digest per column of a partition, and the digest of a file.
 A column's digest depends on its values alone, never on how rows were grouped into blocks or files:
-BLAKE3 over (name, dtype, shape) as JSON, then the u64 little-endian leading lengths of all rows where these
-differ by row, then the BLAKE3 of the little-endian values in row order, C order, structured types field by
-field. (The inner digest lets values stream by before the last length is known.)
+BLAKE3 over (name, dtype, shape, kind) as JSON; then, where lengths differ by row, the BLAKE3 of the u64
+little-endian leading lengths of all rows; then the BLAKE3 of the little-endian values in row order, C order
+(of structured types, of the BLAKE3 of each field). The inner digests let values stream by before the last
+length is known.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ColumnDigest:
     def update(self, values: Values) -> None:
         """Takes the next rows: (n, *shape), or n ragged rows."""
         if isinstance(values, Ragged):
-            self._lengths.update(np.ascontiguousarray(values.shapes, "<i8").data)
+            self._lengths.update(np.ascontiguousarray(values.shapes, "<i8").reshape(-1).view(np.uint8).data)
             for part in [values.values] if values.is_joined else values:
                 self._update_values(part)
         else:
