@@ -1,0 +1,229 @@
+"""Adapters: what `as:` names, such as image, points[x,y,z], scan, navsat, rotation_matrix, transforms.
+
+Here: which fields each adapter reads of a message, the type of its column, and the pure functions from those
+fields to values. ROS and Foxglove messages are told apart by the fields they have, not by their names.
+Elsewhere: reading fields (layouts and other decoders), pixels (images), point clouds (clouds).
+A decoder reads the fields that `paths` names and hands them to `convert`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Ragged, Values
+from logloom.errors import UsageError
+from logloom.io.logs import clouds, images
+from logloom.io.logs.base import FieldSpec
+from logloom.io.logs.definitions import Struct
+from logloom.io.logs.fields import select
+from logloom.schema import ColumnType
+
+Found = Mapping[str, Values]  # by the adapter's own word for a field
+
+_FLOAT32, _FLOAT64 = np.dtype("<f4"), np.dtype("<f8")
+_CALL = re.compile(r"(?P<name>\w+)(?:\[(?P<words>[^\[\]]*)\])?")
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One way to read a kind of messages.
+
+    Attributes:
+        shapes: the sets of fields that such messages have, each by the adapter's own words; the first that a
+            definition holds is read.
+        ctype: the column's type; raises a UsageError where the spec makes none.
+        convert: from the fields of n messages to the column.
+        takes_words: whether it is written with a list, as in points[x,y,z].
+    """
+
+    shapes: tuple[Mapping[str, str], ...]
+    ctype: Callable[[FieldSpec], ColumnType]
+    convert: Callable[[FieldSpec, Found], Values]
+    takes_words: bool = False
+
+
+def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
+    """The fields that an adapter reads of such messages, by the adapter's words for them.
+
+    Args:
+        spec: with at most one path, of the sub-message that the adapter reads.
+
+    Raises:
+        UsageError: no such adapter, or the message lacks what it reads.
+    """
+    adapter = _adapter(spec)
+    if len(spec.paths) > 1:
+        raise UsageError(f"as {spec.adapter}: reads one field, not {', '.join(spec.paths)}")
+    prefix = f"{spec.paths[0]}." if spec.paths else ""
+    for shape in adapter.shapes:
+        found = {word: prefix + path for word, path in shape.items()}
+        if all(_has(root, path) for path in found.values()):
+            return found
+    wanted = " or ".join(", ".join(shape.values()) for shape in adapter.shapes)
+    raise UsageError(
+        f"as {spec.adapter}: the message has no {wanted}" + (f" in {prefix[:-1]}" if prefix else "")
+    )
+
+
+def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
+    """The type of an adapter's column, of one message, before resampling.
+
+    Raises:
+        UsageError: as `paths`; or the spec asks for what the adapter can't give.
+    """
+    paths(spec, root)
+    return _adapter(spec).ctype(spec)
+
+
+def convert(spec: FieldSpec, found: Found) -> Values:
+    """The column, from the fields that `paths` named.
+
+    Raises:
+        UnfitError: a message holds something else than the adapter reads.
+    """
+    return _adapter(spec).convert(spec, found)
+
+
+def text_width(spec: FieldSpec) -> int:
+    """Characters that are read of text inside arrays."""
+    return 64 if clouds.NAME in (spec.adapter or "") else spec.strings
+
+
+def rotation_matrix(quaternions: NDArray[Any]) -> NDArray[np.float64]:
+    """Rotation matrices of quaternions (x, y, z, w), which needn't be normalised.
+
+    With s = 2 / (x² + y² + z² + w²) the matrix is
+    [1 − s(yy + zz), s(xy − wz), s(xz + wy); s(xy + wz), 1 − s(xx + zz), s(yz − wx);
+    s(xz − wy), s(yz + wx), 1 − s(xx + yy)]: sums, products and one quotient, so its bits are the same on
+    every CPU.
+
+    Args:
+        quaternions: (n, 4).
+
+    Returns:
+        (n, 3, 3) float64.
+
+    Raises:
+        ValueError: a quaternion of norm zero, or not finite.
+    """
+    x, y, z, w = np.asarray(quaternions, np.float64).reshape(-1, 4).T
+    square = x * x + y * y + z * z + w * w
+    bad = ~((square > 0) & (square < np.inf))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"quaternion {np.asarray(quaternions)[row].tolist()} (number {row}) is no rotation")
+    s = 2.0 / square
+    rows = [
+        [1.0 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)],
+        [s * (x * y + w * z), 1.0 - s * (x * x + z * z), s * (y * z - w * x)],
+        [s * (x * z - w * y), s * (y * z + w * x), 1.0 - s * (x * x + y * y)],
+    ]
+    return np.ascontiguousarray(np.moveaxis(np.array(rows), 2, 0))
+
+
+def _adapter(spec: FieldSpec) -> Adapter:
+    match = _CALL.fullmatch(spec.adapter or "")
+    adapter = ADAPTERS.get(match["name"]) if match else None
+    if match is None or adapter is None:
+        raise UsageError(f"as {spec.adapter}: known are {', '.join(_written(name) for name in ADAPTERS)}")
+    if adapter.takes_words != (match["words"] is not None):
+        name = match["name"]
+        why = (
+            ": which fields a cloud has stands in its messages, and columns need to know before"
+            if name == clouds.NAME
+            else ""
+        )
+        raise UsageError(f"as {spec.adapter}: write {_written(name)}{why}")
+    if (spec.resize or spec.encode or spec.shape) and match["name"] != "image":
+        raise UsageError(f"as {spec.adapter}: resize, encode and shape are for images")
+    return adapter
+
+
+def _written(name: str) -> str:
+    return f"{name}[x,y,z]" if ADAPTERS[name].takes_words else name
+
+
+def _has(root: Struct, path: str) -> bool:
+    try:
+        select(root, path)
+    except UsageError:
+        return False
+    return True
+
+
+def _array(values: Values) -> NDArray[Any]:
+    return values.values if isinstance(values, Ragged) else values
+
+
+def _columns(dtype: np.dtype[Any], *words: str) -> Callable[[FieldSpec, Found], Values]:
+    def side_by_side(spec: FieldSpec, found: Found) -> Values:
+        return np.stack([_array(found[word]) for word in words], axis=1).astype(dtype)
+
+    return side_by_side
+
+
+def _scan(spec: FieldSpec, found: Found) -> Values:
+    ranges = found["ranges"]
+    assert isinstance(ranges, Ragged)
+    return Ragged(ranges.values.astype(_FLOAT32, copy=False), ranges.shapes)
+
+
+def _transforms_type(spec: FieldSpec) -> ColumnType:
+    text = f"<U{spec.strings}"
+    members = [("parent", text), ("child", text), ("translation", "<f8", (3,)), ("rotation", "<f8", (4,))]
+    return ColumnType(np.dtype(members), (None,))
+
+
+def _transforms(spec: FieldSpec, found: Found) -> Values:
+    parents = found["parent"]
+    assert isinstance(parents, Ragged)
+    values = np.empty(len(parents.values), _transforms_type(spec).dtype)
+    for word in ("parent", "child"):
+        values[word] = _array(found[word])
+    for word, axes in (("translation", "xyz"), ("rotation", "xyzw")):
+        for i, axis in enumerate(axes):
+            values[word][:, i] = _array(found[f"{word}.{axis}"])
+    return Ragged(values, parents.shapes)
+
+
+def _transform_paths(parent: str, prefix: str) -> dict[str, str]:
+    axes = [
+        f"{word}.{axis}" for word, axes in (("translation", "xyz"), ("rotation", "xyzw")) for axis in axes
+    ]
+    return {
+        "parent": f"transforms[].{parent}",
+        "child": "transforms[].child_frame_id",
+        **{path: f"transforms[].{prefix}{path}" for path in axes},
+    }
+
+
+def _same(*words: str) -> dict[str, str]:
+    return {word: word for word in words}
+
+
+_QUATERNION = ("x", "y", "z", "w")
+_POSITION = ("latitude", "longitude", "altitude")
+
+ADAPTERS: dict[str, Adapter] = {
+    "image": Adapter(images.SHAPES, images.column_type, images.convert),
+    clouds.NAME: Adapter(clouds.SHAPES, clouds.column_type, clouds.convert, takes_words=True),
+    "scan": Adapter((_same("ranges"),), lambda spec: ColumnType(_FLOAT32, (None,)), _scan),
+    "navsat": Adapter(
+        (_same(*_POSITION),), lambda spec: ColumnType(_FLOAT64, (3,)), _columns(_FLOAT64, *_POSITION)
+    ),
+    # The matrix is made after resampling: between two rotations lies a quaternion, not a mean of matrices.
+    "rotation_matrix": Adapter(
+        (_same(*_QUATERNION),), lambda spec: ColumnType(_FLOAT64, (4,)), _columns(_FLOAT64, *_QUATERNION)
+    ),
+    "transforms": Adapter(
+        (_transform_paths("header.frame_id", "transform."), _transform_paths("parent_frame_id", "")),
+        _transforms_type,
+        _transforms,
+    ),
+}

@@ -1,0 +1,194 @@
+"""Reading the same place of many payloads at once.
+
+Here: `Cursor`, some payloads that lie in one buffer and have one byte order, and how to read words, values
+and stretches of bytes of all of them in one numpy call. It is the only code that touches payload bytes, and
+checks every read against the end of its message.
+Elsewhere: what lies where (layouts).
+
+A place is counted from the start of each payload's body. It is a plain int while it is the same in all
+payloads, and an array (n,) from where they differ; so messages of one layout are walked once, whatever their
+number, and others at the cost of a few numpy calls a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Ragged
+from logloom.io.logs.raw import RawMessages
+from logloom.schema import BYTES
+
+Array = NDArray[Any]
+At = int | NDArray[np.int64]
+
+VIEW_BYTES = 256  # rows of bytes this long on average stay views of their buffers
+_COPY_BYTES = 96  # from about here one slice a row is faster than an index for every byte
+_JOIN_ROWS, _JOIN_BYTES = 32, 4096  # few and small payloads a buffer are joined first
+
+
+class MisfitError(Exception):
+    """Some messages don't fit their definition.
+
+    Attributes:
+        rows: which of the RawMessages; at least one.
+        reason: of all of them.
+    """
+
+    def __init__(self, rows: NDArray[np.intp], reason: str):
+        super().__init__(reason)
+        self.rows = rows
+        self.reason = reason
+
+
+class Cursor:
+    """Payloads in one buffer.
+
+    Attributes:
+        rows: (n,) which of the RawMessages they are; n >= 1.
+        order: "<" or ">".
+        size: (n,) bytes of each body.
+    """
+
+    __slots__ = ("base", "buffer", "order", "rows", "shortest", "size")
+
+    def __init__(
+        self,
+        buffer: NDArray[np.uint8],
+        base: NDArray[np.int64],
+        size: NDArray[np.int64],
+        rows: NDArray[np.intp],
+        order: str,
+    ):
+        self.buffer, self.base, self.size, self.rows, self.order = buffer, base, size, rows, order
+        self.shortest = int(size[0]) if len(size) == 1 else int(size.min())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: Array) -> Cursor:
+        """Some of the payloads."""
+        return Cursor(self.buffer, self.base[which], self.size[which], self.rows[which], self.order)
+
+    def refuse(self, bad: bool | NDArray[np.bool_], reason: str) -> None:
+        """Raises a MisfitError of the payloads for which `bad` is true; one bool stands for all."""
+        if isinstance(bad, np.ndarray):
+            if bad.any():
+                raise MisfitError(self.rows[bad], reason)
+        elif bad:
+            raise MisfitError(self.rows, reason)
+
+    def need(self, at: At) -> None:
+        """Refuses messages that end before `at`."""
+        if isinstance(at, np.ndarray) or at > self.shortest:
+            self.refuse(at > self.size, "it ends before its definition does")
+
+    def word(self, at: At) -> At:
+        """The u32 at a place of each payload; one int if all are equal."""
+        if len(self) == 1:  # a numpy call on one value costs ten times as much
+            self.need(at + 4)
+            start = int(self.base[0]) + int(at if isinstance(at, int) else at[0])
+            return int.from_bytes(self.buffer[start : start + 4], "little" if self.order == "<" else "big")
+        return settle(self.items(at, np.dtype(self.order + "u4")).astype(np.int64))
+
+    def items(self, at: At, dtype: np.dtype[Any]) -> Array:
+        """(n, *shape of dtype): one value of each payload, copied."""
+        self.need(at + dtype.itemsize)
+        shape, base = dtype.shape, dtype.base
+        window = np.ndarray(
+            (max(0, len(self.buffer) - dtype.itemsize + 1),), f"V{dtype.itemsize}", self.buffer, strides=(1,)
+        )
+        if dtype.itemsize == 0:
+            return np.zeros((len(self), *shape), base)
+        values: Array = window[self.base + at].view(base).reshape(len(self), *shape)
+        return values
+
+    def runs(self, at: At, lengths: At) -> NDArray[np.uint8]:
+        """Stretches of `lengths` bytes at a place of each payload, end to end."""
+        self.need(at + lengths)
+        if isinstance(lengths, int):
+            same: NDArray[np.uint8] = self.items(at, np.dtype((np.uint8, (lengths,)))).reshape(-1)
+            return same
+        starts, ends = self.base + at, np.cumsum(lengths)
+        total = int(ends[-1])
+        if total < _COPY_BYTES * len(self):
+            return self.buffer[np.arange(total) + np.repeat(starts - (ends - lengths), lengths)]
+        joined = np.empty(total, np.uint8)
+        for start, end, length in zip(starts.tolist(), ends.tolist(), lengths.tolist(), strict=True):
+            joined[end - length : end] = self.buffer[start : start + length]
+        return joined
+
+    def bytes(self, at: At, lengths: At) -> Ragged:
+        """A row of bytes of each payload; long ones are views of the buffer."""
+        self.need(at + lengths)
+        counts = spread(lengths, len(self))
+        if counts.sum() < VIEW_BYTES * len(self):
+            return Ragged(self.runs(at, lengths), counts)
+        starts = (self.base + at).tolist()
+        views = [self.buffer[start : start + n] for start, n in zip(starts, counts.tolist(), strict=True)]
+        return Ragged.from_rows(views, BYTES)
+
+
+def settle(at: NDArray[np.int64]) -> At:
+    """One int for an array of equal values."""
+    first = int(at[0])
+    return first if len(at) == 1 or bool((at == first).all()) else at
+
+
+def spread(at: At, n: int) -> NDArray[np.int64]:
+    """(n,) of one int."""
+    return at if isinstance(at, np.ndarray) else np.full(n, at, np.int64)
+
+
+def cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitError]:
+    """All payloads, by buffer and byte order; and those whose first bytes show that they can't be read.
+
+    Args:
+        encapsulated: whether four bytes come before the body, which tell the byte order.
+    """
+    for rows, buffer, start, size in _by_buffer(raw):
+        ok = (size >= 4 * encapsulated) & (start >= 0) & (start + size <= len(buffer))
+        if not ok.all():
+            yield MisfitError(rows[~ok], "it ends before its definition does")
+            rows, start, size = rows[ok], start[ok], size[ok]
+        if not encapsulated:
+            if len(rows):
+                yield Cursor(buffer, start, size, rows, "<")
+            continue
+        kind = buffer[start].astype(np.intp) << 8 | buffer[start + 1]
+        for value in np.unique(kind).tolist():
+            which = kind == value
+            if value > 1:
+                reason = f"its encapsulation is 0x{value:04x}, and only plain CDR (0x0000, 0x0001) is read"
+                yield MisfitError(rows[which], reason)
+            else:
+                yield Cursor(buffer, start[which] + 4, size[which] - 4, rows[which], "><"[value])
+
+
+def _by_buffer(
+    raw: RawMessages,
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]]:
+    order = np.argsort(raw.buffer, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(raw.buffer[order])) + 1) if len(order) else []
+    few, small = len(order) < _JOIN_ROWS * len(groups), raw.length.sum() < _JOIN_BYTES * len(order)
+    if len(groups) > 1 and few and small:
+        yield _joined(raw)
+        return
+    for rows in groups:
+        yield rows, raw.buffers[raw.buffer[rows[0]]], raw.start[rows], raw.length[rows]
+
+
+def _joined(
+    raw: RawMessages,
+) -> tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """All payloads in one buffer."""
+    starts = np.maximum(raw.start, 0)
+    where = zip(raw.buffer.tolist(), starts.tolist(), (starts + raw.length).tolist(), strict=True)
+    payloads = [memoryview(raw.buffers[buffer])[start:end] for buffer, start, end in where]
+    found = np.array([len(payload) for payload in payloads], np.int64)
+    # A payload that leaves its buffer was cut short here; it must not look as if it were whole.
+    size = np.where((found < raw.length) | (raw.start < 0), -1, raw.length)
+    return np.arange(len(raw)), np.frombuffer(b"".join(payloads), np.uint8), np.cumsum(found) - found, size

@@ -1,0 +1,208 @@
+"""Decoders of messages whose definition fixes their layout: CDR (ROS 2) and ROS 1.
+
+Here: what the `Decoder` protocol asks for, over all messages of a topic at once.
+Elsewhere: the layout compiler (wire), paths (fields), images, clouds and the like (adapters), containers.
+No object is ever made for a message; see `cursor` for how that works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom import blocks
+from logloom.blocks import Ragged, Values
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs import adapters
+from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
+from logloom.io.logs.cursor import At, Cursor, MisfitError, cursors
+from logloom.io.logs.definitions import Struct, parse
+from logloom.io.logs.fields import Selection, joined_type, select
+from logloom.io.logs.raw import RawMessages
+from logloom.io.logs.unfit import UnfitError
+from logloom.io.logs.wire import CDR, ROS1, Fixed, Repeated, Wire, compile_layout
+from logloom.schema import ColumnType
+
+_RETRIES = 8  # rounds in which misfits leave a batch, before its messages are tried one by one
+
+_T = TypeVar("_T")
+
+
+class _LayoutDecoder:
+    """Decodes messages of one type; built once per topic, pure, thread-safe, pickles.
+
+    Raises:
+        UnknownEncodingError: the definition can't be read.
+    """
+
+    wire: Wire
+    encapsulated: bool
+
+    def __init__(self, info: TopicInfo):
+        self.info = info
+        self.root = parse(info)
+        self._layout = compile_layout(self.root, self.wire)
+
+    def __reduce__(self) -> tuple[type, tuple[TopicInfo]]:
+        return type(self), (self.info,)
+
+    def column_type(self, spec: FieldSpec) -> ColumnType:
+        """See `Log.column_type`."""
+        try:
+            if spec.adapter is not None:
+                return adapters.column_type(spec, self.root)
+            return joined_type(spec, self._selections(spec.paths, spec.strings))
+        except UsageError as error:
+            raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
+
+    def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
+        """See `Log.time_source`."""
+        stamped = self._stamp() is not None
+        return next((source for source in sources if source != "header" or stamped), None)
+
+    def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
+        """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`."""
+        times = np.full(len(raw), MIN_TIME, np.int64)
+        stamp = self._stamp()
+        if stamp is None:
+            return times
+        for start in cursors(raw, self.encapsulated):
+            for cursor, found in _attempt(start, lambda cursor: self._read_stamp(cursor, stamp)):
+                times[cursor.rows] = found
+        return times
+
+    def check(self, raw: RawMessages) -> NDArray[np.bool_]:
+        """(N,) whether each payload has a length that fits its definition (framing, no deep decode)."""
+        fits = np.zeros(len(raw), np.bool_)
+        for start in cursors(raw, self.encapsulated):
+            for cursor, _ in _attempt(start, lambda cursor: self._visit(cursor, {})):
+                fits[cursor.rows] = True
+        return fits
+
+    def take(self, raw: RawMessages, spec: FieldSpec) -> Values:
+        """See `Messages.take`; of all messages in `raw`."""
+        ctype = self.column_type(spec)
+        if not len(raw):
+            return blocks.empty(ctype)
+        try:
+            if spec.adapter is not None:
+                read = adapters.paths(spec, self.root)
+                width = adapters.text_width(spec)
+                found = self._read(raw, self._selections(read.values(), width))
+                return adapters.convert(spec, dict(zip(read, found, strict=True)))
+            return _side_by_side(self._read(raw, self._selections(spec.paths, spec.strings)))
+        except UnfitError as error:
+            raise LogReadError(f"{raw.place(error.row)}: {error}") from error
+        except MisfitError as error:
+            row = int(error.rows.min())
+            others = f" (and {len(error.rows) - 1} more)" if len(error.rows) > 1 else ""
+            raise LogReadError(
+                f"{raw.place(row)} doesn't fit the definition of {self.info.type}{others}: {error.reason}. "
+                "Set on_error: salvage to use the messages that do"
+            ) from error
+
+    def _selections(self, paths: Iterable[str], width: int) -> list[Selection]:
+        return [select(self.root, path, width) for path in paths]
+
+    def _read(self, raw: RawMessages, selections: Sequence[Selection]) -> list[Values]:
+        """What is selected, of all messages in their order."""
+        wants: dict[Hashable, Selection] = dict(enumerate(selections))
+        rows, parts = [], []
+        for cursor in cursors(raw, self.encapsulated):
+            if isinstance(cursor, MisfitError):
+                raise cursor
+            parts.append(self._visit(cursor, wants))
+            rows.append(cursor.rows)
+        order = np.concatenate(rows)
+        back = None if (np.diff(order) > 0).all() else np.argsort(order)
+        columns = [blocks.concatenate([part[slot] for part in parts]) for slot in wants]
+        return columns if back is None else [blocks.take(column, back) for column in columns]
+
+    def _visit(self, cursor: Cursor, wants: Mapping[Hashable, Selection]) -> dict[Hashable, Values]:
+        """What is wanted of some messages, whose lengths must be those of their definition."""
+        found: dict[Hashable, Values] = {}
+        end = self._layout.visit(cursor, 0, wants, found)
+        left = cursor.size - end
+        cursor.refuse((left < 0) | (left > self.wire.padding), "its length isn't that of its fields")
+        return found
+
+    def _stamp(self) -> Selection | None:
+        """Where the stamp is: header.stamp, timestamp (Foxglove), or that of the first transform (tf)."""
+        for path in ("header.stamp", "timestamp", "transforms[].header.stamp"):
+            try:
+                selection = select(self.root, path)
+            except UsageError:
+                continue
+            inmost = selection.inner or selection
+            first_of_list = path.endswith("[].header.stamp")
+            is_time = isinstance(inmost.type, Struct) and inmost.type.is_time and inmost.array is None
+            if is_time and first_of_list == (selection.inner is not None):
+                return selection
+        return None
+
+    def _read_stamp(self, cursor: Cursor, stamp: Selection) -> NDArray[np.int64]:
+        """The stamps, read no further than they lie."""
+        found: dict[Hashable, Values] = {}
+        at: At = 0
+        for names, node in self._layout.parts:
+            if stamp.names[0] not in names:
+                at = node.visit(cursor, at, {}, found)
+            elif stamp.inner is not None and isinstance(node, Repeated):
+                node.visit_first(cursor, at, {0: stamp.inner}, found)
+                break
+            else:
+                node.visit(cursor, at, {0: stamp if isinstance(node, Fixed) else stamp.within()}, found)
+                break
+        times = found[0]
+        assert isinstance(times, np.ndarray)
+        return times
+
+
+class CdrDecoder(_LayoutDecoder):
+    """Messages as ROS 2 writes them: plain CDR (XCDR1), of either byte order."""
+
+    wire = CDR
+    encapsulated = True
+
+
+class Ros1Decoder(_LayoutDecoder):
+    """Messages as ROS 1 writes them."""
+
+    wire = ROS1
+    encapsulated = False
+
+
+def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[tuple[Cursor, _T]]:
+    """What `read` gives for those messages that fit; the others are left out."""
+    if isinstance(start, MisfitError):
+        return []
+    cursor = start
+    for _ in range(_RETRIES):
+        try:
+            return [(cursor, read(cursor))]
+        except MisfitError as misfit:
+            fits = ~np.isin(cursor.rows, misfit.rows)
+            if not fits.any():
+                return []
+            cursor = cursor.take(fits)
+    results = []
+    for row in range(len(cursor)):
+        alone = cursor.take(np.array([row]))
+        try:
+            results.append((alone, read(alone)))
+        except MisfitError:
+            continue
+    return results
+
+
+def _side_by_side(columns: Sequence[Values]) -> Values:
+    """Columns of one number type, laid next to each other along the last axis."""
+    if len(columns) == 1:
+        return columns[0]
+    first = columns[0]
+    flat = [c.values if isinstance(c, Ragged) else c for c in columns]
+    joined = np.concatenate([part if part.ndim > 1 else part[:, None] for part in flat], axis=1)
+    return Ragged(joined, first.shapes) if isinstance(first, Ragged) else joined

@@ -1,0 +1,123 @@
+"""From numbers and text as they lie in messages to values of columns.
+
+Here: pure functions over numpy arrays: byte order, bools, times, packing, flattening, text.
+Elsewhere: where these lie (wire), what is selected (fields).
+A bool is true for any byte but 0. Bits of NaNs pass untouched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Ragged, Values
+from logloom.io.logs.cursor import Array, Cursor
+from logloom.io.logs.definitions import Number, Struct, Type
+from logloom.io.logs.fields import Selection, flat, packed
+
+SECOND = 1_000_000_000
+
+
+def selected(source: Array, selection: Selection) -> Array:
+    """What is selected of values of fixed layout.
+
+    Args:
+        source: (n, ...) as they lie in messages: of any byte order, padded, "u1" for bools, times as structs.
+
+    Returns:
+        (n, ...) little-endian and packed.
+    """
+    for name in selection.names:
+        source = source[name]
+    if selection.inner is not None:
+        return selected(source if selection.pick is None else source[..., selection.pick], selection.inner)
+    values = repacked(source, selection.type, packed(selection.type, selection.width))
+    return flattened(values) if selection.flatten else values
+
+
+def repacked(source: Array, kind: Type, dtype: np.dtype[Any]) -> Array:
+    if source.dtype == dtype:
+        return source
+    if isinstance(kind, Number):
+        return source != 0 if kind.dtype.kind == "b" else source.astype(dtype)
+    assert isinstance(kind, Struct)
+    if kind.is_time:
+        seconds, nanoseconds = source.dtype.names or ()
+        times: Array = source[seconds].astype(np.int64) * SECOND + source[nanoseconds]
+        return times
+    values = np.empty(source.shape, dtype)
+    for field in kind.fields:
+        if field.name in (dtype.names or ()):
+            values[field.name] = repacked(source[field.name], field.type, dtype[field.name].base)
+    return values
+
+
+def flattened(values: Array) -> Array:
+    """Structured values whose numbers all have one type as vectors (..., k); others as they are."""
+    numbers = flat(values.dtype)
+    if numbers is None:
+        return values
+    dtype, shape = numbers
+    return np.ascontiguousarray(values).view(dtype).reshape(*values.shape, *shape)
+
+
+def checked_text(cursor: Cursor, rows: Ragged) -> Ragged:
+    """Rows of UTF-8, one for each payload.
+
+    Raises:
+        MisfitError: a row is something else.
+    """
+    if rows.is_joined and not (rows.values & 0x80).any():
+        return rows
+    for row, data in enumerate(rows):
+        try:
+            str(data.data, "utf-8")
+        except UnicodeDecodeError:
+            cursor.take(np.array([row])).refuse(True, f"text isn't UTF-8: {data.tobytes()[:60]!r}")
+    return rows
+
+
+def text_of_wide(cursor: Cursor, rows: Ragged) -> Ragged:
+    """Rows of UTF-8, from 32 bits a character; surrogate pairs, which some writers leave, become one.
+
+    Raises:
+        MisfitError: a row holds something else than text.
+    """
+    encoding = "utf-32-le" if cursor.order == "<" else "utf-32-be"
+    texts = []
+    for row, data in enumerate(rows):
+        try:
+            wide = str(np.ascontiguousarray(data).data, encoding, "surrogatepass")
+            texts.append(wide.encode("utf-16-le", "surrogatepass").decode("utf-16-le").encode())
+        except UnicodeError:
+            cursor.take(np.array([row])).refuse(True, f"text isn't UTF-32: {data.tobytes()[:60]!r}")
+    return Ragged.from_bytes(texts)
+
+
+def fixed_text(cursor: Cursor, values: Values, width: int) -> Array:
+    """Text of each payload as `<U{width}`; what isn't text as it is.
+
+    Raises:
+        MisfitError: a text is longer.
+    """
+    if not isinstance(values, Ragged):
+        return values
+    if len(values.values) and (values.values & 0x80).any():
+        texts = [data.tobytes().decode("utf-8") for data in values]
+        long = np.array([len(text) > width for text in texts])
+    else:
+        texts = None
+        long = values.lengths > width
+    if long.any():
+        text = values[int(np.argmax(long))].tobytes().decode("utf-8")
+        what = (
+            f"text of {len(text)} characters, {text[:80]!r}, where the column keeps {width}; raise `strings`"
+        )
+        cursor.take(long).refuse(True, what)
+    if texts is not None:
+        return np.array(texts, f"<U{width}")
+    characters = np.zeros((len(values), width), "<u4")
+    column = np.arange(len(values.values)) - np.repeat(values.offsets[:-1], values.lengths)
+    characters[np.repeat(np.arange(len(values)), values.lengths), column] = values.values
+    return characters.view(f"<U{width}")[:, 0]

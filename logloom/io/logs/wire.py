@@ -1,0 +1,459 @@
+"""Where the fields of a definition lie in bytes, as CDR and as ROS 1 serialise them.
+
+Here: the layout compiler, `compile_layout`, and the nodes it makes: each can be skipped, or read for some
+selections, in all payloads of a cursor at once.
+Elsewhere: reading bytes (cursor), what to read (fields), making values (values), the decoders (layouts).
+
+CDR aligns numbers to their size, counted from the start of the body, so where a field lies depends on the
+*phase* at which it starts, its place modulo 8; text and arrays move everything behind them. ROS 1 doesn't
+align. Structs have no alignment of their own and no padding behind them: a node's size counts the padding
+before each number, from where the thing before it ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Ragged, Values
+from logloom.io.logs.cursor import Array, At, Cursor, settle, spread
+from logloom.io.logs.definitions import Field, Number, Struct, Text, Type
+from logloom.io.logs.fields import Selection, packed, value_type, whole
+from logloom.io.logs.values import checked_text, fixed_text, flattened, selected, text_of_wide
+
+_FEW_ROWS = 4  # so many messages or fewer go one by one, where a place is a plain int
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How an encoding differs from the others.
+
+    Attributes:
+        aligned: numbers lie at multiples of their size.
+        terminated: text ends with a zero byte that its length counts.
+        empty_bytes: what a message without fields takes.
+        padding: how many bytes may follow the last field.
+    """
+
+    aligned: bool
+    terminated: bool
+    empty_bytes: int
+    padding: int
+
+
+CDR = Wire(aligned=True, terminated=True, empty_bytes=1, padding=3)
+ROS1 = Wire(aligned=False, terminated=False, empty_bytes=0, padding=0)
+
+Wants = Mapping[Hashable, Selection]  # by slot: what to read, seen from a node
+Found = dict[Hashable, Values]  # by slot: (n, *shape), or n ragged rows; text as UTF-8 rows
+
+
+Make = Callable[[int, str], tuple[int, np.dtype[Any]]]
+
+
+class Node(ABC):
+    """A value, an array or a struct as it lies in a payload."""
+
+    least: int  # bytes it takes at the least
+
+    @abstractmethod
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        """Reads what is wanted of the node at `at` and gives the place behind it."""
+
+
+class Fixed(Node):
+    """What has the same size in every message: a number, an array of numbers, a run of such fields."""
+
+    def __init__(self, align: int, sizes: Sequence[int], make: Make):
+        """
+        Args:
+            align: of its most aligned number.
+            sizes: bytes it takes from each phase below `align`.
+            make: from (phase, byte order) to the padding before it and its dtype.
+        """
+        self.align = align
+        self.sizes = tuple(sizes)
+        self.table = np.array(sizes, np.int64)
+        self.least = min(sizes)
+        self._make = make
+        self._layouts: dict[tuple[int, str], tuple[int, np.dtype[Any]]] = {}
+
+    @property
+    def tiles(self) -> bool:
+        """Whether elements of an array lie at equal distances, all alike, whatever the phase of the first."""
+        ends = self.sizes[0] % self.align == 0
+        return ends and all(size - (-p % self.align) == self.sizes[0] for p, size in enumerate(self.sizes))
+
+    @property
+    def stride(self) -> int:
+        """From the end of one element of an array to the end of the next.
+
+        Wherever an element starts, its most aligned number brings its end into one and the same phase.
+        """
+        return self.sizes[self.sizes[0] % self.align]
+
+    def layout(self, phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+        key = phase % self.align, order
+        if key not in self._layouts:
+            self._layouts[key] = self._make(*key)
+        return self._layouts[key]
+
+    def end(self, at: At) -> At:
+        if isinstance(at, int):
+            return at + self.sizes[at % self.align]
+        return at + self.table[at % self.align]
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        for slot, selection in wants.items():
+            found[slot] = _by_phase(cursor, at, self.align, partial(self._read, selection))
+        end = self.end(at)
+        cursor.need(end)
+        return end
+
+    def _read(self, selection: Selection, cursor: Cursor, at: At) -> Array:
+        """What is selected, where all of `at` have one phase."""
+        phase = int(at if isinstance(at, int) else at[0])
+        offset, dtype = self.layout(phase, cursor.order)
+        for name in selection.names:
+            assert dtype.fields is not None
+            dtype, more = dtype.fields[name][:2]
+            offset += more
+        return selected(cursor.items(at + offset, dtype), replace(selection, names=()))
+
+
+class Characters(Node):
+    """A string."""
+
+    least = 4
+
+    def __init__(self, text: Text, wire: Wire):
+        self.text = text
+        self.wire = wire
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        start = _aligned(at, 4 if self.wire.aligned else 1)
+        length = cursor.word(start)
+        start, unit = start + 4, 4 if self.text.wide else 1
+        end = start + length * unit
+        cursor.need(end)
+        if self.wire.terminated and not self.text.wide:
+            length = _without_zero(cursor, start, length)
+        if self.text.bound is not None:
+            cursor.refuse(length > self.text.bound, f"text is longer than its bound of {self.text.bound}")
+        for slot in wants:
+            rows = cursor.bytes(start, length * unit)
+            found[slot] = text_of_wide(cursor, rows) if self.text.wide else checked_text(cursor, rows)
+        return settle(end) if isinstance(end, np.ndarray) else end
+
+
+class Repeated(Node):
+    """An array: of a fixed number of elements, or of a counted one up to `bound`."""
+
+    def __init__(self, element: Node, length: int | None, bound: int | None, wire: Wire):
+        self.element = element
+        self.length = length
+        self.bound = bound
+        self.wire = wire
+        self.least = 4 if length is None else length * element.least
+
+    def counted(self, cursor: Cursor, at: At) -> tuple[At, At]:
+        """How many elements there are, and the place behind the word that says so."""
+        if self.length is not None:
+            return self.length, at
+        at = _aligned(at, 4 if self.wire.aligned else 1)
+        count = cursor.word(at)
+        if self.bound is not None:
+            cursor.refuse(count > self.bound, f"an array is longer than its bound of {self.bound}")
+        # Before anything is allocated or walked.
+        cursor.need(at + 4 + count * self.element.least)
+        return count, at + 4
+
+    def visit_first(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> None:
+        """Reads the first element of each message; `wants` are seen from there."""
+        count, at = self.counted(cursor, at)
+        cursor.refuse(count < 1, "an array has no elements")
+        self.element.visit(cursor, at, wants, found)
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        count, at = self.counted(cursor, at)
+        if isinstance(self.element, Fixed):
+            return self._visit_fixed(self.element, cursor, at, count, wants, found)
+        inner = {slot: s.inner for slot, s in wants.items() if s.inner is not None}
+        values, end = _walk(self.element, cursor, at, spread(count, len(cursor)), inner)
+        for slot, selection in wants.items():
+            found[slot] = self._rows(selection, values[slot], spread(count, len(cursor)))
+        return settle(end)
+
+    def _visit_fixed(
+        self, element: Fixed, cursor: Cursor, at: At, count: At, wants: Wants, found: Found
+    ) -> At:
+        first = element.end(at)  # where the first element ends, if there is one
+        if isinstance(count, int):
+            end = first + (count - 1) * element.stride if count else at
+        else:
+            end = np.where(count > 0, first + (count - 1) * element.stride, at)
+        cursor.need(end)
+        for slot, selection in wants.items():
+            if selection.is_bytes:
+                found[slot] = cursor.bytes(at, count)
+            else:
+                values = _elements(element, cursor, at, count, selection.inner)
+                found[slot] = self._rows(selection, values, spread(count, len(cursor)))
+        return settle(end) if isinstance(end, np.ndarray) else end
+
+    def _rows(self, selection: Selection, values: Array, counts: NDArray[np.int64]) -> Values:
+        """The elements of all messages as a row each."""
+        if self.length is None:
+            return Ragged(values, counts)
+        rows = values.reshape(len(counts), self.length, *values.shape[1:])
+        return rows if selection.pick is None else rows[:, selection.pick]
+
+
+class Record(Node):
+    """A struct in which something has a length of its own."""
+
+    def __init__(self, struct: Struct, parts: Sequence[tuple[frozenset[str], Node]]):
+        """
+        Args:
+            parts: its fields in order; those of fixed size that follow each other are one `Fixed`, in which
+                they are named; any other stands alone.
+        """
+        self.struct = struct
+        self.parts = parts
+        self.least = sum(node.least for _, node in parts)
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        inner = dict(wants)
+        for slot in [slot for slot, selection in wants.items() if not selection.names]:
+            width = inner.pop(slot).width
+            kept = packed(self.struct, width).names or ()
+            fields = [field for field in self.struct.fields if field.name in kept]
+            inner |= {(slot, field.name): whole(field.name, field, width) for field in fields}
+        read: Found = {}
+        for names, node in self.parts:
+            inside = {slot: s for slot, s in inner.items() if s.names[0] in names}
+            if not isinstance(node, Fixed):
+                inside = {slot: s.within() for slot, s in inside.items()}
+            at = node.visit(cursor, at, inside, read)
+        for slot, selection in wants.items():
+            found[slot] = read[slot] if selection.names else self._structured(cursor, slot, selection, read)
+        return at
+
+    def _structured(self, cursor: Cursor, slot: Hashable, selection: Selection, read: Found) -> Array:
+        values = np.empty(len(cursor), packed(self.struct, selection.width))
+        for name in values.dtype.names or ():
+            values[name] = fixed_text(cursor, read[slot, name], selection.width)
+        return flattened(values) if selection.flatten else values
+
+
+def compile_layout(root: Struct, wire: Wire) -> Record:
+    """How messages of one type lie in bytes."""
+    return _Compiler(wire).record(root)
+
+
+class _Compiler:
+    def __init__(self, wire: Wire):
+        self.wire = wire
+        self.done: dict[Struct, Node] = {}
+
+    def node(self, kind: Type) -> Node:
+        if isinstance(kind, Number):
+            return self.number(kind.dtype)
+        if isinstance(kind, Text):
+            return Characters(kind, self.wire)
+        if kind not in self.done:
+            record = self.record(kind)
+            (_, only), *others = record.parts
+            self.done[kind] = only if not others and isinstance(only, Fixed) else record
+        return self.done[kind]
+
+    def number(self, dtype: np.dtype[Any], count: int | None = None) -> Fixed:
+        """A number, or an array of numbers; with a dtype of any byte order and "u1" for bool."""
+        align = dtype.itemsize if self.wire.aligned and count != 0 else 1
+        plain = np.dtype("u1") if dtype.kind == "b" else dtype
+        size = dtype.itemsize * (1 if count is None else count)
+
+        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+            base = plain.newbyteorder(order)  # type: ignore[arg-type]
+            return -phase % align, base if count is None else np.dtype((base, (count,)))
+
+        return Fixed(align, [-phase % align + size for phase in range(align)], make)
+
+    def field(self, field: Field) -> Node:
+        length = None if field.array is None else field.array.length
+        if length is not None and isinstance(field.type, Number):
+            return self.number(field.type.dtype, length)
+        element = self.node(field.type)
+        if field.array is None:
+            return element
+        if length is not None and isinstance(element, Fixed) and element.tiles:
+            return self.tiled(element, length)
+        return Repeated(element, length, field.array.bound, self.wire)
+
+    def tiled(self, element: Fixed, length: int) -> Fixed:
+        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+            pad, dtype = element.layout(0, order)
+            return -phase % element.align + pad, np.dtype((dtype, (length,)))
+
+        size = element.sizes[0] * length
+        pads = [-phase % element.align if length else 0 for phase in range(element.align)]
+        return Fixed(element.align, [pad + size for pad in pads], make)
+
+    def record(self, struct: Struct) -> Record:
+        parts: list[tuple[frozenset[str], Node]] = []
+        run: list[tuple[str, Fixed]] = []
+        for field in struct.fields:
+            node = self.field(field)
+            if isinstance(node, Fixed):
+                run.append((field.name, node))
+                continue
+            if run:
+                parts.append(self.run(run))
+                run = []
+            parts.append((frozenset([field.name]), node))
+        if not struct.fields:
+            # The name can't be that of a field, so nothing finds it.
+            run = [("", self.number(np.dtype("u1"), self.wire.empty_bytes))]
+        return Record(struct, [*parts, self.run(run)] if run else parts)
+
+    def run(self, members: list[tuple[str, Fixed]]) -> tuple[frozenset[str], Fixed]:
+        """Fields of fixed size one behind the other."""
+        align = max(node.align for _, node in members)
+
+        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+            formats, offsets, at = [], [], phase
+            for _, node in members:
+                pad, dtype = node.layout(at, order)
+                formats.append(dtype)
+                offsets.append(at - phase + pad)
+                at = int(node.end(at))
+            names = [name or "_" for name, _ in members]
+            size = at - phase
+            return 0, np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+        sizes = []
+        for phase in range(align):
+            at: Any = phase
+            for _, node in members:
+                at = node.end(at)
+            sizes.append(at - phase)
+        return frozenset(name for name, _ in members), Fixed(align, sizes, make)
+
+
+def _aligned(at: At, align: int) -> At:
+    return (at + align - 1) & -align
+
+
+def _without_zero(cursor: Cursor, start: At, length: At) -> At:
+    """Lengths of text without the zero byte that ends it; empty text may lack it."""
+    if isinstance(length, int):
+        if length == 0:
+            return 0
+        last = cursor.items(start + length - 1, np.dtype("u1"))
+        cursor.refuse(last != 0, "text doesn't end with a zero byte")
+        return length - 1
+    some = np.flatnonzero(length > 0)
+    behind = (start + length)[some] - 1
+    last = cursor.take(some).items(behind, np.dtype("u1"))
+    cursor.take(some).refuse(last != 0, "text doesn't end with a zero byte")
+    return np.maximum(length - 1, 0)
+
+
+def _by_phase(cursor: Cursor, at: At, align: int, read: Callable[[Cursor, At], Array]) -> Array:
+    """What `read` gives for all payloads, called once for each phase in which places lie."""
+    if isinstance(at, int) or align == 1:
+        return read(cursor, at)
+    phases = at % align
+    kinds = np.unique(phases)
+    if len(kinds) == 1:
+        return read(cursor, at)
+    values: Array | None = None
+    for kind in kinds.tolist():
+        which = phases == kind
+        part = read(cursor.take(which), at[which])
+        if values is None:
+            values = np.empty((len(cursor), *part.shape[1:]), part.dtype)
+        values[which] = part
+    assert values is not None
+    return values
+
+
+def _elements(element: Fixed, cursor: Cursor, at: At, count: At, inner: Selection | None) -> Array:
+    """What is selected of each element of an array, all messages end to end: (total, *shape)."""
+    assert inner is not None
+    _, dtype = element.layout(element.sizes[0], cursor.order)
+    counts = spread(count, len(cursor))
+    first = element.end(at)
+    if element.tiles:
+        start = first - element.stride
+        if not isinstance(count, int):
+            start = np.where(count > 0, start, at)
+        return selected(_viewed(cursor.runs(start, count * element.stride), dtype), inner)
+    # The first elements start in a phase of their own, so other padding may lie in them.
+    more = np.maximum(counts - 1, 0)
+    start = np.where(counts > 0, first, at)
+    others = selected(_viewed(cursor.runs(start, more * element.stride), dtype), inner)
+    values = np.empty((int(counts.sum()), *others.shape[1:]), others.dtype)
+    some = np.flatnonzero(counts)
+    is_first = np.zeros(len(values), bool)
+    is_first[(np.cumsum(counts) - counts)[some]] = True
+    values[~is_first] = others
+    if len(some):
+        found: Found = {}
+        element.visit(cursor.take(some), spread(at, len(cursor))[some], {0: inner}, found)
+        values[is_first] = found[0]
+    return values
+
+
+def _viewed(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> Array:
+    return data.view(dtype) if len(data) else np.empty(0, dtype)
+
+
+def _walk(
+    element: Node, cursor: Cursor, at: At, counts: NDArray[np.int64], wants: Wants
+) -> tuple[dict[Hashable, Array], NDArray[np.int64]]:
+    """Visits elements that differ in size: the first of all messages, then the second, and so on.
+
+    Returns:
+        For each slot (total, *shape), all messages end to end; and the places behind the arrays.
+    """
+    ends = spread(at, len(cursor)).copy()
+    before = np.cumsum(counts) - counts
+    where: list[NDArray[np.int64]] = []
+    pieces: dict[Hashable, list[Array]] = {slot: [] for slot in wants}
+
+    def step(some: Cursor, place: At, index: NDArray[np.int64]) -> At:
+        found: Found = {}
+        end = element.visit(some, place, wants, found)
+        where.append(index)
+        for slot, selection in wants.items():
+            pieces[slot].append(fixed_text(some, found[slot], selection.width))
+        return end
+
+    live, done = np.flatnonzero(counts), 0
+    while len(live) > _FEW_ROWS:
+        ends[live] = step(cursor.take(live), settle(ends[live]), before[live] + done)
+        done += 1
+        live = live[counts[live] > done]
+    for row in live:
+        alone, place = cursor.take(np.array([row])), int(ends[row])
+        for index in range(done, int(counts[row])):
+            place = step(alone, place, before[row : row + 1] + index)  # type: ignore[assignment]
+        ends[row] = place
+    return {slot: _in_order(parts, where, wants[slot]) for slot, parts in pieces.items()}, ends
+
+
+def _in_order(parts: list[Array], where: list[NDArray[np.int64]], selection: Selection) -> Array:
+    if not parts:
+        dtype, shape = value_type(selection)
+        return np.empty((0, *(n or 0 for n in shape)), dtype)
+    values = np.concatenate(parts)
+    ordered = np.empty_like(values)
+    ordered[np.concatenate(where)] = values
+    return ordered
