@@ -147,12 +147,16 @@ class LogRecord:
 
 @dataclass(frozen=True)
 class Assembled:
-    """What an output put together from many units of a split: its folder is parts/<output>/<identity>."""
+    """What an output put together from many units of a split: its folder is parts/<output>/<identity>.
+
+    Attributes:
+        entry: BLAKE3 of the folder's entry.json, which lists the files.
+    """
 
     output: str
     split: str
     identity: str
-    files: int
+    entry: str
     size: int
     rows: int
 

@@ -65,6 +65,10 @@ class Reader(Protocol):
         """Row `index` as users see it (see `Block.row`)."""
         ...
 
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """Row `index` with the named columns only, ages and availabilities when named."""
+        ...
+
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
         """All rows in order, in blocks of about `max_bytes`; None is all columns, ages included."""
         ...

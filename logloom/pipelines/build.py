@@ -1,0 +1,176 @@
+"""Building a version: the whole job, from logs to a committed manifest and its view.
+
+The story: each log is cut into partitions; a worker builds each partition's units for every output; another
+reads them back; a log is finished once all its partitions are; outputs made of many units are assembled, a
+chunk a worker; one last step commits. No payload crosses a shuffle, only entries of a few KB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+
+from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError
+from logloom.io.manifest import Manifest, read_manifest
+from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.progress import Watch
+from logloom.pipelines.view import make_view
+from logloom.runners import direct
+from logloom.transforms import finish, partition
+from logloom.transforms.job import Job, LogTask
+from logloom.transforms.partition import Failure, PartitionResult, listed
+
+
+class BuildLogs(beam.PTransform):
+    """LogTasks to LogOutcomes: plans, builds and reads back every partition, then finishes each log."""
+
+    def __init__(self, job: Job):
+        self.job = job
+
+    def expand(self, logs: Any) -> Any:
+        return (
+            logs
+            | "PlanPartitions" >> beam.FlatMap(_plan_partitions, self.job)
+            | "SpreadPartitions" >> beam.Reshuffle()
+            | "BuildPartition" >> beam.Map(_build_partition, self.job)
+            | "SpreadReadBack" >> beam.Reshuffle()
+            | "ReadBack" >> beam.Map(_read_back, self.job)
+            | "KeyByLog" >> beam.WithKeys(_log_id_of)
+            | "GroupByLog" >> beam.GroupByKey()
+            | "FinishLog" >> beam.MapTuple(_finish_log, self.job)
+        )
+
+
+class CommitVersion(beam.PTransform):
+    """LogOutcomes to the one outcome of the build: assembles what is assembled, then commits."""
+
+    def __init__(self, job: Job):
+        self.job = job
+
+    def expand(self, outcomes: Any) -> Any:
+        start = outcomes.pipeline | "Start" >> beam.Create([None])
+        everything = beam.pvalue.AsList(outcomes)
+        files = (
+            start
+            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, everything)
+            | "SpreadChunks" >> beam.Reshuffle()
+            | "WriteChunk" >> beam.Map(_write_chunk, self.job)
+        )
+        return start | "Commit" >> beam.Map(_commit, self.job, everything, beam.pvalue.AsList(files))
+
+
+# Beam calls these with the job; they only turn argument order and count.
+
+
+def _plan_partitions(log: LogTask, job: Job) -> Iterable[partition.Partition | PartitionResult]:
+    try:
+        yield from partition.plan_partitions(job, log) or [PartitionResult(log, "", ())]
+    except LogReadError as error:
+        yield PartitionResult(log, "", (), (Failure(log.log_id, "", "log", str(error)),))
+
+
+def _build_partition(element: partition.Partition | PartitionResult, job: Job) -> PartitionResult:
+    if isinstance(element, PartitionResult):
+        return element
+    result = partition.build_partition(job, element)
+    rows = max((entry.rows for entry in result.entries), default=0)
+    beam.metrics.Metrics.counter("logloom", "partitions").inc()
+    beam.metrics.Metrics.counter("logloom", "rows").inc(rows)
+    beam.metrics.Metrics.counter("logloom", "bytes_written").inc(sum(entry.size for entry in result.entries))
+    return result
+
+
+def _read_back(result: PartitionResult, job: Job) -> PartitionResult:
+    return partition.read_back(job, result)
+
+
+def _log_id_of(result: PartitionResult) -> str:
+    return result.log.log_id
+
+
+def _finish_log(log_id: str, results: Iterable[PartitionResult], job: Job) -> finish.LogOutcome:
+    return finish.finish_log(job, results)
+
+
+def _plan_chunks(_: None, job: Job, outcomes: list[finish.LogOutcome]) -> list[finish.ChunkTask]:
+    return finish.plan_chunks(job, outcomes)
+
+
+def _write_chunk(chunk: finish.ChunkTask, job: Job) -> tuple[str, dict[str, Any]]:
+    return finish.write_chunk(job, chunk)
+
+
+def _commit(_: None, job: Job, outcomes: list[finish.LogOutcome], files: list[Any]) -> dict[str, Any]:
+    return finish.commit(job, outcomes, files)
+
+
+# --- the job --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Built:
+    """A committed version, and whether everything in it is whole.
+
+    Attributes:
+        view: the folder of plain datasets; "" on an object store.
+        built, reused: units.
+    """
+
+    manifest: Manifest
+    view: str
+    built: int
+    reused: int
+    copied: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return all(record.status in ("whole", "empty", "kept") for record in self.manifest.logs)
+
+
+def construct(pipeline: Any, plan: BuildPlan) -> Any:
+    """Adds the build's steps to a pipeline."""
+    tasks = [log.task for log in plan.logs]
+    return (
+        pipeline
+        | "Logs" >> beam.Create(tasks, reshuffle=False)
+        | "SpreadLogs" >> beam.Reshuffle()
+        | "BuildLogs" >> BuildLogs(plan.job)
+        | "CommitVersion" >> CommitVersion(plan.job)
+    )
+
+
+def build(
+    plan: BuildPlan, *, num_workers: int = 1, watch: Callable[[BuildPlan], Watch] = Watch.silent
+) -> Built:
+    """Runs a planned build on this machine and makes the version's view.
+
+    Raises:
+        LogReadError: logs are damaged; lists all that were found.
+        ReadBackError: something written doesn't read back.
+        CommitConflictError: another build committed this version first.
+        LogloomError: no rows, or too many logs skipped.
+    """
+    job = plan.job
+    job.store.sweep()
+    options = direct.pipeline_options(num_workers)
+    with watch(plan), beam.Pipeline(options=options) as pipeline:
+        construct(pipeline, plan)
+    outcome = job.store.read_json(finish.outcome_file(job.number))
+    raise_outcome(outcome)
+    manifest = read_manifest(job.store, job.number)
+    view, copied = make_view(job.store, manifest) if job.store.local is not None else ("", False)
+    return Built(manifest, str(view), outcome["built"], outcome["reused"], copied)
+
+
+def raise_outcome(outcome: dict[str, Any]) -> None:
+    """Raises what kept a build from committing, all of it in one error."""
+    failures = [Failure(**failure) for failure in outcome["failures"]]
+    if failures:
+        kind = ReadBackError if any(f.kind == "readback" for f in failures) else LogReadError
+        raise kind(f"nothing was committed, {len(failures)} partitions failed:\n{listed(failures)}")
+    if not outcome["committed"]:
+        kind = CommitConflictError if "another build" in outcome["problem"] else LogloomError
+        raise kind(outcome["problem"])

@@ -1,0 +1,88 @@
+"""The demo: from a synthetic drive to verified datasets, as a new user would go.
+
+Elsewhere: the drive itself (logloom.demo), and each step's own module.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from collections.abc import Callable
+
+from logloom.demo import demo_recipe, make_drives
+from logloom.errors import ReadBackError, UsageError
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.progress import human_bytes
+from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
+from logloom.runners import direct
+
+
+def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] = print) -> None:
+    """Makes drives in `folder`/logs, builds them into `folder`/dataset, and verifies these against the logs.
+
+    Args:
+        folder: new, empty, or of an earlier demo.
+        seconds: length of each of the two drives.
+        say: told what happens.
+
+    Raises:
+        UsageError: the folder holds other things.
+        ReadBackError: the datasets don't say what the logs say.
+    """
+    place = pathlib.Path(folder).resolve()
+    strange = (
+        [p.name for p in place.iterdir() if p.name not in ("logs", "recipe.yaml", "dataset")]
+        if (place.is_dir())
+        else []
+    )
+    if strange:
+        raise UsageError(f"{place}: holds {', '.join(strange[:3])}; the demo wants a new folder (--to)")
+    logs, recipe_file, root = place / "logs", place / "recipe.yaml", place / "dataset"
+    began = time.perf_counter()
+    paths = make_drives(logs, seconds=seconds)
+    size = human_bytes(sum(path.stat().st_size for path in paths))
+    say(f"drove {len(paths)} logs of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
+
+    recipe_file.write_text(demo_recipe(logs), encoding="utf-8")
+    plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
+    if plan.up_to_date:
+        say(f"version {plan.job.parent} of {root} is up to date")
+    else:
+        began = time.perf_counter()
+        cores = len(os.sched_getaffinity(0))
+        workers = direct.default_workers(plan.message_bytes, len(plan.partitions), cores)
+        built = build(plan, num_workers=workers)
+        totals = built.manifest.totals
+        say(
+            f"built version {built.manifest.version}: {totals['rows']:,} rows of {totals['logs']} logs as "
+            f"{' and '.join(built.manifest.outputs)}  [{_since(began)}]"
+        )
+    began = time.perf_counter()
+    report = verify(str(root), against_logs=True)
+    if not report.is_proven:
+        raise ReadBackError("\n".join(finding.message for finding in report.findings))
+    say(f"verified {report.units} units against the logs: every value equal  [{_since(began)}]")
+    print(_what_next(place))
+
+
+def _since(began: float) -> str:
+    return f"{time.perf_counter() - began:.1f} s"
+
+
+def _what_next(place: pathlib.Path) -> str:
+    view = sorted((place / "dataset").glob("v????????"))[-1]
+    where = os.path.relpath(place)
+    place_name = where if not where.startswith("..") else str(place)
+    return f"""
+The datasets   {view}
+The recipe     {place_name}/recipe.yaml
+
+Next, try
+  logloom info {place_name}/logs/*.mcap
+  logloom head {place_name}/dataset --why -n 1
+  logloom verify {place_name}/dataset --against-logs
+  logloom build {place_name}/recipe.yaml --to {place_name}/dataset      (says: up to date)
+  logloom info {place_name}/logs/*.mcap --recipe > mine.yaml            (a recipe for your own logs)"""

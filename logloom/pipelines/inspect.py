@@ -1,0 +1,270 @@
+"""Looking: what logs hold, what a build would do, and the rows of a dataset with their lineage.
+
+Here: the answers of `logloom info`, `plan` and `head` as values that print as tables or JSON. No Beam.
+Elsewhere: printing (logloom.cli), suggesting recipes (logloom.transforms.suggest).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import UsageError
+from logloom.io.logs.base import Log, LogSummary
+from logloom.io.logs.opening import open_log
+from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
+from logloom.io.storage import Store
+from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.progress import human_bytes
+from logloom.pipelines.verify import reading_of
+from logloom.schema import NO_AGE, Schema
+from logloom.transforms.resolve import LogFiles, group_logs
+
+COLUMNS = ("topic", "type", "messages", "Hz", "first", "last")
+
+
+# --- logs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LogDescription:
+    """What `info` says of a log."""
+
+    log_id: str
+    summary: LogSummary
+
+    @property
+    def headline(self) -> str:
+        s = self.summary
+        seconds = (s.last - s.first) / 1e9
+        return (
+            f"{self.log_id}: {s.num_messages:,} messages of {len(s.topics)} topics in {seconds:.1f} s, "
+            f"{human_bytes(s.size)}, from {utc(s.first)}\n{s.uris[0]}{' …' if len(s.uris) > 1 else ''}"
+        )
+
+    def table_rows(self) -> list[tuple[str, ...]]:
+        start = self.summary.first
+        return [
+            (
+                t.topic,
+                t.type,
+                f"{t.num_messages:,}",
+                f"{rate(t.num_messages, t.first, t.last):.2f}",
+                f"{(t.first - start) / 1e9:.3f} s" if t.num_messages else "",
+                f"{(t.last - start) / 1e9:.3f} s" if t.num_messages else "",
+            )
+            for t in self.summary.topics.values()
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        topics = [
+            {
+                "topic": t.topic,
+                "type": t.type,
+                "messages": t.num_messages,
+                "hz": round(rate(t.num_messages, t.first, t.last), 3),
+                "first": t.first if t.num_messages else None,
+                "last": t.last if t.num_messages else None,
+            }
+            for t in self.summary.topics.values()
+        ]
+        return {"log_id": self.log_id, "uri": self.summary.uris[0], "topics": topics}
+
+
+def rate(messages: int, first: int, last: int) -> float:
+    """Messages a second over their own time range; 0 where that says nothing."""
+    return (messages - 1) * 1e9 / (last - first) if messages > 1 and last > first else 0.0
+
+
+def utc(time_ns: int) -> str:
+    """A time for people."""
+    try:
+        moment = datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
+    except (ValueError, OverflowError):
+        return f"{time_ns} ns"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+
+
+def open_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[tuple[LogFiles, Log]]:
+    """The logs that files, folders or globs mean.
+
+    Raises:
+        UsageError: one matches nothing.
+        LogReadError: one can't be read.
+    """
+    from logloom.io.logs.base import OpenOptions
+
+    options = OpenOptions(storage_options=storage_options)
+    return [(files, open_log(files.uris, options)) for files in group_logs(logs, storage_options)]
+
+
+def describe(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[LogDescription]:
+    """What `info` says of each log."""
+    return [LogDescription(files.log_id, log.summary) for files, log in open_all(logs, storage_options)]
+
+
+def suggested_recipe(logs: Sequence[str], storage_options: Mapping[str, Any]) -> str:
+    """A recipe, as YAML, that builds these logs as it stands."""
+    from logloom.transforms.suggest import suggest
+
+    return suggest({files.log_id: log for files, log in open_all(logs, storage_options)})
+
+
+# --- plans ----------------------------------------------------------------------------------------------
+
+
+def plan_summary(plan: BuildPlan) -> dict[str, Any]:
+    """What a build would do, as names and values."""
+    units = len(plan.partitions) * len(plan.job.outputs)
+    finished = plan.finished()
+    return {
+        "root": plan.job.store.uri,
+        "version": plan.job.parent if plan.up_to_date else plan.job.number,
+        "up_to_date": plan.up_to_date,
+        "logs_to_read": len(plan.logs),
+        "logs_reused": len(plan.job.kept) - len(plan.unreadable),
+        "logs_skipped": len(plan.unreadable),
+        "logs_gone": len(plan.dropped),
+        "partitions": len(plan.partitions),
+        "units_to_build": units - finished,
+        "units_finished": finished,
+        "message_bytes": plan.message_bytes,
+        "columns": len(plan.job.schema.columns),
+        "outputs": ", ".join(plan.job.outputs),
+    }
+
+
+# --- rows -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row of a dataset and where it comes from.
+
+    Attributes:
+        values: log_id, timestamp, columns, and the ages and availabilities that the output holds.
+    """
+
+    values: Mapping[str, Any]
+    schema: Schema
+    columns: tuple[str, ...]
+    record: LogRecord
+    entry: Entry
+    topics: Mapping[str, str]
+
+    @property
+    def headline(self) -> str:
+        stamp = int(self.values["timestamp"])
+        return f"{self.values['log_id']} {stamp} ({utc(stamp)})"
+
+    def lines(self, why: bool) -> list[tuple[str, ...]]:
+        """(column, value) for a table, with lineage (message time, age, source)."""
+        lines = []
+        for name in self.columns:
+            line: tuple[str, ...] = (name, brief(self.values[name]))
+            if why:
+                age = int(self.values.get(f"{name}.age", NO_AGE))
+                stamp = "" if age == NO_AGE else str(int(self.values["timestamp"]) - age)
+                line += (stamp, "" if age == NO_AGE else f"{age / 1e6:.3f} ms", self._source(name))
+            lines.append(line)
+        return lines
+
+    def _source(self, name: str) -> str:
+        topic = self.topics.get(name)
+        if topic is None:
+            return "derived"
+        available = bool(self.values.get(f"{name}.available", True))
+        return f"{topic} of {self.record.uris[0]}" if available else f"{topic}: no usable message"
+
+    def to_json(self, why: bool) -> dict[str, Any]:
+        row = {"log_id": self.values["log_id"], "timestamp": int(self.values["timestamp"])}
+        row |= {name: as_json(self.values[name]) for name in self.columns}
+        if not why:
+            return row
+        lineage = {
+            name: {
+                "age": as_json(self.values.get(f"{name}.age")),
+                "available": as_json(self.values.get(f"{name}.available")),
+                "topic": self.topics.get(name),
+            }
+            for name in self.columns
+        }
+        unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.entry.folder}
+        return row | {"why": {"uris": list(self.record.uris), "unit": unit, "columns": lineage}}
+
+
+def head(
+    root: str,
+    version: int | str = "latest",
+    *,
+    output: str | None = None,
+    start: int = 0,
+    count: int = 5,
+    columns: Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[ShownRow]:
+    """Rows `start` to `start + count` of a version, read through its connector.
+
+    Raises:
+        UsageError: no such version, output or column.
+    """
+    store = Store.at(root, storage_options)
+    manifest = read_manifest(store, version)
+    reading = reading_of(store, manifest)
+    output = output or next(iter(manifest.outputs))
+    if output not in manifest.outputs:
+        raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
+    topics = {name: c["topic"] for name, c in manifest.recipe["columns"].items() if c.get("topic")}
+    shown: list[ShownRow] = []
+    for record, entry in entries_of(store, manifest.logs):
+        if entry.output != output or not entry.rows:
+            continue
+        if start >= entry.rows:
+            start -= entry.rows
+            continue
+        reader = reading.open(entry)
+        names = reader.schema.select(columns)
+        wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
+        for index in range(start, min(entry.rows, start + count - len(shown))):
+            values = reader.row(index, wanted)
+            shown.append(ShownRow(values, reader.schema, names, record, entry, topics))
+        start = 0
+        if len(shown) >= count:
+            break
+    return shown
+
+
+def brief(value: Any) -> str:
+    """A value in one line."""
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes{' (JPEG)' if value[:3] == b'\xff\xd8\xff' else ''}"
+    if isinstance(value, np.ndarray) and value.ndim:
+        if value.size > 9 or value.dtype.names:
+            kind = "struct" if value.dtype.names else str(value.dtype)
+            return f"{kind} {' x '.join(map(str, value.shape))}"
+        return np.array2string(value, precision=6, separator=", ", max_line_width=200).replace("\n", "")
+    text = f"{value:.9g}" if isinstance(value, float | np.floating) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON: bytes as their length, non-finite floats as text."""
+    if isinstance(value, bytes):
+        return {"bytes": len(value)}
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        if value.ndim:
+            return [as_json(item) for item in value]
+        return {name: as_json(value[name]) for name in value.dtype.names}
+    if isinstance(value, np.void):
+        return {name: as_json(value[name]) for name in value.dtype.names or ()}
+    if isinstance(value, np.ndarray):
+        return [as_json(item) for item in value] if value.ndim else as_json(value[()])
+    if isinstance(value, np.generic):
+        return as_json(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,251 @@
+"""Planning a build: what a recipe means for these logs and this root, before anything is written.
+
+Here: opening the logs' indices, resolving the recipe against them, and setting built against reused work.
+Elsewhere: the recipe (logloom.recipe), its meeting with the logs (logloom.transforms.resolve), building
+(logloom.pipelines.build).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.logs.base import Log, LogSummary, OpenOptions
+from logloom.io.logs.opening import open_log
+from logloom.io.manifest import (
+    ENTRY,
+    LogRecord,
+    Manifest,
+    check_root,
+    read_manifest,
+    unit_folder,
+    version_numbers,
+)
+from logloom.io.storage import Store
+from logloom.recipe import Recipe
+from logloom.transforms.columns import Span
+from logloom.transforms.finish import skipped_record
+from logloom.transforms.job import Job, LogTask
+from logloom.transforms.partition import Failure
+from logloom.transforms.resolve import LogFiles, expand_logs, resolve, split_of
+from logloom.transforms.spans import plan_spans
+
+_OPENERS = 16  # threads that read indices; they wait for storage, not for the processor
+
+
+@dataclass(frozen=True)
+class PlannedLog:
+    """A log that will be read, its partitions and its index."""
+
+    task: LogTask
+    summary: LogSummary
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a build will do.
+
+    Attributes:
+        logs: that will be read.
+        missing_topics: topic to the logs that lack it.
+        up_to_date: the newest version already says all that a new one would.
+        finished: how many units of `logs` lie finished in the root from an earlier attempt.
+    """
+
+    job: Job
+    logs: tuple[PlannedLog, ...]
+    notes: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    up_to_date: bool = False
+    unreadable: tuple[LogRecord, ...] = field(default=())
+
+    @property
+    def partitions(self) -> list[tuple[LogTask, Span]]:
+        return [(log.task, span) for log in self.logs for span in log.spans]
+
+    @property
+    def message_bytes(self) -> int:
+        return sum(int(log.summary.chunk_bytes.sum()) for log in self.logs)
+
+    def unit_identities(self) -> list[tuple[str, str]]:
+        """(output, identity) of every unit of the logs that will be read."""
+        return [
+            (output, self.job.unit_identity(output, task, span))
+            for task, span in self.partitions
+            for output in self.job.outputs
+        ]
+
+    def finished(self) -> int:
+        """How many units lie finished in the root."""
+        return sum(
+            self.job.store.exists(f"{unit_folder(output, identity)}/{ENTRY}")
+            for output, identity in self.unit_identities()
+        )
+
+
+def plan_build(
+    recipe: Recipe,
+    root: str,
+    *,
+    base: str | None = None,
+    limit: int | None = None,
+    verify: str = "all",
+    allow_empty: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    on_opened: Callable[[int, int], None] = lambda done, total: None,
+) -> BuildPlan:
+    """Plans a build.
+
+    Args:
+        recipe: what to build.
+        root: URI of the dataset's root.
+        base: the folder that relative log URIs start from.
+        limit: only the first logs, for a trial.
+        verify: "all", "none" or "sample:<share>".
+        allow_empty: a version without rows may be committed.
+        storage_options: fsspec options by protocol.
+        on_opened: told how many logs have been opened, of how many.
+
+    Raises:
+        UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
+        LogReadError: logs can't be read (under on_error fail); lists all of them.
+    """
+    store = Store.at(root, storage_options)
+    check_root(store)
+    check_verify(verify)
+    files = expand_logs(recipe, base, storage_options)[:limit]
+    on_error = recipe.on_error_mode
+    options = OpenOptions(on_error, store.options, store.uri_of("index"))
+    opened, failed = _open_all(files, options, on_opened)
+    if failed and (on_error == "fail" or not opened):
+        raise LogReadError(_list_failures(failed, len(files)))
+    row_plan, notes = resolve(recipe, {log_id: log for log_id, (_, log) in opened.items()})
+    numbers = version_numbers(store)
+    parent = read_manifest(store, numbers[-1]) if numbers else None
+    job = Job(
+        store=store,
+        name=recipe.name,
+        recipe=recipe.identity_json(),
+        plan=row_plan,
+        outputs=recipe.output_options(),
+        kept=(),
+        number=(numbers[-1] if numbers else 0) + 1,
+        parent=numbers[-1] if numbers else None,
+        open_options=options,
+        skip_budget=recipe.skip_budget,
+        verify=verify,
+        allow_empty=allow_empty,
+    )
+    return _against_parent(job, recipe, parent, opened, failed, notes)
+
+
+def check_verify(verify: str) -> None:
+    """Raises UsageError unless `verify` is "all", "none" or "sample:<share between 0 and 1>"."""
+    if verify in ("all", "none"):
+        return
+    try:
+        share = float(verify.removeprefix("sample:")) if verify.startswith("sample:") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise UsageError(f"--verify {verify}: expected all, none, or sample:0.05 (a share of the partitions)")
+
+
+Opened = dict[str, tuple[LogFiles, Log]]
+Failed = list[tuple[LogFiles, str]]
+
+
+def _open_all(
+    files: Sequence[LogFiles], options: OpenOptions, on_opened: Callable[[int, int], None]
+) -> tuple[Opened, Failed]:
+    def open_one(log: LogFiles) -> Log | str:
+        try:
+            opened = open_log(log.uris, options)
+            _ = opened.summary
+        except LogloomError as error:
+            return str(error)
+        return opened
+
+    opened: Opened = {}
+    failed: Failed = []
+    with ThreadPoolExecutor(_OPENERS) as pool:
+        for done, (log, result) in enumerate(zip(files, pool.map(open_one, files), strict=True), 1):
+            if isinstance(result, str):
+                failed.append((log, result))
+            else:
+                opened[log.log_id] = (log, result)
+            on_opened(done, len(files))
+    return opened, failed
+
+
+def _list_failures(failed: Failed, total: int) -> str:
+    lines = [message for _, message in failed]
+    if len(lines) == 1:
+        return lines[0]
+    return f"{len(lines)} of {total} logs can't be read:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _against_parent(
+    job: Job,
+    recipe: Recipe,
+    parent: Manifest | None,
+    opened: Opened,
+    failed: Failed,
+    notes: Sequence[str],
+) -> BuildPlan:
+    """Sorts the logs into those to read, those whose records stay, and those that are gone."""
+    before = {record.log_id: record for record in parent.logs} if parent else {}
+    kept: list[LogRecord] = []
+    planned: list[PlannedLog] = []
+    for log_id in sorted(opened):
+        _, log = opened[log_id]
+        summary = log.summary
+        split = split_of(recipe, log_id, summary.uris)
+        key = job.log_key(log_id, summary.content_id, summary.uris, split)
+        if log_id in before and before[log_id].key == key and before[log_id].status != "kept":
+            kept.append(before[log_id])
+            continue
+        task = LogTask(log_id, summary.uris, summary.content_id, split, key)
+        planned.append(PlannedLog(task, summary, tuple(plan_spans(summary, job.plan))))
+    unreadable = [_unreadable(recipe, log, message) for log, message in failed]
+    gone = sorted(set(before) - set(opened) - {log.log_id for log, _ in failed})
+    kept += _vanished(recipe, [before[log_id] for log_id in gone])
+    job = replace(job, kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)))
+    same = parent is not None and not planned and _says_the_same(job, parent)
+    return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable))
+
+
+def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
+    task = LogTask(log.log_id, tuple(log.uris), "", split_of(recipe, log.log_id, tuple(log.uris)), "")
+    return skipped_record(task, [Failure(log.log_id, "", "log", message)])
+
+
+def _vanished(recipe: Recipe, records: Sequence[LogRecord]) -> list[LogRecord]:
+    """What becomes of logs that the parent version has and the recipe no longer finds.
+
+    Raises:
+        UsageError: `vanished: fail`, the default.
+    """
+    if recipe.vanished == "fail" and records:
+        names = ", ".join(record.log_id for record in records[:5])
+        raise UsageError(
+            f"{len(records)} logs of the newest version are gone or no longer match `logs` ({names}): set "
+            "`vanished: keep` to keep their rows, or `vanished: drop` to leave them out"
+        )
+    if recipe.vanished != "keep":
+        return []
+    return [replace(record, status="kept") for record in records]
+
+
+def _says_the_same(job: Job, parent: Manifest) -> bool:
+    outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
+    return (
+        tuple(job.kept) == parent.logs
+        and parent.plan == job.plan_identity
+        and dict(parent.outputs) == outputs
+        and parent.name == job.name
+    )

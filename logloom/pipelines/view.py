@@ -1,0 +1,106 @@
+"""The view: a committed version as plain folders, one a format and split, that the formats' own clients open.
+
+Here: making the view of a version on a local disk from its manifest, by hard links, in one folder rename.
+Elsewhere: what stands in the manifest (logloom.io.manifest); which files a format shows (`Format.view`).
+On an object store a version's files are listed by URL instead (`urls_of`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from logloom.errors import DatasetError
+from logloom.io.manifest import ENTRY, Entry, LogRecord, Manifest, entries_of, unit_folder, view_folder
+from logloom.io.storage import Store, explained
+from logloom.io.units import AssembledFormat, format_named
+
+
+@dataclass(frozen=True)
+class ViewedFile:
+    """A file of a version: where it lies in the root, and its name in the view."""
+
+    stored: str
+    name: str
+    size: int
+    digest: str
+
+
+def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
+    """All files of a version in row order, units numbered from 0 over those that hold rows."""
+    numbers: dict[tuple[str, str], int] = {}
+    for record, entry in entries_of(store, manifest.logs):
+        form = format_named(entry.output)
+        if isinstance(form, AssembledFormat) or not entry.rows:
+            continue
+        folder = f"{entry.output}/{record.split}"
+        number = numbers.setdefault((entry.output, record.split), 0)
+        numbers[entry.output, record.split] += 1
+        shown = form.view(number, [file.name for file in entry.files])
+        for file in entry.files:
+            if file.name in shown:
+                yield ViewedFile(
+                    f"{entry.folder}/{file.name}", f"{folder}/{shown[file.name]}", file.size, file.digest
+                )
+    for part in manifest.assembled:
+        stored = unit_folder(part.output, part.identity)
+        for file in store.read_json(f"{stored}/{ENTRY}")["files"]:
+            name = f"{part.output}/{part.split}.zarr/{file['name']}"
+            yield ViewedFile(f"{stored}/{file['name']}", name, file["size"], file["digest"])
+
+
+def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
+    """Makes a version's view on a local disk; one that is there is left as it is.
+
+    Returns:
+        The folder, and whether files had to be copied because the disk has no hard links.
+
+    Raises:
+        DatasetError: a file of the version is missing.
+    """
+    assert store.local is not None
+    target = store.local / view_folder(manifest.version)
+    if target.is_dir():
+        return target, False
+    copied = False
+    with store.scratch() as scratch, explained(str(target)):
+        for file in view_files(store, manifest):
+            path = scratch / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            copied |= _link(store.local / file.stored, path)
+        scratch.rename(target)
+    return target, copied
+
+
+def _link(source: pathlib.Path, path: pathlib.Path) -> bool:
+    """Links a file, or copies it where the disk can't link; says whether it copied."""
+    try:
+        os.link(source, path)
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{source}: a file of this version is missing; `logloom verify` lists all"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        shutil.copyfile(source, path)
+        path.chmod(0o444)
+        return True
+    return False
+
+
+def units_of(store: Store, manifest: Manifest, output: str, split: str | None = None) -> list[Entry]:
+    """The units of one output that hold rows, in row order."""
+    return [
+        entry
+        for record, entry in entries_of(store, manifest.logs)
+        if entry.output == output and entry.rows and split in (None, record.split)
+    ]
+
+
+def records_by_log(manifest: Manifest) -> dict[str, LogRecord]:
+    return {record.log_id: record for record in manifest.logs}

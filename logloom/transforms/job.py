@@ -1,0 +1,150 @@
+"""What every step of a build is told: the job, its logs and partitions, and how units are named.
+
+Here: small picklable values, and identities (digests of all that a unit's bytes depend on).
+Elsewhere: making a job from a recipe (logloom.pipelines.plan), the steps themselves (partition, finish, ...).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from logloom.digests import digest_of
+from logloom.errors import LogReadError
+from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.manifest import LogRecord
+from logloom.io.storage import Store
+from logloom.io.units import format_named
+from logloom.schema import ColumnType, Schema, dtype_to_json
+from logloom.transforms.columns import RowPlan, Span
+
+# Counts up when decoding or resampling would give other values for the same log and recipe.
+READING_SEMANTICS = 1
+
+
+@dataclass(frozen=True)
+class LogTask:
+    """A log to build.
+
+    Attributes:
+        key: digest of all that the log's rows and files depend on.
+    """
+
+    log_id: str
+    uris: tuple[str, ...]
+    content_id: str
+    split: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One span of one log: what one worker builds, alone."""
+
+    log: LogTask
+    span: Span
+
+
+@dataclass(frozen=True)
+class Job:
+    """A build, as its workers know it.
+
+    Attributes:
+        outputs: name to the output's options.
+        kept: records of logs that need no work.
+        number, parent: of the version that the build commits; fixed when it is submitted.
+        verify: "all", "none" or "sample:<share>".
+        block_bytes: how many bytes of rows a worker holds at a time.
+    """
+
+    store: Store
+    name: str
+    recipe: Mapping[str, Any]
+    plan: RowPlan
+    outputs: Mapping[str, BaseModel]
+    kept: tuple[LogRecord, ...]
+    number: int
+    parent: int | None
+    open_options: OpenOptions
+    skip_budget: float = 0.0
+    verify: str = "all"
+    allow_empty: bool = False
+    block_bytes: int = 64 << 20
+
+    @functools.cached_property
+    def plan_identity(self) -> str:
+        """Digest of what all rows depend on beside the logs."""
+        return digest_of([READING_SEMANTICS, self.open_options.on_error, plain(self.plan)])
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.schema
+
+    def output_identity(self, output: str) -> list[Any]:
+        """What an output's files depend on beside the rows."""
+        return [output, format_named(output).semantics, self.outputs[output].model_dump(mode="json")]
+
+    def unit_identity(self, output: str, log: LogTask, span: Span) -> str:
+        """The name of one partition's unit of one output."""
+        where = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
+        return digest_of([self.plan_identity, self.output_identity(output), where])[:32]
+
+    def log_key(self, log_id: str, content_id: str, uris: tuple[str, ...], split: str) -> str:
+        """Digest of all that a log's record depends on."""
+        outputs = [self.output_identity(output) for output in self.outputs]
+        return digest_of([self.plan_identity, outputs, log_id, content_id, list(uris), split])
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, dtypes and decimals as JSON values, for digests."""
+    if isinstance(value, ColumnType):
+        return value.to_json()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kind = type(value).__name__
+        return [kind, {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}]
+    if isinstance(value, np.dtype):
+        return dtype_to_json(value)
+    if isinstance(value, Decimal):
+        return str(value.normalize())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value
+
+
+@functools.lru_cache(maxsize=4)
+def _open(uris: tuple[str, ...], options: _Hashable) -> Log:
+    from logloom.io.logs.opening import open_log
+
+    return open_log(uris, options.value)
+
+
+@dataclass(frozen=True)
+class _Hashable:
+    """Options as a cache key: their file system settings are a dict."""
+
+    value: OpenOptions
+
+    def __hash__(self) -> int:
+        return hash((self.value.on_error, self.value.sidecars))
+
+
+def opened(job: Job, task: LogTask) -> Log:
+    """The log of a task; kept open for the next partition that this process builds of it.
+
+    Raises:
+        LogReadError: it can't be read, or is no longer what was planned.
+    """
+    log = _open(task.uris, _Hashable(job.open_options))
+    if log.summary.content_id != task.content_id:
+        _open.cache_clear()
+        raise LogReadError(f"{task.uris[0]}: changed since the build was planned; build again")
+    return log

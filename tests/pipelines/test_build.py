@@ -1,0 +1,208 @@
+"""Whole builds: the same bytes however they are run, and nothing half-published."""
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from logloom.errors import CommitConflictError, LogReadError, UsageError
+from logloom.io.manifest import entries_of, read_manifest, version_file
+from logloom.io.storage import Store
+from logloom.pipelines.build import build
+from logloom.pipelines.inspect import head, plan_summary
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.verify import verify
+from logloom.transforms import finish, partition
+from tests.pipelines.conftest import build_at, digests
+
+
+def test_the_demo_recipe_builds_and_verifies_against_its_logs(built):
+    report = verify(str(built), against_logs=True, num_workers=1)
+    assert report.findings == ()
+    assert report.rows > 0
+    assert report.against_logs
+
+
+def test_messages_and_ticks_are_all_accounted_for(built):
+    store = Store.at(str(built))
+    manifest = read_manifest(store)
+    for record in manifest.logs:
+        assert record.planned == record.rows + sum(record.dropped.values())
+    for _, entry in entries_of(store, manifest.logs):
+        assert entry.tally["planned"] == entry.rows + sum(entry.tally["dropped"].values())
+
+
+def test_two_processes_give_the_same_bytes_as_one(drive, built, tmp_path):
+    build_at(drive.recipe(), tmp_path / "root", num_workers=2)
+    assert digests(tmp_path / "root") == digests(built)
+
+
+def test_partitions_built_in_another_order_and_smaller_blocks_give_the_same_bytes(drive, built, tmp_path):
+    plan = plan_build(drive.recipe(), str(tmp_path / "root"))
+    job = dataclasses.replace(plan.job, block_bytes=100_000)
+    pieces = [p for log in reversed(plan.logs) for p in partition.plan_partitions(job, log.task)]
+    for piece in reversed(pieces):
+        assert not partition.build_partition(job, piece).failures
+    build(plan)
+    assert digests(tmp_path / "root") == digests(built)
+
+
+def test_a_build_killed_in_the_middle_is_finished_by_the_next_one_with_the_same_bytes(
+    drive, built, tmp_path
+):
+    root = tmp_path / "root"
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(drive.text)
+    command = [sys.executable, "-m", "logloom", "build", str(recipe), "--to", str(root), "-q"]
+    process = subprocess.Popen([*command, "--workers", "1"], start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not list(root.glob("parts/*/*/entry.json")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert list(root.glob("parts/*/*/entry.json")), "nothing was built before the kill"
+    assert not (root / version_file(1)).exists()
+    again = build_at(drive.recipe(), root)
+    assert again.reused > 0
+    assert digests(root) == digests(built)
+    assert list((root / "tmp").iterdir()) == []
+
+
+def test_a_second_build_is_up_to_date_and_makes_no_version(drive, built):
+    plan = plan_build(drive.recipe(), str(built))
+    assert plan.up_to_date
+    assert plan_summary(plan)["units_to_build"] == 0
+    assert read_manifest(Store.at(str(built))).version == 1
+
+
+def test_one_more_log_makes_a_version_that_reuses_all_finished_units(drive, tmp_path):
+    root, logs = tmp_path / "root", tmp_path / "logs"
+    logs.mkdir()
+    shutil.copy(drive.logs[0], logs)
+    recipe = drive.recipe(**{str(drive.logs[0].parent): str(logs)})
+    first = build_at(recipe, root)
+    before = digests(root)
+    shutil.copy(drive.logs[1], logs)
+    second = build_at(recipe, root)
+    assert second.manifest.version == 2
+    assert second.manifest.parent == 1
+    assert len(second.manifest.logs) == 2
+    assert second.manifest.logs[0] == first.manifest.logs[0]
+    after = digests(root)
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_log_that_is_gone_stops_the_build_unless_the_recipe_says_what_then(drive, tmp_path):
+    root, logs = tmp_path / "root", tmp_path / "logs"
+    logs.mkdir()
+    for path in drive.logs:
+        shutil.copy(path, logs)
+    changed = {str(drive.logs[0].parent): str(logs)}
+    whole = build_at(drive.recipe(**changed), root)
+    (logs / drive.logs[1].name).unlink()
+    with pytest.raises(UsageError, match="vanished: keep"):
+        plan_build(drive.recipe(**changed), str(root))
+    kept = build_at(drive.recipe(**changed).model_copy(update={"vanished": "keep"}), root)
+    assert kept.manifest.totals["rows"] == whole.manifest.totals["rows"]
+    assert [log.status for log in kept.manifest.logs] == ["whole", "kept"]
+    left = build_at(drive.recipe(**changed).model_copy(update={"vanished": "drop"}), root)
+    assert len(left.manifest.logs) == 1
+    assert verify(str(root), num_workers=1).findings == ()
+
+
+def test_another_build_that_committed_first_is_a_clean_refusal(drive, tmp_path):
+    root = str(tmp_path / "root")
+    slow = plan_build(drive.recipe(), root)
+    build_at(drive.recipe(**{"name: ": "name: other-"}), tmp_path / "root")
+    with pytest.raises(CommitConflictError, match="version 1 first; build again"):
+        build(slow)
+    assert build(plan_build(drive.recipe(), root)).manifest.version == 2
+
+
+def test_committing_twice_with_equal_bytes_is_success(drive, tmp_path):
+    plan = plan_build(drive.recipe(), str(tmp_path / "root"))
+    build(plan)
+    assert build(plan).manifest.version == 1
+
+
+def test_the_view_is_made_of_links_that_nobody_can_write(built):
+    view = built / "v00000001"
+    shards = sorted((view / "tar").rglob("*"))
+    assert [p.name for p in shards if p.is_file()] == [f"{n:06d}.tar" for n in range(len(shards) - 1)]
+    for path in view.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_nlink >= 2
+            assert path.stat().st_mode & 0o222 == 0
+
+
+def test_a_view_that_was_removed_can_be_made_again(drive, tmp_path):
+    from logloom.pipelines.view import make_view
+
+    built = build_at(drive.recipe(), tmp_path / "root")
+    before = digests(tmp_path / "root")
+    shutil.rmtree(built.view)
+    make_view(Store.at(str(tmp_path / "root")), built.manifest)
+    assert digests(tmp_path / "root") == before
+
+
+def test_head_shows_rows_and_where_they_come_from(built):
+    rows = head(str(built), count=12)
+    assert len(rows) == 12
+    stamps = [int(row.values["timestamp"]) for row in rows]
+    assert (np.diff(stamps) > 0).all()
+    why = rows[0].to_json(why=True)["why"]
+    assert why["uris"][0].endswith(".mcap")
+    assert any(column["topic"] for column in why["columns"].values())
+    assert head(str(built), start=5, count=1)[0].values["timestamp"] == stamps[5]
+
+
+def test_a_log_truncated_after_planning_fails_with_its_name_and_commits_nothing(drive, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for path in drive.logs:
+        shutil.copy(path, logs)
+    plan = plan_build(drive.recipe(**{str(drive.logs[0].parent): str(logs)}), str(tmp_path / "root"))
+    victim = logs / drive.logs[1].name
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 0xFF  # inside a chunk
+    victim.write_bytes(data)
+    with pytest.raises(LogReadError, match=drive.logs[1].name):
+        build(plan)
+    assert not (tmp_path / "root" / version_file(1)).exists()
+    assert not (tmp_path / "root" / "v00000001").exists()
+
+
+def test_under_skip_a_damaged_log_is_left_out_and_listed(drive, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for path in drive.logs:
+        shutil.copy(path, logs)
+    victim = logs / drive.logs[1].name
+    data = bytearray(victim.read_bytes())
+    for offset in range(len(data) // 4, len(data) // 2, 5000):
+        data[offset] ^= 0xFF
+    victim.write_bytes(data)
+    recipe = drive.recipe(**{str(drive.logs[0].parent): str(logs)}).model_copy(update={"on_error": "skip"})
+    done = build_at(recipe, tmp_path / "root")
+    assert [log.status for log in done.manifest.logs] == ["whole", "skipped"]
+    assert not done.is_whole
+    assert done.manifest.logs[1].reasons
+    assert verify(str(tmp_path / "root"), num_workers=1).findings == ()
+
+
+def test_failures_of_every_bad_partition_are_listed_at_once(drive, built, tmp_path):
+    plan = plan_build(drive.recipe(), str(tmp_path / "root"))
+    task = plan.logs[0].task
+    bad = [
+        partition.PartitionResult(task, name, (), (partition.Failure(task.log_id, name, "log", f"bad {name}"),))
+        for name in ("0-10", "10-20")
+    ]
+    outcome = finish.commit(plan.job, [finish.finish_log(plan.job, bad)], [])
+    assert [failure["message"] for failure in outcome["failures"]] == ["bad 0-10", "bad 10-20"]
+    assert not outcome["committed"]

@@ -1,0 +1,124 @@
+"""Verification finds and names every kind of damage."""
+
+import os
+import shutil
+import tarfile
+
+import pytest
+
+from logloom.io.manifest import read_manifest
+from logloom.io.storage import Store
+from logloom.pipelines.verify import verify
+
+
+@pytest.fixture
+def root(built, tmp_path):
+    """A copy of a good version that may be damaged; its view holds the same files by hard links."""
+    copy = tmp_path / "root"
+    shutil.copytree(built, copy, ignore=shutil.ignore_patterns("v????????"))
+    return copy
+
+
+def writable(path):
+    path.chmod(0o644)
+    return path
+
+
+def flip(path, offset=None):
+    data = bytearray(writable(path).read_bytes())
+    data[len(data) // 2 if offset is None else offset] ^= 1
+    path.write_bytes(data)
+
+
+def shards(root):
+    return sorted(root.glob("parts/tar/*/shard.tar"), key=lambda path: path.stat().st_size)[::-1]
+
+
+def findings(root, **choices):
+    return [finding.message for finding in verify(str(root), num_workers=1, **choices).findings]
+
+
+def test_an_untouched_copy_is_proven(root):
+    assert findings(root) == []
+
+
+def test_a_flipped_byte_in_a_shard_is_found_and_named(root):
+    victim = shards(root)[0]
+    flip(victim)
+    (message,) = findings(root)
+    assert str(victim) in message
+    assert "bytes changed" in message
+
+
+def test_a_deleted_chunk_of_the_l5kit_arrays_is_found_and_named(root):
+    victim = next(root.glob("parts/l5kit/*/agents/0"))
+    victim.unlink()
+    (message,) = findings(root)
+    assert str(victim) in message
+    assert "missing" in message
+
+
+def test_a_shard_cut_between_two_samples_is_found_and_named(root):
+    victim = shards(root)[0]
+    with tarfile.open(victim) as tar:
+        cut = tar.getmembers()[-4].offset
+    with writable(victim).open("r+b") as file:
+        file.truncate(cut)
+    (message,) = findings(root)
+    assert str(victim) in message
+
+
+def test_two_swapped_files_are_both_found(root):
+    first, second = shards(root)[:2]
+    aside = first.with_name("aside")
+    first.rename(aside)
+    second.rename(first)
+    aside.rename(second)
+    messages = findings(root)
+    assert len(messages) == 2
+    assert {str(path) for path in (first, second)} == {m.split(": ")[0] for m in messages}
+
+
+def test_two_files_swapped_in_the_view_are_found(built, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(built, root, copy_function=os.link)
+    view = next((root / "v00000001" / "tar").iterdir())
+    first, second = view / "000000.tar", view / "000001.tar"
+    first.rename(view / "aside")
+    second.rename(first)
+    (view / "aside").rename(second)
+    messages = findings(root)
+    assert len(messages) == 2
+    assert "000000.tar" in messages[0]
+
+
+def test_a_stranger_in_the_view_is_found(built, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(built, root, copy_function=os.link)
+    (root / "v00000001" / "notes.txt").write_text("hello")
+    assert any("not part of this version" in message for message in findings(root))
+
+
+def test_a_changed_log_is_found_when_verifying_against_logs(root, drive, tmp_path, monkeypatch):
+    store = Store.at(str(root))
+    path = root / "versions" / "00000001.json"
+    data = read_manifest(store).to_bytes()
+    other = tmp_path / "logs"
+    other.mkdir()
+    for log in drive.logs:
+        shutil.copy(log, other)
+    path.chmod(0o644)
+    path.write_bytes(data.replace(str(drive.logs[0].parent).encode(), str(other).encode()))
+    assert findings(root, against_logs=True) == []
+    shutil.copy(drive.logs[0], other / drive.logs[1].name)
+    messages = findings(root, against_logs=True)
+    assert messages
+    assert all("changed since" in message for message in messages)
+
+
+def test_a_manifest_that_lies_about_its_rows_is_found(root):
+    path = root / "versions" / "00000001.json"
+    rows = read_manifest(Store.at(str(root))).logs[0].rows
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes().replace(f'"rows":{rows},"split"'.encode(), b'"rows":1,"split"'))
+    assert any("the manifest says 1" in message for message in findings(root))
