@@ -1,0 +1,116 @@
+"""The output `tar`: what stands in a recipe, and how pipelines write and read its units.
+
+A unit is `shard.tar`; in a version's view shards are numbered 000000.tar, 000001.tar, …
+"""
+
+from __future__ import annotations
+
+import difflib
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from logloom.errors import UsageError
+from logloom.io.tar.npy import npy_header
+from logloom.io.tar.reader import TarReader
+from logloom.io.tar.samples import EXTENSION, META, members_of
+from logloom.io.tar.writer import TarWriter
+from logloom.io.units import UnitContext
+from logloom.schema import ColumnType, Schema, check_column_name
+
+SHARD = "shard.tar"
+
+
+class TarOptions(BaseModel):
+    """`outputs.tar` of a recipe.
+
+    Attributes:
+        ext: what a column's members are called, by column: jpg for bytes, npy for arrays.
+        columns: names or globs of the columns to write; all by default.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    ext: dict[str, str] = Field(default_factory=dict)
+    columns: list[str] | None = None
+
+    def stored(self, schema: Schema) -> Schema:
+        """The part of a schema that this output holds.
+
+        Raises:
+            UsageError: a pattern matches nothing.
+        """
+        chosen = set(schema.select(self.columns))
+        columns = {name: ctype for name, ctype in schema.columns.items() if name in chosen}
+        return Schema(columns, tuple(name for name in schema.sampled if name in chosen))
+
+
+class TarFormat:
+    """Tar shards as the pipelines see them."""
+
+    name = "tar"
+    semantics = 1
+    Options = TarOptions
+
+    def check(self, options: TarOptions, schema: Schema) -> list[str]:
+        """What can't be held, one line each."""
+        try:
+            stored = options.stored(schema)
+        except UsageError as error:
+            return [f"columns: {error}"]
+        problems = []
+        for name, ctype in stored.columns.items():
+            problems += _column_problems(name, ctype)
+        for name, extension in options.ext.items():
+            if name not in stored.columns:
+                near = difflib.get_close_matches(name, stored.columns, 1, 0)
+                hint = f"; the nearest is {near[0]}" if near else ""
+                problems.append(f"ext: no column {name!r} in this output{hint}")
+            else:
+                problems += _extension_problems(name, extension, stored.columns[name])
+        return problems
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: TarOptions, context: UnitContext
+    ) -> TarWriter:
+        return TarWriter(directory / SHARD, options.stored(schema), options.ext)
+
+    def reader(
+        self, directory: str, schema: Schema, options: TarOptions, entry: Mapping[str, Any], **storage: Any
+    ) -> TarReader:
+        uris = [f"{directory}/{SHARD}"] if entry.get("rows") else []
+        return TarReader(
+            uris,
+            options.stored(schema),
+            entries=[entry] if uris else [],
+            storage_options=storage.get("storage_options"),
+        )
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """What the view of a version calls a unit's files."""
+        return {SHARD: f"{number:06d}.tar"} if SHARD in files else {}
+
+
+def _column_problems(name: str, ctype: ColumnType) -> list[str]:
+    try:
+        check_column_name(name)
+        npy_header(ctype.dtype, ctype.tail)
+    except (UsageError, ValueError) as error:
+        return [f"column {name}: {error}"]
+    return [f"column {name}: {ctype} has no .npy form"] if ctype.dtype.hasobject else []
+
+
+def _extension_problems(name: str, extension: str, ctype: ColumnType) -> list[str]:
+    (holder,) = [m for m in members_of(Schema({name: ctype}), {}) if name in m.columns]
+    if holder.suffix == META:
+        return [f"ext: {name} ({ctype}) is kept in meta.json and has no member of its own; leave its ext out"]
+    if holder.form == "npy" and extension != "npy":
+        return [f"ext: {name} ({ctype}) can't be {extension!r}, arrays are 'npy'; `encode: jpg` makes images"]
+    if not EXTENSION.fullmatch(extension):
+        return [f"ext: {name}: {extension!r} is no extension, use a-z, 0-9 and _, like jpg"]
+    return []
+
+
+FORMAT = TarFormat()

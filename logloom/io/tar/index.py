@@ -1,0 +1,98 @@
+"""Where the members of a shard lie, from one pass over its headers.
+
+Here: `ShardIndex` and how it is made; payloads are not read.
+Elsewhere: the walk and its checks (members), reading values (reader).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import UsageError
+from logloom.io.tar.members import Entry, TarCutShort, group, walk
+from logloom.io.tar.sources import Source
+
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """The samples of one archive. Sample i has the members starts[i] to starts[i + 1].
+
+    Attributes:
+        keys: of the samples.
+        layouts: the distinct lists of suffixes that samples have.
+        layout: (N,) which of them each sample has.
+        starts: (N + 1,) into offsets and sizes.
+        offsets, sizes: (M,) bytes of each member.
+    """
+
+    keys: Sequence[str]
+    layouts: Sequence[tuple[str, ...]]
+    layout: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def index_of(source: Source, allow_truncated: bool = False) -> ShardIndex:
+    """Walks over a shard's headers.
+
+    Args:
+        allow_truncated: whether a shard that was cut short gives what is whole, instead of an error.
+
+    Raises:
+        DatasetError: the shard is damaged or holds members that are refused.
+        UsageError: it is compressed.
+    """
+    head = source.read_head(0, 8)
+    for magic, name in _COMPRESSED.items():
+        if head.startswith(magic):
+            raise UsageError(
+                f"{source.uri}: compressed by {name}, rows can't be reached at random; unpack it, or iterate "
+                "over it with logloom.datasets.tar.sampleiterator"
+            )
+    keys: list[str] = []
+    layouts: dict[tuple[str, ...], int] = {}
+    layout, starts, offsets, sizes = array("q"), array("q", [0]), array("q"), array("q")
+    members = ((entry, None) for entry in walk(_SourceCursor(source)))
+    with contextlib.suppress(*[TarCutShort] * allow_truncated):
+        for key, sample in group(members, source.uri):
+            keys.append(key)
+            layout.append(layouts.setdefault(tuple(sample), len(layouts)))
+            entries: list[Entry] = [entry for entry, _ in sample.values()]
+            offsets.extend([entry.offset for entry in entries])
+            sizes.extend([entry.size for entry in entries])
+            starts.append(len(offsets))
+    return ShardIndex(keys, list(layouts), *(np.array(a, np.int64) for a in (layout, starts, offsets, sizes)))
+
+
+class _SourceCursor:
+    """A cursor that reads headers only."""
+
+    def __init__(self, source: Source):
+        self.name = source.uri
+        self.position = 0
+        self._source = source
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read_head(self.position, size)
+        self.position += len(data)
+        return data
+
+    def skip_to(self, position: int) -> None:
+        if position > self._source.size:
+            raise TarCutShort(
+                f"{self.name}: a member should end at byte {position}, the file at byte {self._source.size}: "
+                "it was cut short, copy it again"
+            )
+        self.position = position

@@ -1,0 +1,323 @@
+"""Random access to the rows of tar shards; nothing is unpacked.
+
+Here: `TarReader`.
+Elsewhere: where members lie (index), reading bytes (sources), bytes to values (samples), streams (stream).
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Array, Block, Ragged, Values, python_value
+from logloom.errors import DatasetError, UsageError
+from logloom.io.storage import file_name_of
+from logloom.io.tar.index import ShardIndex, index_of
+from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
+from logloom.io.tar.sources import Source
+from logloom.schema import ColumnType, Schema
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which members of a sample some columns need.
+
+    Attributes:
+        positions: of the members within the sample, ascending.
+        suffixes: of the same.
+        columns: (name, type, which of `positions`) of columns with a member of their own.
+        meta: which of `positions` is meta.json; -1 when it isn't needed.
+        small: the columns in it.
+    """
+
+    positions: tuple[int, ...]
+    suffixes: tuple[str, ...]
+    columns: tuple[tuple[str, ColumnType, int], ...]
+    meta: int
+    small: Mapping[str, ColumnType]
+
+
+class _Shard:
+    """One archive and, once asked for, its index."""
+
+    def __init__(self, source: Source, entry: Mapping[str, Any] | None, allow_truncated: bool):
+        self.source = source
+        self.entry = entry
+        self.plans: dict[tuple[int, tuple[str, ...]], _Plan] = {}
+        self._allow_truncated = allow_truncated
+        self._index: ShardIndex | None = None
+
+    @property
+    def partition(self) -> str:
+        return str((self.entry or {}).get("partition") or file_name_of(self.source.uri).partition(".")[0])
+
+    @property
+    def index(self) -> ShardIndex:
+        if self._index is None:
+            said = self.entry or {}
+            if said and self.source.size != said["bytes"]:
+                raise DatasetError(
+                    f"{self.source.uri}: {self.source.size} bytes, {said['bytes']} were written: "
+                    "it was cut short or changed"
+                )
+            index = index_of(self.source, self._allow_truncated)
+            if said and len(index) != said["rows"]:
+                raise DatasetError(f"{self.source.uri}: {len(index)} rows, {said['rows']} were written")
+            self._index = index
+        return self._index
+
+    def __len__(self) -> int:
+        return int(self.entry["rows"]) if self.entry else len(self.index)
+
+
+class TarReader:
+    """Rows of tar shards as one sequence.
+
+    Opens and indexes a shard when first asked for one of its rows (all of them for `len`, unless entries say
+    how many rows there are). Serves many threads; pickles as its URIs. Arrays of a row may share memory.
+
+    With a schema rows are what was written (see `Block.row`). Without one any archive opens, and a row is
+    {"__key__": ..., "jpg": bytes, ...}, as the webdataset package gives it.
+    """
+
+    def __init__(
+        self,
+        uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Schema | None = None,
+        *,
+        entries: Sequence[Mapping[str, Any]] | None = None,
+        allow_truncated: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """Nothing is opened yet.
+
+        Args:
+            uris: paths or fsspec URIs of uncompressed tars, in row order.
+            entries: what the writer's `close` gave for each; sizes and row counts are held against it.
+            allow_truncated: whether a shard that was cut short gives the samples that are whole.
+            storage_options: for fsspec, by protocol.
+        """
+        self.uris = [os.fspath(uri) for uri in ([uris] if isinstance(uris, str | os.PathLike) else uris)]
+        self.schema = schema if schema is not None else Schema({})
+        self._arguments = (self.uris, schema, entries, allow_truncated, storage_options)
+        self._has_schema = schema is not None
+        given: Sequence[Mapping[str, Any] | None] = entries or [None] * len(self.uris)
+        self._shards = [
+            _Shard(Source(uri, storage_options), entry, allow_truncated)
+            for uri, entry in zip(self.uris, given, strict=True)
+        ]
+        self._bounds: list[int] | None = None
+        self._selected: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, self._arguments)
+
+    def __len__(self) -> int:
+        return self._row_bounds()[-1]
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Several rows, in the order asked for."""
+        return [self.row(index) for index in indices]
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """One row; only the members that hold its columns are read.
+
+        Args:
+            index: from 0; negative ones count from the end.
+            columns: names or globs; all but ages and availabilities by default. Without a schema: suffixes.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetError: the shard is damaged, or holds other values than the schema says.
+        """
+        bounds = self._row_bounds()
+        if not -bounds[-1] <= index < bounds[-1]:
+            raise IndexError(f"row {index} of {bounds[-1]}")
+        index %= bounds[-1]
+        number = bisect.bisect_right(bounds, index) - 1
+        shard, sample = self._shards[number], index - bounds[number]
+        if not self._has_schema:
+            return _raw_row(shard, sample, columns)
+        names = self._names(columns)
+        found = _read_columns(shard, sample, sample + 1, names, self.schema)
+        log_id, timestamp = parse_key(shard.index.keys[sample], shard.source.uri)
+        row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(timestamp)}
+        types = self.schema.all
+        for name in names:
+            row[name] = _python_value(found[name][0], types[name], shard, name)
+        return row
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        """All rows in order.
+
+        Args:
+            columns: names or globs; None is all columns, ages and availabilities too.
+            max_bytes: about how much a block holds; at least one row.
+
+        Raises:
+            UsageError: the reader has no schema.
+        """
+        if not self._has_schema:
+            raise UsageError("blocks need a schema: TarReader(uris, schema)")
+        names = tuple(self.schema.all) if columns is None else self._names(columns)
+        for shard in self._shards:
+            for start, stop in _cuts(shard.index, max_bytes):
+                yield from _blocks_of(shard, start, stop, names, self.schema)
+            shard.source.release()
+
+    def _row_bounds(self) -> list[int]:
+        if self._bounds is None:
+            bounds = [0]
+            for shard in self._shards:
+                bounds.append(bounds[-1] + len(shard))
+            self._bounds = bounds
+        return self._bounds
+
+    def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        if columns is None:
+            return tuple(self.schema.columns)
+        key = (columns,) if isinstance(columns, str) else tuple(columns)
+        if key not in self._selected:
+            self._selected[key] = self.schema.select(key)
+        return self._selected[key]
+
+
+def _reopen(
+    uris: Sequence[str],
+    schema: Schema | None,
+    entries: Sequence[Mapping[str, Any]] | None,
+    allow_truncated: bool,
+    storage_options: Mapping[str, Any] | None,
+) -> TarReader:
+    return TarReader(
+        uris, schema, entries=entries, allow_truncated=allow_truncated, storage_options=storage_options
+    )
+
+
+def _raw_row(shard: _Shard, sample: int, columns: Sequence[str] | None) -> dict[str, Any]:
+    index = shard.index
+    start, stop = index.starts[sample : sample + 2].tolist()
+    suffixes = index.layouts[index.layout[sample]]
+    wanted = [k for k, suffix in enumerate(suffixes) if columns is None or suffix in columns]
+    offsets, sizes = index.offsets[start:stop].tolist(), index.sizes[start:stop].tolist()
+    data = shard.source.read_many([offsets[k] for k in wanted], [sizes[k] for k in wanted])
+    found = {suffixes[k]: part.tobytes() for k, part in zip(wanted, data, strict=True)}
+    return {"__key__": index.keys[sample], **found}
+
+
+def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) -> _Plan:
+    """The plan for a sample, made once for all samples of its layout."""
+    layout = int(shard.index.layout[sample])
+    if (layout, names) in shard.plans:
+        return shard.plans[layout, names]
+    suffixes = shard.index.layouts[layout]
+    types = schema.all
+    at = {column_of(suffix): k for k, suffix in enumerate(suffixes) if suffix != META}
+    own = {name: at[name] for name in names if name in at}
+    small = {name: types[name] for name in names if name not in at}
+    if small and META not in suffixes:
+        raise DatasetError(
+            f"{shard.source.uri}: sample {shard.index.keys[sample]} has no member for "
+            f"{', '.join(small)}; it has {', '.join(suffixes)}"
+        )
+    positions = sorted(own.values()) + [suffixes.index(META)] * bool(small)
+    positions.sort()
+    place = {position: k for k, position in enumerate(positions)}
+    plan = _Plan(
+        tuple(positions),
+        tuple(suffixes[position] for position in positions),
+        tuple((name, types[name], place[position]) for name, position in own.items()),
+        place[suffixes.index(META)] if small else -1,
+        small,
+    )
+    shard.plans[layout, names] = plan
+    return plan
+
+
+def _read_columns(
+    shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
+) -> dict[str, Values | list[Array]]:
+    """Columns of neighbouring samples of one layout; those with members of their own as one array per row."""
+    index, place = shard.index, shard.source.uri
+    plan = _plan(shard, start, names, schema)
+    per_sample = len(index.layouts[index.layout[start]])
+    first = int(index.starts[start])
+    shape = (stop - start, per_sample)
+    rows = slice(first, first + shape[0] * per_sample)
+    wanted = list(plan.positions)
+    offsets = index.offsets[rows].reshape(shape)[:, wanted].reshape(-1).tolist()
+    sizes = index.sizes[rows].reshape(shape)[:, wanted].reshape(-1).tolist()
+    data = shard.source.read_many(offsets, sizes)
+    step = len(wanted)
+    found: dict[str, Values | list[Array]] = {}
+    for name, ctype, k in plan.columns:
+        suffix = plan.suffixes[k]
+        found[name] = [decode(name, ctype, part, suffix, place) for part in data[k::step]]
+    if plan.meta >= 0:
+        keys = [parse_key(key, place) for key in index.keys[start:stop]]
+        texts = [part.tobytes() for part in data[plan.meta :: step]]
+        metas = [(*key, text) for key, text in zip(keys, texts, strict=True)]
+        found |= decode_meta(metas, plan.small, place)
+    return found
+
+
+def _cuts(index: ShardIndex, max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Stretches of samples of one layout that weigh about `max_bytes`."""
+    lasts = index.starts[1:] - 1
+    ends = index.offsets[lasts] + index.sizes[lasts]
+    changes = np.append(np.flatnonzero(np.diff(index.layout)) + 1, len(index))
+    start = 0
+    while start < len(index):
+        limit = index.offsets[index.starts[start]] + max_bytes
+        stop = max(start + 1, int(np.searchsorted(ends, limit, "right")))
+        stop = min(stop, int(changes[np.searchsorted(changes, start, "right")]))
+        yield start, stop
+        start = stop
+
+
+def _blocks_of(
+    shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
+) -> Iterator[Block]:
+    """The samples as blocks, one for each run of rows of one log."""
+    keys = [parse_key(key, shard.source.uri) for key in shard.index.keys[start:stop]]
+    found = _read_columns(shard, start, stop, names, schema)
+    types = schema.all
+    first = 0
+    while first < len(keys):
+        log_id = keys[first][0]
+        last = next((k for k in range(first, len(keys)) if keys[k][0] != log_id), len(keys))
+        columns: dict[str, Values] = {
+            "timestamp": np.array([stamp for _, stamp in keys[first:last]], np.int64)
+        }
+        for name in names:
+            columns[name] = _column(found[name], first, last, types[name])
+        yield Block(log_id, shard.partition, start + first, columns)
+        first = last
+
+
+def _column(values: Values | list[Array], first: int, last: int, ctype: ColumnType) -> Values:
+    if not isinstance(values, list):
+        return values.take(slice(first, last)) if isinstance(values, Ragged) else values[first:last]
+    if ctype.is_ragged:
+        return Ragged.from_rows(values[first:last], ctype)
+    column = np.empty((last - first, *ctype.tail), ctype.dtype)
+    for row, value in enumerate(values[first:last]):
+        column[row] = value
+    return column
+
+
+def _python_value(value: Any, ctype: ColumnType, shard: _Shard, name: str) -> Any:
+    if ctype.kind == "array" and ctype.shape == ():
+        return value[()]  # a structured value or a number, as indexing a column gives it
+    try:
+        return python_value(value, ctype)
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{shard.source.uri}: a value of {name} is no UTF-8 ({error})") from error

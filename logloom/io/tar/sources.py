@@ -1,0 +1,169 @@
+"""Byte ranges of files, local or remote.
+
+Here: `Source`, which opens a file when first asked, and merges neighbouring ranges into few reads.
+Elsewhere: what the bytes mean (members, reader).
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.storage import filesystem, is_local
+
+_MAX_OPEN = 256
+_LOCAL_GAP = 16 << 10  # unwanted bytes that cost less to read than another call
+_REMOTE_GAP = 1 << 20
+_REMOTE_WINDOW = 4 << 20
+
+
+class _OpenFile:
+    """A file descriptor, closed with its last user."""
+
+    def __init__(self, path: str):
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+_opened: collections.deque[weakref.ref[Source]] = collections.deque()
+_opening = threading.Lock()
+
+
+class Source:
+    """A file at a path or URI. Reads from many threads; pickles as its URI; survives a fork.
+
+    At most 256 local files are kept open in a process, however many sources there are.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None):
+        self.uri = os.fspath(uri)
+        self._options = options
+        self._file: _OpenFile | None = None
+        self._size: int | None = None
+        self.is_local = is_local(self.uri)
+        self._path = self.uri.split("://", 1)[-1] if self.is_local else self.uri
+        self._gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
+        self._window: tuple[int, bytes] = (0, b"")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Source, (self.uri, self._options))
+
+    @property
+    def size(self) -> int:
+        """
+        Raises:
+            DatasetError: there is no such file.
+        """
+        if self._size is None:
+            if self.is_local:
+                self._size = os.fstat(self._open().descriptor).st_size
+            else:
+                fs, path = filesystem(self.uri, self._options)
+                try:
+                    self._size = int(fs.size(path))
+                except OSError as error:
+                    raise self._explain(error) from error
+        return self._size
+
+    def read(self, offset: int, size: int) -> Array:
+        """(size,) uint8, writable.
+
+        Raises:
+            DatasetError: the file ends earlier, or is gone.
+            StorageError: it can't be read.
+        """
+        if offset + size > self.size:
+            raise DatasetError(f"{self.uri}: {self.size} bytes, byte {offset + size} was wanted")
+        if not self.is_local:
+            return np.frombuffer(bytearray(self._fetch(offset, size)), np.uint8)
+        data = np.empty(size, np.uint8)
+        file = self._open()
+        done = 0
+        while done < size:
+            try:
+                got = os.preadv(file.descriptor, [data[done:].data], offset + done)
+            except OSError as error:
+                raise self._explain(error) from error
+            if not got:
+                raise DatasetError(f"{self.uri}: ends at byte {offset + done}, while being read")
+            done += got
+        return data
+
+    def read_head(self, offset: int, size: int) -> bytes:
+        """A few bytes, perhaps fewer at the end of the file; remote ones in large steps forward."""
+        if self.is_local:
+            try:
+                return os.pread(self._open().descriptor, size, offset)
+            except OSError as error:
+                raise self._explain(error) from error
+        start, window = self._window
+        if not start <= offset <= offset + size <= start + len(window):
+            stop = min(offset + max(size, _REMOTE_WINDOW), self.size)
+            start, window = self._window = offset, self._fetch(offset, stop - offset)
+        return window[offset - start : offset - start + size]
+
+    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[Array]:
+        """Ranges in ascending order, each (size,) uint8; neighbours are read together and share memory."""
+        found: list[Array] = []
+        first = 0
+        while first < len(offsets):
+            start, stop = offsets[first], offsets[first] + sizes[first]
+            last = first + 1
+            while last < len(offsets) and offsets[last] - stop <= self._gap:
+                stop = offsets[last] + sizes[last]
+                last += 1
+            data = self.read(start, stop - start)
+            found += [
+                data[at - start : at - start + size]
+                for at, size in zip(offsets[first:last], sizes[first:last], strict=True)
+            ]
+            first = last
+        return found
+
+    def release(self) -> None:
+        """Lets go of the file and of what was read ahead; the next read opens it again."""
+        self._file = None
+        self._window = (0, b"")
+
+    def _fetch(self, offset: int, size: int) -> bytes:
+        if size <= 0:
+            return b""
+        fs, path = filesystem(self.uri, self._options)
+        try:
+            data: bytes = fs.cat_file(path, start=offset, end=offset + size)
+        except OSError as error:
+            raise self._explain(error) from error
+        if len(data) != size:
+            raise DatasetError(f"{self.uri}: {len(data)} bytes at byte {offset}, {size} were wanted")
+        return data
+
+    def _open(self) -> _OpenFile:
+        file = self._file
+        if file is None:
+            try:
+                file = self._file = _OpenFile(self._path)
+            except OSError as error:
+                raise self._explain(error) from error
+            with _opening:
+                _opened.append(weakref.ref(self))
+                while len(_opened) > _MAX_OPEN:
+                    oldest = _opened.popleft()()
+                    if oldest is not None:
+                        oldest._file = None
+        return file
+
+    def _explain(self, error: OSError) -> LogloomError:
+        if isinstance(error, FileNotFoundError):
+            return DatasetError(f"{self.uri}: there is no such file")
+        return StorageError(f"{self.uri}: {error.strerror or error}")
