@@ -73,9 +73,11 @@ class ChunkedDataset:
             DatasetError: there is no such dataset, or it isn't one.
         """
         if mode != "r":
+            from logloom.io.l5kit.zdtype import WritableArray
+
             group = self._group(mode)
             for name, kind in ARRAYS.items():
-                setattr(self, name, group[kind.key])
+                setattr(self, name, WritableArray(group[kind.key]))
             return self
         cache = ChunkCache(cache_size_bytes) if cached else None
         store = self._store()
@@ -101,7 +103,7 @@ class ChunkedDataset:
         Args:
             mode: "w" replaces what is there, "w-" fails if there is something, "a" keeps it.
         """
-        from logloom.io.l5kit.zdtype import SubarrayStruct
+        from logloom.io.l5kit.zdtype import SubarrayStruct, WritableArray
 
         group = self._group(mode)
         rows = (num_scenes, num_frames, num_agents, num_tl_faces)
@@ -113,9 +115,8 @@ class ChunkedDataset:
                     dtype=SubarrayStruct.of(kind.dtype),
                     chunks=(kind.chunk_rows,),
                     compressors=_zarr_compressor(),
-                    config={"write_empty_chunks": True},  # a chunk left out would look lost
                 )
-            setattr(self, name, group[kind.key])
+            setattr(self, name, WritableArray(group[kind.key]))
         group.attrs.update(
             {"format_version": FORMAT_VERSION, "labels": LABELS, "tl_face_labels": TL_FACE_LABELS}
         )

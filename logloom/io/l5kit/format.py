@@ -35,10 +35,16 @@ class L5KitFormat:
         return StageWriter(directory, schema, options, context)
 
     def reader(
-        self, directory: str, schema: Schema, options: L5KitOptions, entry: Mapping[str, Any], **storage: Any
+        self,
+        directory: str,
+        schema: Schema,
+        options: L5KitOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> StageReader:
         """Opens one staged unit: its mapped rows."""
-        return StageReader(directory, entry, storage.get("storage_options"))
+        return StageReader(directory, entry, storage_options)
 
     def plan_assembly(
         self,

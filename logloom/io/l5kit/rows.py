@@ -113,10 +113,13 @@ class DatasetReader:
         return int(self._bounds[-1, 1]) if len(self._bounds) else 0
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         index = range(len(self))[index]
         scene = int(np.searchsorted(self._bounds[:, 1], index, side="right"))
         (block,) = self._read(scene, index, index + 1, 1)
-        return block.row(0, self.schema)
+        return block.row(0, self.schema, self.schema.select(columns))
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
         for scene in range(self.num_scenes):

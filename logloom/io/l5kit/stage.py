@@ -171,9 +171,12 @@ class StageReader:
         return int(self._unit["rows"]["frames"]) if self._unit else 0
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         index = range(len(self))[index]
         (block,) = self._read(index, index + 1, 1)
-        return block.row(0, self.schema)
+        return block.row(0, self.schema, self.schema.select(columns))
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
         for block in self._read(0, len(self), max_bytes):

@@ -2,7 +2,7 @@
 
 zarr-python 3 knows structs of scalars only: it refuses the three-item fields ["centroid", "<f8", [2]] that
 zarr 2 wrote. `register` adds what is missing; registered types are matched by their JSON alone, so other
-dtypes of the process resolve as before.
+dtypes of the process resolve as before. Arrays to write into go by `WritableArray`.
 """
 
 from __future__ import annotations
@@ -66,3 +66,31 @@ class SubarrayStruct(Structured):  # type: ignore[override,unused-ignore]
 def register() -> None:
     """Makes the type known to zarr; may be called again."""
     data_type_registry.register(SubarrayStruct._zarr_v3_name, SubarrayStruct)
+
+
+class WritableArray:
+    """A zarr array with the length that zarr-python 3 took away, and that writes chunks of zeros too.
+
+    All else is the array's own: assignment, `append`, `resize`, `attrs`, ...
+    """
+
+    def __init__(self, array: Any):
+        # A chunk left out reads as zeros in zarr, but to a reader that looks for damage it is lost.
+        self._array = array.with_config({"write_empty_chunks": True})
+
+    def __len__(self) -> int:
+        return int(self._array.shape[0])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array[key]
+
+    def __setitem__(self, key: Any, rows: Any) -> None:
+        self._array[key] = rows
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._array[:], dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_array":  # not there yet while unpickling
+            raise AttributeError(name)
+        return getattr(self._array, name)
