@@ -3,7 +3,7 @@
 `ChunkedDataset` opens one; `ReadFromL5Kit` and `WriteToL5Kit` are Beam transforms over blocks.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logloom.io.l5kit.dtypes import (
     AGENT_DTYPE,
@@ -15,6 +15,10 @@ from logloom.io.l5kit.dtypes import (
     TL_FACE_LABELS,
 )
 
+if TYPE_CHECKING:
+    from logloom.io.l5kit.beam import ReadFromL5Kit, WriteToL5Kit
+    from logloom.io.l5kit.chunked import ChunkedDataset
+
 __all__ = [
     "AGENT_DTYPE",
     "FORMAT_VERSION",
@@ -24,9 +28,11 @@ __all__ = [
     "TL_FACE_DTYPE",
     "TL_FACE_LABELS",
     "ChunkedDataset",
+    "ReadFromL5Kit",
+    "WriteToL5Kit",
 ]
 
-_LAZY = {"ChunkedDataset": "chunked"}
+_LAZY = {"ChunkedDataset": "chunked", "ReadFromL5Kit": "beam", "WriteToL5Kit": "beam"}
 
 
 def __getattr__(name: str) -> Any:
