@@ -1,0 +1,94 @@
+# Everything here sets itself up: a fresh clone needs Python 3.11 to 3.13, make and a package index.
+# The environment in .venv is what requirements.lock says, hash by hash; it is made again when the lock changes.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The first interpreter that runs (a name on PATH may be a stub) and is of a supported version.
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c '$(SUPPORTED)' >/dev/null 2>&1 && { command -v "$$python"; break; }; done)
+# The environments of the original clients need 3.11 exactly: their pins have no later wheels.
+IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
+PYTHON311 ?= $(shell for python in python3.11 python3; do \
+	"$$python" -c '$(IS_311)' >/dev/null 2>&1 && { command -v "$$python"; break; }; done)
+
+PIP := -m pip --disable-pip-version-check --quiet
+BIN := .venv/bin
+BENCHMARKS ?= build
+LOCK_ARGS ?=
+COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
+PYTEST_ARGS ?=
+
+.PHONY: help demo test lint format bench bench-ray interop lock clean python
+
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: .venv/.installed ## make two synthetic drives, build datasets from them and verify these
+	$(BIN)/logloom demo
+
+test: .venv/.installed interop ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: .venv/.installed ## check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.installed ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: .venv/.installed ## compare with other ways of doing the job (BENCHMARKS="build")
+	for name in $(BENCHMARKS); do $(BIN)/python -m "benchmarks.$$name"; done
+
+bench-ray: .venv-ray/.installed bench ## the same, with Ray Data in the comparison
+
+interop: ## make the environments of the original clients that tests/interop runs
+ifneq ($(PYTHON311),)
+interop: .venv-zarr2/.installed
+else
+	@echo "no Python 3.11 on PATH (or in PYTHON311=...): the tests against the original l5kit stack are skipped"
+endif
+
+lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade for newer versions)
+	$(COMPILE) $(LOCK_ARGS) pyproject.toml --universal --python-version 3.11 \
+		--extra build --extra gcp --extra s3 --extra protobuf --group dev -o requirements.lock
+	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-ray.in --universal --python-version 3.11 \
+		-o benchmarks/requirements-ray.txt
+
+clean: ## remove environments, caches and what the demo made
+	rm -rf .venv .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+python:
+	@[ -n "$(PYTHON)" ] || { echo "logloom needs Python 3.11, 3.12 or 3.13: none is on PATH." \
+		"Install one, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+
+# Each stamp is written last, so an interrupted set-up is done again.
+.venv/.locked: requirements.lock | python
+	$(PYTHON) -m venv .venv
+	$(BIN)/python $(PIP) install --require-hashes -r requirements.lock
+	touch $@
+
+.venv/.installed: .venv/.locked pyproject.toml
+	$(BIN)/python $(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+.venv-zarr2/.installed: tests/interop/requirements-zarr2.txt
+	$(PYTHON311) -m venv .venv-zarr2
+	.venv-zarr2/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-ray/.installed: benchmarks/requirements-ray.txt | python
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-uv/.installed: | python
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/python $(PIP) install uv
+	touch $@
