@@ -84,7 +84,7 @@ class RowMapping:
         translation = np.asarray(block.columns[self.translation], np.float64)
         rotation = np.asarray(block.columns[self.rotation], np.float64)
         if self.rotation_form == "quaternion":
-            rotation = matrix_from_quaternion(rotation)
+            rotation = matrix_from_quaternion(rotation, place)
         return {
             "timestamp": block.timestamp,
             "ego_translation": translation,
@@ -111,24 +111,28 @@ def _map_structs(rules: ArrayRules | None, kind: ArrayKind, block: Block, place:
     return Ragged(rows, column.shapes)
 
 
-def matrix_from_quaternion(quaternions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rotation matrices of quaternions (x, y, z, w) of any length but zero, which gives NaN.
+def matrix_from_quaternion(quaternions: NDArray[np.float64], place: str) -> NDArray[np.float64]:
+    """Rotation matrices of quaternions (x, y, z, w) of any length but zero; NaN where a row has none.
 
     Args:
-        quaternions: (N, 4).
+        quaternions: (N, 4); all NaN where no message was usable.
+        place: log and partition, for errors.
 
     Returns:
         (N, 3, 3), row-major; column vectors are rotated.
+
+    Raises:
+        LogReadError: a quaternion is no rotation.
     """
-    x, y, z, w = (quaternions[:, i] for i in range(4))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        s = 2.0 / (x * x + y * y + z * z + w * w)
-        rows = [
-            [1 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)],
-            [s * (x * y + z * w), 1 - s * (x * x + z * z), s * (y * z - x * w)],
-            [s * (x * z - y * w), s * (y * z + x * w), 1 - s * (x * x + y * y)],
-        ]
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+    from logloom.io.logs.adapters import rotation_matrix
+
+    matrices = np.full((len(quaternions), 3, 3), np.nan)
+    there = ~np.isnan(quaternions).all(axis=1)
+    try:
+        matrices[there] = rotation_matrix(quaternions[there])
+    except ValueError as error:
+        raise LogReadError(f"{place}: l5kit's ego_rotation: {error}") from error
+    return matrices
 
 
 def one_hot(values: Array, labels: Mapping[str, int], unknown: int, width: int) -> NDArray[np.float32]:

@@ -255,22 +255,29 @@ def test_nine_numbers_fill_the_matrix_row_by_row():
 
 def test_a_quarter_turn_to_the_left_takes_x_to_y():
     half = np.sqrt(0.5)
-    (matrix,) = matrix_from_quaternion(np.array([[0, 0, half, half]]))
+    (matrix,) = matrix_from_quaternion(np.array([[0, 0, half, half]]), "drive")
     np.testing.assert_allclose(matrix @ [1, 0, 0], [0, 1, 0], atol=1e-15)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-10, 10), min_size=4, max_size=4).filter(lambda q: sum(v * v for v in q) > 0.01))
 def test_quaternions_of_any_length_become_rotations(q):
-    (matrix,) = matrix_from_quaternion(np.array([q]))
+    (matrix,) = matrix_from_quaternion(np.array([q]), "drive")
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(3), atol=1e-12)
     assert np.linalg.det(matrix) == pytest.approx(1)
-    np.testing.assert_allclose(matrix, matrix_from_quaternion(-2 * np.array([q]))[0], atol=1e-12)
+    np.testing.assert_allclose(matrix, matrix_from_quaternion(-2 * np.array([q]), "drive")[0], atol=1e-12)
 
 
-def test_a_pose_that_is_not_there_stays_nan():
-    assert np.isnan(matrix_from_quaternion(np.full((1, 4), np.nan))).all()
-    assert np.isnan(matrix_from_quaternion(np.zeros((1, 4)))).all()
+def test_a_pose_that_is_not_there_stays_nan_and_one_that_is_no_rotation_is_refused():
+    there = np.array([[0, 0, 0, 1.0], [np.nan] * 4])
+    first, second = matrix_from_quaternion(there, "drive")
+    assert first.tolist() == np.eye(3).tolist()
+    assert np.isnan(second).all()
+    for wrong in ([0.0, 0, 0, 0], [np.inf, 0, 0, 0], [np.nan, 0, 0, 1]):
+        with pytest.raises(
+            LogReadError, match=r"drive 0: l5kit's ego_rotation: quaternion .* is no rotation"
+        ):
+            matrix_from_quaternion(np.array([wrong]), "drive 0")
 
 
 def test_casts_round_half_to_even_and_refuse_what_does_not_fit():
