@@ -1,0 +1,206 @@
+"""Blobs: files of chunks, one file per column group of a part.
+
+Here: `BlobWriter`, which stores each distinct chunk once, and the codecs of compressed groups.
+Elsewhere: reading ranges of blobs (logloom.io.tables.store), the index that points into them
+(logloom.io.tables.index).
+
+A blob is chunks laid end to end and nothing else, in row order of their first use. What is hashed is what is
+stored. A compressed chunk is the u64 size of the chunk, then one lz4 block or zstd frame.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.tables.chunks import Buffer, Chunk
+
+HASH_BYTES = 32
+_BATCH = 4 << 20  # bytes hashed by one task: the file is written while the next ones are hashed
+_IOV_MAX = 1024
+_SIZE = struct.Struct("<Q")
+
+Place = tuple[str, int, int]  # blob, offset, length
+Pack = Callable[[bytes], bytes]
+Unpack = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
+
+
+@dataclass
+class Places:
+    """Where the chunks of a group's rows lie, row by row.
+
+    Attributes:
+        longest: bytes of the longest chunk before compression.
+    """
+
+    blobs: list[str] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)
+    longest: int = 0
+
+
+class BlobWriter:
+    """Writes the chunks of one group, each distinct one once. Not for several threads.
+
+    The file depends only on the sequence of chunks, not on how they were batched.
+    """
+
+    def __init__(self, path: pathlib.Path, codec: str | None, workers: Executor):
+        """Creates the file.
+
+        Args:
+            path: of the blob; `places` name it by its last part.
+            codec: "lz4", "zstd" or None.
+            workers: threads that hash and compress.
+        """
+        self.places = Places()
+        self._name = path.name
+        self._pack = packer(codec) if codec else None
+        self._workers = workers
+        self._known: dict[bytes, Place] = {}
+        self._end = 0
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
+    def prepare(self, chunks: Sequence[Chunk]) -> list[Future[tuple[list[Chunk], list[bytes]]]]:
+        """Starts to hash and compress chunks; `append` takes the result, in the same order."""
+        for chunk in chunks:
+            self.places.longest = max(self.places.longest, _size(chunk))
+        return [self._workers.submit(_finish, batch, self._pack) for batch in _batches(chunks)]
+
+    def append(
+        self,
+        prepared: Sequence[Future[tuple[list[Chunk], list[bytes]]]],
+        stored_elsewhere: Mapping[bytes, Place],
+    ) -> None:
+        """Writes chunks that are neither here nor elsewhere yet, and notes the place of all.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        for future in prepared:
+            chunks, hashes = future.result()
+            fresh: list[Buffer] = []
+            for chunk, digest in zip(chunks, hashes, strict=True):
+                place = self._known.get(digest) or stored_elsewhere.get(digest)
+                if place is None:
+                    place = (self._name, self._end, _size(chunk))
+                    self._end += place[2]
+                    fresh += chunk
+                    self._known[digest] = place
+                self.places.blobs.append(place[0])
+                self.places.offsets.append(place[1])
+                self.places.lengths.append(place[2])
+            self.places.hashes += hashes
+            try:
+                _write_all(self._fd, fresh)
+            except OSError as error:
+                raise StorageError(f"{self._name}: could not write at byte {self._end}: {error}") from error
+
+    def close(self) -> None:
+        """Closes the file (not synced)."""
+        os.close(self._fd)
+
+
+def _size(chunk: Chunk) -> int:
+    return sum(map(len, chunk))
+
+
+def _batches(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+    start = total = 0
+    for row, chunk in enumerate(chunks):
+        total += _size(chunk)
+        if total >= _BATCH:
+            yield chunks[start : row + 1]
+            start, total = row + 1, 0
+    if start < len(chunks):
+        yield chunks[start:]
+
+
+def _finish(chunks: Sequence[Chunk], pack: Pack | None) -> tuple[list[Chunk], list[bytes]]:
+    stored: list[Chunk] = list(chunks) if pack is None else [(pack(b"".join(chunk)),) for chunk in chunks]
+    return stored, [chunk_hash(chunk) for chunk in stored]
+
+
+def chunk_hash(chunk: Chunk) -> bytes:
+    """BLAKE3 of a chunk as it is stored."""
+    digest = blake3()
+    for piece in chunk:
+        if len(piece):
+            digest.update(piece)
+    return digest.digest()
+
+
+def _write_all(fd: int, pieces: Sequence[Buffer]) -> None:
+    views = [view for piece in pieces if len(view := memoryview(piece))]
+    at = 0
+    while at < len(views):
+        written = os.writev(fd, views[at : at + _IOV_MAX])
+        while at < len(views) and written >= len(views[at]):
+            written -= len(views[at])
+            at += 1
+        if written:
+            views[at] = views[at][written:]
+
+
+def packer(codec: str) -> Pack:
+    """The function that compresses a chunk.
+
+    Raises:
+        UsageError: no such codec.
+    """
+    compress: Callable[[bytes], bytes]
+    if codec == "lz4":
+        import lz4.block
+
+        def compress(data: bytes) -> bytes:
+            block: bytes = lz4.block.compress(data, store_size=False)
+            return block
+    elif codec == "zstd":
+        import zstandard
+
+        def compress(data: bytes) -> bytes:
+            # A compressor serves one thread at a time, and making one costs little beside a chunk.
+            return zstandard.ZstdCompressor(level=3, write_content_size=False).compress(data)
+    else:
+        raise UsageError(f"compression {codec!r}; there are lz4 and zstd")
+    return lambda data: _SIZE.pack(len(data)) + compress(data)
+
+
+def unpacker(codec: str, longest: int) -> Unpack:
+    """The function that gives back a chunk from what was stored; it allocates at most `longest` bytes.
+
+    The function raises DatasetError if the stored bytes are damaged.
+    """
+    import lz4.block
+    import zstandard
+
+    def unpack(stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        if len(stored) < _SIZE.size:
+            raise DatasetError(f"a compressed chunk of {len(stored)} bytes")
+        (size,) = _SIZE.unpack_from(stored.data)
+        if size > longest:
+            raise DatasetError(f"the chunk claims {size} bytes, the group's longest has {longest}")
+        data: Any = stored.data[_SIZE.size :]
+        try:
+            if codec == "lz4":
+                raw = lz4.block.decompress(data, uncompressed_size=size, return_bytearray=True)
+            else:
+                raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=size) if size else b""
+        except (lz4.block.LZ4BlockError, zstandard.ZstdError, ValueError) as error:
+            raise DatasetError(f"the chunk is no {codec} data: {error}") from error
+        if len(raw) != size:
+            raise DatasetError(f"the chunk has {len(raw)} bytes, expected {size}")
+        return np.frombuffer(raw, np.uint8).copy() if codec == "zstd" else np.frombuffer(raw, np.uint8)
+
+    return unpack

@@ -1,0 +1,191 @@
+"""What a table says of itself: the file table.json, written last.
+
+Here: `Description`, its JSON, and the names of files and columns in a table.
+Elsewhere: the rows' index (logloom.io.tables.index), the payload (logloom.io.tables.blobs).
+
+    <table>/table.json                    schema, groups, sizes, logs; a folder without it is no table
+    <table>/index/<log>.parquet           the log's rows: user columns, and service columns that point into
+    blobs <table>/parts/<part>/<group>.blob     the chunks of a part's rows, in row order
+
+Service columns are called `__<n>.<what>`. In a file n is 0; merging tables counts on. For each group there
+are `__0.<group>.blob` (path), `.offset` and `.length` (bytes), in files also `.hash`; `__0.row` is the row's
+number within its log. In memory `__0.log` is the URI of the log's index file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import DatasetError
+from logloom.io.storage import Store
+from logloom.schema import Schema
+
+FORMAT = "logloom-table"
+VERSION = 1
+FILE = "table.json"
+SERVICE_COLUMN = re.compile(r"__(\d+)\.(.+)")
+KEYS = ("log_id", "timestamp")
+_GROUP_FIELD = re.compile(r"__(\d+)\.(.+)\.(blob|offset|length|hash)")
+
+
+def service(slot: int, *parts: str) -> str:
+    """The name of a service column: `service(0, "small", "blob")` is `__0.small.blob`."""
+    return f"__{slot}.{'.'.join(parts)}"
+
+
+def group_field(column: str) -> tuple[int, str, str] | None:
+    """(slot, group, field) of a service column that belongs to a group, else None."""
+    match = _GROUP_FIELD.fullmatch(column)
+    return (int(match[1]), match[2], match[3]) if match else None
+
+
+def log_file(log_id: str) -> str:
+    """Path of a log's index within its table; distinct for distinct log_ids, and never hidden."""
+    name = urllib.parse.quote(log_id, safe=" ")
+    if name[:1] in ("", ".", "_"):  # readers of folders skip such names
+        name = f"%{ord(name[0]):02X}{name[1:]}" if name else "%"
+    return f"index/{name}.parquet"
+
+
+def table_of(log_uri: str) -> str:
+    """The table that the index file of a log belongs to."""
+    return log_uri.rpartition("/index/")[0]
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """A log in a table: its index file (relative) and how many rows that has."""
+
+    log_id: str
+    file: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """What stands in table.json.
+
+    Attributes:
+        keys: which of log_id and timestamp the rows have.
+        index: index columns (scalars) to their dtype as numpy says it, "str" for text; keys included.
+        groups: name to columns.
+        codecs: compressed groups to "lz4" or "zstd".
+        bytes: what the chunks of each group take in all, stored (before deduplication).
+        longest: bytes of the longest chunk of each group before compression.
+        max_gap: ns between two rows of a log beyond which no window goes; None: no limit.
+        references: absolute URIs of tables that hold some of the chunks.
+    """
+
+    schema: Schema
+    keys: tuple[str, ...]
+    index: Mapping[str, str]
+    groups: Mapping[str, tuple[str, ...]]
+    codecs: Mapping[str, str]
+    bytes: Mapping[str, int]
+    longest: Mapping[str, int]
+    logs: tuple[LogRows, ...]
+    max_gap: int | None = None
+    references: tuple[str, ...] = field(default=())
+
+    @property
+    def num_rows(self) -> int:
+        return sum(log.rows for log in self.logs)
+
+    def mean_bytes(self, group: str) -> float:
+        """Of a chunk, as stored."""
+        return self.bytes[group] / max(1, self.num_rows)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "schema": self.schema.to_json(),
+            "keys": list(self.keys),
+            "index": dict(self.index),
+            "groups": {name: list(columns) for name, columns in self.groups.items()},
+            "codecs": dict(self.codecs),
+            "bytes": dict(self.bytes),
+            "longest": dict(self.longest),
+            "max_gap": self.max_gap,
+            "references": list(self.references),
+            "logs": [[log.log_id, log.file, log.rows] for log in self.logs],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Description:
+        return cls(
+            Schema.from_json(data["schema"]),
+            tuple(data["keys"]),
+            data["index"],
+            {name: tuple(columns) for name, columns in data["groups"].items()},
+            data["codecs"],
+            data["bytes"],
+            data["longest"],
+            tuple(LogRows(*log) for log in data["logs"]),
+            data["max_gap"],
+            tuple(data["references"]),
+        )
+
+
+def to_bytes(table: Description) -> bytes:
+    """The content of table.json."""
+    return json.dumps(table.to_json(), indent=1, allow_nan=False).encode() + b"\n"
+
+
+def read_description(uri: str, storage: Mapping[str, Any] | None = None) -> Description:
+    """Reads what a table says of itself.
+
+    Args:
+        uri: of the table, absolute.
+        storage: fsspec options by protocol.
+
+    Raises:
+        DatasetError: there is no table, it is damaged, or of a newer format version.
+    """
+    try:
+        text = Store.at(uri, storage).read(FILE)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DatasetError(f"{uri}: no table here ({FILE} is missing, which is written last)") from error
+    try:
+        data = json.loads(text)
+        if data["format"] != FORMAT:
+            raise DatasetError(f"{uri}/{FILE}: format {data['format']!r}, expected {FORMAT!r}")
+        if data["version"] > VERSION:
+            raise DatasetError(
+                f"{uri}/{FILE}: written in version {data['version']} of the table format, this logloom reads "
+                "up "
+                f"to {VERSION}; upgrade logloom"
+            )
+        return checked(Description.from_json(data))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{uri}/{FILE}: damaged ({type(error).__name__}: {error})") from error
+
+
+def checked(table: Description) -> Description:
+    """The description, after checks that its parts fit each other.
+
+    Raises:
+        ValueError: they don't.
+    """
+    columns = table.schema.all
+    for name, members in table.groups.items():
+        if not members or any(c not in columns for c in members):
+            raise ValueError(f"group {name} names columns that the schema doesn't have")
+        if name not in table.bytes or name not in table.longest:
+            raise ValueError(f"group {name} has no sizes")
+    if missing := set(columns) - {c for members in table.groups.values() for c in members}:
+        raise ValueError(f"no group holds {', '.join(sorted(missing))}")
+    for log in table.logs:
+        if not log.file.startswith("index/") or ".." in log.file.split("/") or log.rows < 0:
+            raise ValueError(f"log {log.log_id!r} has its index in {log.file!r} with {log.rows} rows")
+    for dtype in table.index.values():
+        if dtype != "str":
+            np.dtype(dtype)
+    return table

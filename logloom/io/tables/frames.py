@@ -1,0 +1,216 @@
+"""What a loader takes out of a DataFrame, once: plain arrays that say where each row's chunks lie.
+
+Here: `Slot` (one table's share of the frame), `open_slots`, and the names that merged columns are shown by.
+Elsewhere: the service columns' names (logloom.io.tables.description), merging frames
+    (logloom.io.tables.merge).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from logloom.errors import UsageError
+from logloom.io.tables import description as d
+from logloom.io.tables.merge import MergeStep, merge_steps, num_slots
+from logloom.io.tables.ranges import RangeReader
+from logloom.schema import ColumnType, Schema
+
+Ints = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the chunks of some rows of one group lie.
+
+    Attributes:
+        codes: (N,) numbers into `files`; -1: nowhere.
+        files: numbers of the blobs for the loader's `RangeReader`.
+        offsets, lengths: (N,) bytes.
+    """
+
+    codes: Ints
+    files: Sequence[int]
+    offsets: Ints
+    lengths: Ints
+
+    def take(self, rows: Ints | slice) -> tuple[Ints, Ints, Ints]:
+        """(file, offset, length) of some rows."""
+        files = np.asarray(self.files, np.int64)
+        return files[self.codes[rows]], self.offsets[rows], self.lengths[rows]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One table of a frame, or several of the same columns that were concatenated.
+
+    Attributes:
+        tables: their URIs; `descriptions` of each.
+        table_of_log: (number of logs,) the table of each log.
+        logs: URIs of the logs' index files.
+        log_codes: (N,) the log of each row; -1 where the row has no part of this slot.
+        rows: (N,) the row's number within its log.
+        groups: group to places.
+    """
+
+    tables: Sequence[str]
+    descriptions: Sequence[d.Description]
+    table_of_log: Ints
+    logs: Sequence[str]
+    log_codes: Ints
+    rows: Ints
+    groups: Mapping[str, Places]
+
+    def tables_of_rows(self) -> Ints:
+        """(N,) the table of each row, -1 where there is none."""
+        return np.append(self.table_of_log, -1)[self.log_codes]
+
+
+def open_slots(
+    frame: pd.DataFrame, reader: RangeReader, storage: Mapping[str, Any] | None
+) -> tuple[list[Slot], list[MergeStep]]:
+    """The tables of a frame, and how they were merged.
+
+    Raises:
+        UsageError: the frame lost its service columns.
+        DatasetError: a table that it points into is gone.
+    """
+    count = num_slots(frame.columns)
+    if count == 0:
+        raise UsageError(
+            "the frame has no service columns (__0.log, __0.row, …), so nothing says where its rows are "
+            "stored; "
+            "keep them when selecting columns"
+        )
+    return [_open_slot(frame, slot, reader, storage) for slot in range(count)], merge_steps(frame)
+
+
+def _open_slot(
+    frame: pd.DataFrame, slot: int, reader: RangeReader, storage: Mapping[str, Any] | None
+) -> Slot:
+    codes, logs = _texts(frame, d.service(slot, "log"))
+    tables = sorted({d.table_of(log) for log in logs})
+    descriptions = [d.read_description(table, storage) for table in tables]
+    groups = {}
+    for group in dict.fromkeys(name for table in descriptions for name in table.groups):
+        blob_codes, blobs = _texts(frame, d.service(slot, group, "blob"))
+        groups[group] = Places(
+            blob_codes,
+            [reader.number_of(uri) for uri in blobs],
+            _numbers(frame, d.service(slot, group, "offset")),
+            _numbers(frame, d.service(slot, group, "length")),
+        )
+    return Slot(
+        tables,
+        descriptions,
+        np.array([tables.index(d.table_of(log)) for log in logs], np.int64),
+        logs,
+        codes,
+        _numbers(frame, d.service(slot, "row")),
+        groups,
+    )
+
+
+def _series(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
+    if name not in frame.columns:
+        raise UsageError(
+            f"the frame lost its service column {name}, so the loader can't find its rows; keep the columns "
+            "that "
+            "begin with __"
+        )
+    return frame[name]
+
+
+def _texts(frame: pd.DataFrame, name: str) -> tuple[Ints, list[str]]:
+    """Codes and texts of a category column, or of texts that concatenation made plain."""
+    series = _series(frame, name)
+    values = series.array if isinstance(series.dtype, pd.CategoricalDtype) else pd.Categorical(series)
+    return np.asarray(values.codes), [str(text) for text in values.categories]
+
+
+def _numbers(frame: pd.DataFrame, name: str) -> Ints:
+    values = _series(frame, name).to_numpy()
+    if values.dtype.kind == "f":  # concatenated with a frame that lacks the column
+        return np.where(np.isnan(values), -1, values).astype(np.int64)
+    return values
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the merged tables: the slot it is stored in, and its name there."""
+
+    slot: int
+    name: str
+
+
+def shown_columns(
+    schemas: Sequence[Schema | None], steps: Sequence[MergeStep], *, meta: bool
+) -> dict[str, Column]:
+    """Names by which the columns of merged tables are shown, suffixes added as in pandas.
+
+    Args:
+        schemas: of each slot's table; None where a row has no part of it.
+        meta: whether ages and availabilities are meant, or the columns themselves.
+    """
+    by_slot = {step.slot: step for step in steps}
+
+    def subtree(first: int, end: int) -> dict[str, Column]:
+        schema = schemas[first]
+        columns = {} if schema is None else {n: Column(first, n) for n in schema.columns}
+        slot = first + 1
+        while slot < end:
+            step = by_slot[slot]
+            columns = _joined(columns, subtree(slot, slot + step.width), step)
+            slot += step.width
+        return columns
+
+    columns = subtree(0, len(schemas))
+    if not meta:
+        return columns
+    found = {}
+    for shown, column in columns.items():
+        schema = schemas[column.slot]
+        if schema is not None and column.name in schema.sampled:
+            for part in ("age", "available"):
+                found[f"{shown}.{part}"] = Column(column.slot, f"{column.name}.{part}")
+    return found
+
+
+def _joined(left: Mapping[str, Column], right: Mapping[str, Column], step: MergeStep) -> dict[str, Column]:
+    found = {
+        f"{name}{step.suffixes[0]}" if name in right and name not in step.on else name: column
+        for name, column in left.items()
+    }
+    for name, column in right.items():
+        if name not in left:
+            found[name] = column
+        elif name not in step.on:
+            found[f"{name}{step.suffixes[1]}"] = column
+    return found
+
+
+def union_schema(parts: Sequence[tuple[str, Mapping[str, ColumnType], Sequence[str]]]) -> Schema:
+    """One schema for rows of several tables.
+
+    Args:
+        parts: (where, columns, sampled) of each.
+
+    Raises:
+        UsageError: a column has two types.
+    """
+    columns: dict[str, tuple[str, ColumnType]] = {}
+    sampled: dict[str, None] = {}
+    for where, types, own in parts:
+        sampled |= dict.fromkeys(own)
+        for name, ctype in types.items():
+            first, known = columns.setdefault(name, (where, ctype))
+            if (known.dtype, known.shape, known.kind) != (ctype.dtype, ctype.shape, ctype.kind):
+                raise UsageError(
+                    f"column {name} is {known} in {first}, {ctype} in {where}; use a loader for each"
+                )
+    return Schema({name: ctype for name, (_, ctype) in columns.items()}, tuple(sampled))

@@ -1,0 +1,338 @@
+"""The index of a table: one Parquet file per log, in memory a pandas DataFrame.
+
+Here: `read_index`, the rows of one log as stored (`read_log`), and writing index files.
+Elsewhere: names of files and columns (logloom.io.tables.description), filters (logloom.io.tables.where).
+
+Files have page checksums, are zstd-compressed, and are read by pandas, polars and DuckDB as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.storage import absolute_uri, filesystem, is_local
+from logloom.io.tables import description as d
+from logloom.io.tables.blobs import HASH_BYTES
+from logloom.io.tables.where import Where, to_expression
+
+ROWS_PER_GROUP = 1 << 16
+LOG = d.service(0, "log")
+ROW = d.service(0, "row")
+
+
+def read_index(
+    uri: str,
+    columns: Sequence[str] | None = None,
+    where: Where | None = None,
+    *,
+    threads: int | None = None,
+    storage: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Opens a table: its small columns, and where the rest of each row lies.
+
+    Rows are ordered by (log_id, timestamp). Texts are categories. Any pandas operation that keeps rows whole
+    gives a frame that `row_loader` takes.
+
+    Args:
+        uri: of the table, anything fsspec opens.
+        columns: index columns to load beside log_id and timestamp; None is all.
+        where: load only rows for which this holds: "speed > 3 and log_id == 'a'", tuples
+            [("speed", ">", 3), …] that must all hold, or a pyarrow expression. Files and row groups that
+            can't have such rows are not read.
+        threads: that read index files; None is one per core and never less than four.
+        storage: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+    Raises:
+        DatasetError: no table, damaged, or of a newer format.
+        UsageError: a column that the index doesn't have.
+    """
+    root = absolute_uri(uri).rstrip("/")
+    table = d.read_description(root, storage)
+    user = _chosen(table, columns, root)
+    expression = to_expression(where, table.index) if where is not None else None
+    fields = [d.service(0, g, field) for g in table.groups for field in ("blob", "offset", "length")]
+    stored = [*user, ROW, *fields]
+
+    def read(log: d.LogRows) -> pa.Table:
+        return read_file(f"{root}/{log.file}", stored, table, storage, expression)
+
+    with ThreadPoolExecutor(threads or max(4, os.cpu_count() or 1)) as pool:
+        if expression is None:
+            frame = _Columns(root, table, [*user, LOG, ROW, *fields], [log.rows for log in table.logs])
+            list(
+                pool.map(lambda number: frame.fill(number, read(table.logs[number])), range(len(table.logs)))
+            )
+        else:
+            parts = list(pool.map(read, table.logs))
+            frame = _Columns(root, table, [*user, LOG, ROW, *fields], [len(part) for part in parts])
+            for number, part in enumerate(parts):
+                frame.fill(number, part)
+    return frame.finish()
+
+
+def _chosen(table: d.Description, columns: Sequence[str] | None, root: str) -> list[str]:
+    if columns is None:
+        return list(table.index)
+    columns = [columns] if isinstance(columns, str) else list(columns)
+    if unknown := [name for name in columns if name not in table.index]:
+        raise UsageError(
+            f"{root}: the index has no column {unknown[0]!r}; there are {', '.join(table.index)}. "
+            "Other columns are read through row_loader(index).get_row"
+        )
+    return [name for name in table.index if name in table.keys or name in columns]
+
+
+class _Columns:
+    """The columns of a frame while the logs' files are read into their places, by several threads."""
+
+    def __init__(self, root: str, table: d.Description, names: Sequence[str], counts: Sequence[int]):
+        self._root, self._table = root, table
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        total = int(self._starts[-1])
+        self._arrays = {name: np.empty(total, _memory_dtype(name, table)) for name in names}
+        self._texts: dict[str, dict[str, int]] = {name: {} for name in names if is_text(name, table)}
+        self._lock = Lock()
+
+    def fill(self, number: int, part: pa.Table) -> None:
+        start, stop = self._starts[number : number + 2].tolist()
+        log = self._table.logs[number]
+        if len(part) != stop - start:
+            raise DatasetError(
+                f"{self._root}/{log.file}: {len(part)} rows, {d.FILE} says {stop - start}; build the table "
+                "again"
+            )
+        for name, array in self._arrays.items():
+            if name == LOG:
+                array[start:stop] = number
+            elif name in self._texts:
+                array[start:stop] = self._codes(name, part[name])
+            else:
+                array[start:stop] = part[name].to_numpy()
+
+    def _codes(self, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+        texts, codes = decode_texts(column)
+        with self._lock:
+            known = self._texts[name]
+            numbers = [known.setdefault(text, len(known)) for text in texts]
+        found: NDArray[Any] = np.array(numbers, np.int32)[codes]
+        return found
+
+    def finish(self) -> pd.DataFrame:
+        columns: dict[str, Any] = {}
+        for name in list(self._arrays):
+            array: Any = self._arrays.pop(
+                name
+            )  # so that a column's 32-bit codes are freed before the next one's
+            if name == LOG:
+                array = _categorical(array, [f"{self._root}/{log.file}" for log in self._table.logs])
+            elif name in self._texts:
+                array = _categorical(array, self._categories(name))
+            columns[name] = array
+        return pd.DataFrame(columns, copy=False)
+
+    def _categories(self, name: str) -> list[str]:
+        texts = list(self._texts[name])
+        if d.group_field(name) is None:
+            return texts
+        return [blob_uri(text, self._root, self._table.references) for text in texts]
+
+
+def decode_texts(column: pa.ChunkedArray) -> tuple[list[str], NDArray[Any]]:
+    """The distinct texts of a dictionary column, and the (N,) number of each row's text among them."""
+    if not len(column):
+        return [], np.empty(0, np.int32)
+    merged = column.unify_dictionaries()
+    codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in merged.chunks]
+    return merged.chunk(0).dictionary.to_pylist(), np.concatenate(codes)
+
+
+def is_text(name: str, table: d.Description) -> bool:
+    """Whether an index or service column holds texts: dictionaries on disk, categories in memory."""
+    group = d.group_field(name)
+    return group[2] == "blob" if group else table.index.get(name) == "str"
+
+
+def _memory_dtype(name: str, table: d.Description) -> np.dtype[Any]:
+    if is_text(name, table) or name in (LOG, ROW):
+        return np.dtype(np.int32)
+    return np.dtype(table.index.get(name, np.int64))
+
+
+def _categorical(codes: NDArray[np.int32], texts: Sequence[str]) -> Any:
+    """Categories in sorted order, so that they depend neither on threads nor on the order of files."""
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    small = np.min_scalar_type(-max(1, len(texts)))
+    rank = np.empty(len(texts), small)
+    rank[order] = np.arange(len(texts))
+    categories = pd.Index([texts[i] for i in order], dtype=str)
+    return pd.Categorical.from_codes(rank[codes], categories, validate=False)
+
+
+def blob_uri(path: str, root: str, references: Iterable[str]) -> str:
+    """The URI of a blob as an index names it: relative, or in a referenced table.
+
+    Raises:
+        DatasetError: the path leaves the table.
+    """
+    if path.startswith("/") or "://" in path:
+        if any(path.startswith(f"{reference}/") for reference in references) and ".." not in path.split("/"):
+            return path
+        raise DatasetError(f"{root}: the index names {path!r}, which lies in no table that it references")
+    if ".." in path.split("/"):
+        raise DatasetError(f"{root}: the index names {path!r}, which leaves the table")
+    return f"{root}/{path}"
+
+
+def read_file(
+    uri: str,
+    names: Sequence[str],
+    table: d.Description,
+    storage: Mapping[str, Any] | None = None,
+    expression: Any = None,
+) -> pa.Table:
+    """Columns of one log's index; texts as dictionaries.
+
+    Raises:
+        DatasetError: the file is missing or damaged.
+    """
+    texts = [name for name in names if is_text(name, table)]
+    with parquet_source(uri, storage) as source:
+        if expression is not None:
+            return pq.read_table(
+                source,
+                columns=list(names),
+                filters=expression,
+                use_threads=False,
+                read_dictionary=texts,
+                page_checksum_verification=True,
+            )
+        with pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True) as file:
+            return file.read(columns=list(names), use_threads=False)
+
+
+@contextlib.contextmanager
+def parquet_source(uri: str, storage: Mapping[str, Any] | None) -> Iterator[Any]:
+    """What pyarrow can read a file from; its errors become DatasetErrors that name the file."""
+    fs, path = filesystem(uri, storage)
+    try:
+        with contextlib.nullcontext(path) if is_local(uri) else fs.open(path, "rb") as source:
+            yield source
+    except FileNotFoundError as error:
+        raise DatasetError(f"{uri}: this index file is missing; build the table again") from error
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise DatasetError(f"{uri}: this index file is damaged ({error}); build the table again") from error
+
+
+@dataclass(frozen=True)
+class StoredLog:
+    """The rows of one log as stored: a table's chunk directory.
+
+    Attributes:
+        uri: of its index file.
+        columns: the wanted index columns, (N,) each; texts as objects.
+        blobs: group to (distinct blob URIs, (N,) number of each row's blob).
+        places: group to (N, 2) offset and length.
+        hashes: group to (N,) 32 bytes; empty unless asked for.
+    """
+
+    uri: str
+    rows: int
+    columns: Mapping[str, NDArray[Any]]
+    blobs: Mapping[str, tuple[list[str], NDArray[Any]]]
+    places: Mapping[str, NDArray[np.int64]]
+    hashes: Mapping[str, Sequence[bytes]]
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * (8 * len(self.columns) + 24 * len(self.places) + 65 * len(self.hashes))
+
+
+def read_log(
+    uri: str,
+    table: d.Description,
+    columns: Sequence[str],
+    *,
+    hashes: bool = False,
+    storage: Mapping[str, Any] | None = None,
+) -> StoredLog:
+    """Reads one log's rows as stored.
+
+    Args:
+        uri: of the log's index file.
+        columns: index columns to load.
+        hashes: whether to load those of the chunks.
+
+    Raises:
+        DatasetError: the file is missing or damaged.
+    """
+    fields = ("blob", "offset", "length", "hash")[: 4 if hashes else 3]
+    names = [*columns, *(d.service(0, group, field) for group in table.groups for field in fields)]
+    rows = read_file(uri, names, table, storage)
+    root = d.table_of(uri)
+
+    def texts(name: str) -> tuple[list[str], NDArray[Any]]:
+        return decode_texts(rows[name])
+
+    blobs, places, digests = {}, {}, {}
+    for group in table.groups:
+        paths, codes = texts(d.service(0, group, "blob"))
+        blobs[group] = ([blob_uri(path, root, table.references) for path in paths], codes)
+        offset, length = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
+        places[group] = np.stack([offset, length], axis=1)
+        if hashes:
+            digests[group] = rows[d.service(0, group, "hash")].to_pylist()
+    loaded = {}
+    for name in columns:
+        if is_text(name, table):
+            distinct, codes = texts(name)
+            loaded[name] = np.array(distinct, object)[codes]
+        else:
+            loaded[name] = rows[name].to_numpy()
+    return StoredLog(uri, len(rows), loaded, blobs, places, digests)
+
+
+def read_part(uri: str, storage: Mapping[str, Any] | None = None) -> pa.Table:
+    """All columns of a part's share of the index, texts as dictionaries.
+
+    Raises:
+        DatasetError: the file is missing or damaged.
+    """
+    with (
+        parquet_source(uri, storage) as source,
+        pq.ParquetFile(source, page_checksum_verification=True) as file,
+    ):
+        return file.read(use_threads=False)
+
+
+def write_file(path: str, rows: pa.Table) -> None:
+    """Writes index rows as a local Parquet file; the same rows give the same bytes."""
+    names = rows.column_names
+    texts = [field.name for field in rows.schema if pa.types.is_dictionary(field.type)]
+    hashes = [name for name in names if name.endswith(".hash")]
+    deltas = [name for name in names if rows.schema.field(name).type == pa.int64()]
+    pq.write_table(
+        rows,
+        path,
+        row_group_size=ROWS_PER_GROUP,
+        compression="zstd",
+        use_dictionary=texts,
+        column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        write_statistics=[name for name in names if name not in hashes],
+        write_page_checksum=True,
+    )
+
+
+HASH_TYPE = pa.binary(HASH_BYTES)

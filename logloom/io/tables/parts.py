@@ -1,0 +1,211 @@
+"""Parts: the rows that one worker writes, alone.
+
+Here: `PartWriter`, and the file rows.parquet in which a part keeps its share of the index until the table is
+committed.
+Elsewhere: cutting rows into parts and committing tables (logloom.io.tables.write), files of chunks
+(logloom.io.tables.blobs).
+
+A part is a folder: `<group>.blob` for each group, and rows.parquet, whose columns are the index columns and
+    the
+service columns of an index file, with blobs named relative to the part. Its bytes depend on the rows alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from logloom.blocks import Ragged, Values
+from logloom.errors import UsageError
+from logloom.io.tables import description as d
+from logloom.io.tables.blobs import BlobWriter, Place, Places, packer
+from logloom.io.tables.chunks import Layout, row_bytes
+from logloom.io.tables.groups import make_groups
+from logloom.io.tables.index import HASH_TYPE, write_file
+from logloom.schema import ColumnType, Schema
+
+ROWS_FILE = "rows.parquet"
+_MAX_INDEX_VALUES = 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided about a table before its first row: equal for all its parts.
+
+    Attributes:
+        keys: which of log_id and timestamp the rows have.
+        index: names of columns of the schema that the index holds too.
+        groups, codecs: as in `Description`.
+    """
+
+    schema: Schema
+    keys: tuple[str, ...] = d.KEYS
+    index: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    codecs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def index_dtypes(self) -> dict[str, str]:
+        """Index columns in order: keys, then scalars; what `Description.index` holds."""
+        keys = {"log_id": "str", "timestamp": "<i8"}
+        found = {key: keys[key] for key in self.keys}
+        for name in self.index:
+            ctype = self.schema.all[name]
+            found |= {scalar: _index_dtype(ctype) for scalar, _ in scalars(name, ctype)}
+        return found
+
+
+def make_plan(
+    schema: Schema,
+    index: str | Sequence[str] | None = None,
+    groups: Mapping[str, str | Sequence[str]] | None = None,
+    compress: str | Mapping[str, str] | None = None,
+    keys: Sequence[str] = d.KEYS,
+) -> Plan:
+    """Checks and completes what a caller says of a table.
+
+    Args:
+        index: patterns of columns that stand in the index, beside the keys.
+        groups: named column groups; columns in none of them are in default groups (`make_groups`).
+        compress: a codec for all groups, or group to codec.
+
+    Raises:
+        UsageError: a pattern matches nothing, or a column can't stand in the index.
+    """
+    indexed = schema.select([index] if isinstance(index, str) else index) if index else ()
+    for name in indexed:
+        if problem := index_problem(schema.all[name]):
+            raise UsageError(f"index column {name}: {problem}")
+    made = make_groups(schema, groups)
+    codecs = dict.fromkeys(made, compress) if isinstance(compress, str) else dict(compress or {})
+    for group, codec in codecs.items():
+        if group not in made:
+            raise UsageError(f"compress: no group {group!r}; there are {', '.join(made)}")
+        packer(codec)
+    return Plan(schema, tuple(keys), indexed, made, codecs)
+
+
+def index_problem(ctype: ColumnType) -> str:
+    """Why a column can't stand in the index, or ""."""
+    if ctype.kind == "string":
+        return ""
+    if ctype.is_ragged or ctype.dtype.kind not in "iufb" or ctype.dtype.itemsize > 8:
+        return f"{ctype} is not one or a few numbers, nor text; the index holds small values only"
+    if row_bytes(ctype) > _MAX_INDEX_VALUES * ctype.dtype.itemsize:
+        return f"{ctype} is more than {_MAX_INDEX_VALUES} numbers; the index holds small values only"
+    return ""
+
+
+def scalars(name: str, ctype: ColumnType) -> list[tuple[str, tuple[int, ...]]]:
+    """The index columns a column stands as: itself, or `name.0`, `name.1`, … of a vector's elements."""
+    if ctype.kind == "string" or not ctype.shape:
+        return [(name, ())]
+    places = itertools.product(*map(range, ctype.tail))
+    return [(".".join([name, *map(str, place)]), place) for place in places]
+
+
+def _index_dtype(ctype: ColumnType) -> str:
+    if ctype.kind == "string":
+        return "str"
+    return "<f4" if ctype.dtype == np.float16 else ctype.dtype.str  # few Parquet readers know halves
+
+
+class PartWriter:
+    """Writes some rows of a table into a local folder. Not for several threads.
+
+    The bytes written depend on the rows, not on how they were cut into appends.
+    """
+
+    def __init__(self, folder: pathlib.Path, plan: Plan, references: Any = None, threads: int | None = None):
+        """Creates the files.
+
+        Args:
+            folder: existing and empty.
+            references: gives with `known(log_id)` the places of chunks stored in other tables.
+            threads: that hash and compress.
+        """
+        self._folder, self._plan, self._references = folder, plan, references
+        self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
+        self._layouts = {
+            group: Layout({name: plan.schema.all[name] for name in columns})
+            for group, columns in plan.groups.items()
+        }
+        self._blobs = {
+            group: BlobWriter(folder / f"{group}.blob", plan.codecs.get(group), self._workers)
+            for group in plan.groups
+        }
+        self._index: dict[str, list[Any]] = {name: [] for name in plan.index_dtypes}
+        self.rows = 0
+        self.logs: list[str] = []
+
+    def append(self, log_id: str, columns: Mapping[str, Values], num_rows: int) -> None:
+        """Takes the next rows, all of one log.
+
+        Args:
+            columns: timestamp (if a key) and every column of the schema, ages and availabilities too.
+        """
+        known: Mapping[bytes, Place] = self._references.known(log_id) if self._references else {}
+        prepared = {g: self._blobs[g].prepare(x.encode(columns, num_rows)) for g, x in self._layouts.items()}
+        for group, futures in prepared.items():
+            self._blobs[group].append(futures, known)
+        for name, values in self._index_values(log_id, columns, num_rows):
+            self._index[name].append(values)
+        self.rows += num_rows
+        if log_id not in self.logs:
+            self.logs.append(log_id)
+
+    def _index_values(
+        self, log_id: str, columns: Mapping[str, Values], num_rows: int
+    ) -> Iterator[tuple[str, Any]]:
+        for key in self._plan.keys:
+            yield key, [log_id] * num_rows if key == "log_id" else np.array(columns[key], np.int64)
+        for name in self._plan.index:
+            ctype, values = self._plan.schema.all[name], columns[name]
+            if isinstance(values, Ragged) and ctype.kind == "string":
+                yield name, [value.tobytes().decode("utf-8") for value in values]
+                continue
+            array = values.values if isinstance(values, Ragged) else values
+            for scalar, place in scalars(name, ctype):
+                everywhere: Any = (slice(None), *place)
+                yield scalar, array[everywhere].astype(_index_dtype(ctype))
+
+    def close(self) -> dict[str, Any]:
+        """Finishes the files (not synced) and gives what committing needs to know, as JSON."""
+        for blob in self._blobs.values():
+            blob.close()
+        self._workers.shutdown()
+        places = {group: blob.places for group, blob in self._blobs.items()}
+        write_file(str(self._folder / ROWS_FILE), _arrow_rows(self._plan, self._index, places, self.rows))
+        return {
+            "rows": self.rows,
+            "logs": self.logs,
+            "bytes": {group: sum(found.lengths) for group, found in places.items()},
+            "longest": {group: found.longest for group, found in places.items()},
+        }
+
+
+def _arrow_rows(
+    plan: Plan, index: Mapping[str, Sequence[Any]], places: Mapping[str, Places], num_rows: int
+) -> pa.Table:
+    columns: dict[str, Any] = {}
+    for name, dtype in plan.index_dtypes.items():
+        if dtype == "str":
+            texts = list(itertools.chain.from_iterable(index[name]))
+            columns[name] = pa.array(texts, pa.string()).dictionary_encode()
+        else:
+            columns[name] = pa.array(np.concatenate([np.empty(0, dtype), *index[name]]))
+    columns[d.service(0, "row")] = pa.array(np.arange(num_rows))
+    for group, found in places.items():
+        columns[d.service(0, group, "blob")] = pa.array(found.blobs, pa.string()).dictionary_encode()
+        columns[d.service(0, group, "offset")] = pa.array(found.offsets, pa.int64())
+        columns[d.service(0, group, "length")] = pa.array(found.lengths, pa.int64())
+        columns[d.service(0, group, "hash")] = pa.array(found.hashes, HASH_TYPE)
+    return pa.table(columns)

@@ -1,0 +1,174 @@
+"""Plans: what reading a selection of columns takes, worked out once per selection.
+
+Here: `Step` (one group of one table), `Plan`, and `explain`'s answer.
+Elsewhere: covers (logloom.io.tables.groups), decoding (logloom.io.tables.chunks), reading
+(logloom.io.tables.loader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.tables.blobs import Unpack, unpacker
+from logloom.io.tables.chunks import Decode, Layout
+from logloom.io.tables.description import Description
+from logloom.io.tables.frames import Column, Places
+from logloom.io.tables.groups import LOCAL_REQUEST, REMOTE_REQUEST, cheapest_cover
+from logloom.schema import ColumnType
+
+
+@dataclass(frozen=True)
+class Step:
+    """Reading one group.
+
+    Attributes:
+        slot: of the merged tables; `table` its URI.
+        columns: stored name to the name it is shown by, and `types` of the latter.
+        layout: of the group's chunks, once `unpack`ed (None where they are stored as they are).
+        mean_bytes: of a chunk, by the sizes recorded when the table was written.
+        places: of the frame's rows.
+        decode: takes a chunk as stored, gives the columns to a row.
+    """
+
+    slot: int
+    table: str
+    group: str
+    columns: Mapping[str, str]
+    types: Mapping[str, ColumnType]
+    layout: Layout
+    unpack: Unpack | None
+    mean_bytes: float
+    places: Places
+    decode: Decode
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Reading a selection of columns.
+
+    Attributes:
+        template: shown names in order, log_id and timestamp first where the frame has them.
+        fast: of each step what reading one row needs: codes, files, offsets, lengths, decode.
+    """
+
+    names: tuple[str, ...]
+    template: dict[str, Any]
+    steps: tuple[Step, ...]
+    fast: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class GroupCost:
+    """What a call reads of one group: `columns` as shown, `bytes` on average."""
+
+    table: str
+    group: str
+    columns: tuple[str, ...]
+    requests: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a call reads: requests and bytes on average, in all and by group."""
+
+    groups: tuple[GroupCost, ...]
+    requests: int
+    bytes: int
+
+    def __str__(self) -> str:
+        lines = [f"{self.requests} requests, {self.bytes:,} bytes"]
+        lines += [
+            f"  {g.table} {g.group}: {g.requests} x, {g.bytes:,} bytes for {', '.join(g.columns)}"
+            for g in self.groups
+        ]
+        return "\n".join(lines)
+
+
+def make_plan(
+    names: Sequence[str],
+    keys: Sequence[str],
+    columns: Mapping[str, Column],
+    tables: Mapping[int, tuple[str, Description]],
+    places: Mapping[int, Mapping[str, Places]],
+    rows: int,
+    local: bool,
+) -> Plan:
+    """Chooses the groups to read.
+
+    Args:
+        names: shown names, each in `columns`.
+        keys: of log_id and timestamp those that rows show.
+        tables: URI and description of each slot's table.
+        places: of the frame's rows, by slot and group.
+        rows: neighbouring ones that a request covers.
+        local: whether requests are cheap.
+    """
+    steps = []
+    for slot, (uri, table) in tables.items():
+        wanted = [columns[name].name for name in names if columns[name].slot == slot]
+        shown = {columns[name].name: name for name in names if columns[name].slot == slot}
+        request = LOCAL_REQUEST if local else REMOTE_REQUEST
+        costs = {group: rows * table.mean_bytes(group) + request for group in table.groups}
+        left = set(wanted)
+        for group in cheapest_cover(wanted, table.groups, costs):
+            own = [c for c in table.groups[group] if c in left]
+            left -= set(own)
+            if own:
+                steps.append(_step(slot, uri, table, group, {c: shown[c] for c in own}, places[slot][group]))
+    template = dict.fromkeys([*keys, *names])
+    fast = tuple(
+        (s.places.codes, s.places.files, s.places.offsets, s.places.lengths, s.decode) for s in steps
+    )
+    return Plan(tuple(names), template, tuple(steps), fast)
+
+
+def _step(
+    slot: int, uri: str, table: Description, group: str, columns: Mapping[str, str], places: Places
+) -> Step:
+    types = table.schema.all
+    layout = Layout({name: types[name] for name in table.groups[group]})
+    codec = table.codecs.get(group)
+    unpack = unpacker(codec, table.longest[group]) if codec else None
+    decode = layout.decoder(columns)
+    return Step(
+        slot,
+        uri,
+        group,
+        columns,
+        {shown: types[name] for name, shown in columns.items()},
+        layout,
+        unpack,
+        table.mean_bytes(group),
+        places,
+        decode if unpack is None else _unpacking(unpack, decode),
+    )
+
+
+def _unpacking(unpack: Unpack, decode: Decode) -> Decode:
+    def unpack_and_decode(stored: NDArray[np.uint8], row: dict[str, Any]) -> None:
+        decode(unpack(stored), row)
+
+    return unpack_and_decode
+
+
+def cost_of(plan: Plan, rows: int, span: int, gap: int) -> Cost:
+    """What reading some rows costs.
+
+    Args:
+        rows: how many.
+        span: how many rows lie between the first and the last, these included.
+        gap: bytes between chunks up to which one request reads both.
+    """
+    groups = []
+    for step in plan.steps:
+        skipped = step.mean_bytes * (span - rows) / max(1, rows - 1)
+        requests = 1 if skipped <= gap else rows
+        size = step.mean_bytes * (span if requests == 1 else rows)
+        groups.append(GroupCost(step.table, step.group, tuple(step.columns.values()), requests, round(size)))
+    return Cost(tuple(groups), sum(g.requests for g in groups), sum(g.bytes for g in groups))

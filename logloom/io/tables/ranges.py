@@ -1,0 +1,275 @@
+"""Reading byte ranges of many files, from local disks with pread, from object stores with range requests.
+
+Here: `RangeReader`.
+Elsewhere: which ranges hold which rows (logloom.io.tables.loader).
+
+A reader opens files when they are first read, pickles without them, and serves many threads. Nothing open
+crosses a fork: a child process starts with none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import DatasetError
+from logloom.io.storage import filesystem, is_local
+
+LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
+REMOTE_GAP = 1 << 20
+_IOV_MAX = 1024
+_PARALLEL_BYTES = 512 << 10  # below this, handing work to threads costs more than it gains
+
+Bytes = NDArray[np.uint8]
+_preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
+
+
+class _File:
+    """An open file; closed when nobody uses it any more, so evicting it never pulls it from under a read."""
+
+    __slots__ = ("fd", "size")
+
+    def __init__(self, path: str):
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self.fd).st_size
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            os.close(self.fd)
+
+
+class RangeReader:
+    """Reads ranges of files that are known by number.
+
+    Attributes:
+        uris: of the files; `number_of` adds to them.
+    """
+
+    def __init__(self, storage: Mapping[str, Any] | None = None, threads: int | None = None):
+        self.uris: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._storage = storage
+        self._threads = threads or min(8, 2 * (os.cpu_count() or 1))
+        self._start()
+
+    def _start(self) -> None:
+        self._files: dict[int, _File] = {}
+        self._remote: dict[int, tuple[Any, str]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        _READERS.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_files", "_remote", "_pool")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def number_of(self, uri: str) -> int:
+        """The number to read a file by."""
+        number = self._numbers.get(uri)
+        if number is None:
+            self.uris.append(uri)
+            number = self._numbers.setdefault(uri, len(self.uris) - 1)
+        return number
+
+    def is_local(self, number: int) -> bool:
+        return is_local(self.uris[number])
+
+    def read(self, number: int, offset: int, length: int) -> Bytes:
+        """One range, as a fresh writable array.
+
+        Raises:
+            DatasetError: the file is missing, or ends before the range does.
+        """
+        file = self._files.get(number)
+        if file is None:
+            file = self._open(number)
+            if file is None:
+                return self._fetch([(number, offset, length)])[0]
+        if not 0 <= offset <= offset + length <= file.size:
+            raise self._cut(number, offset, length, file.size)
+        data = np.empty(length, np.uint8)
+        if length and _preadv(file.fd, (data,), offset) != length:
+            self._fill(file, number, [data], offset)  # a signal, or more than 2 GiB
+        return data
+
+    def read_into(self, ranges: Sequence[tuple[int, int, Bytes]]) -> None:
+        """Reads many ranges, each (file, offset, where to), in few large requests and several threads.
+
+        Args:
+            ranges: sorted by file and offset; each fills its array.
+        """
+        if not ranges:
+            return
+        local = [r for r in ranges if self.is_local(r[0])]
+        remote = [r for r in ranges if not self.is_local(r[0])] if len(local) < len(ranges) else []
+        for (_, _, target), data in zip(
+            remote, self._fetch([(f, o, len(t)) for f, o, t in remote]), strict=True
+        ):
+            target[:] = data
+        total = sum(len(target) for _, _, target in local)
+        workers = min(self._threads, total // _PARALLEL_BYTES, len(local))
+        if workers < 2:
+            self._scatter(local)
+            return
+        shares = _shares(local, total, workers)
+        futures = [self._workers.submit(self._scatter, share) for share in shares[1:]]
+        try:
+            self._scatter(shares[0])
+        finally:
+            failed = [error for future in futures if (error := future.exception())]
+        if failed:
+            raise failed[0]
+
+    def read_all(self, ranges: Sequence[tuple[int, int, int]]) -> list[Bytes]:
+        """Many ranges, each (file, offset, length), as fresh arrays in the order asked for."""
+        targets = [np.empty(self._checked_length(*r), np.uint8) for r in ranges]
+        order = sorted(range(len(ranges)), key=ranges.__getitem__)
+        self.read_into([(ranges[i][0], ranges[i][1], targets[i]) for i in order])
+        return targets
+
+    def _checked_length(self, number: int, offset: int, length: int) -> int:
+        """The length, once it is known that the file has as many bytes: nothing is allocated on its word."""
+        file = self._files.get(number) or self._open(number)
+        if length < 0 or (file is not None and not 0 <= offset <= offset + length <= file.size):
+            raise self._cut(number, offset, length, file.size if file else 0)
+        return length
+
+    @property
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ranges")
+        return self._pool
+
+    def _scatter(self, ranges: Sequence[tuple[int, int, Bytes]]) -> None:
+        """Reads sorted local ranges, neighbours in one call."""
+        buffers: list[Bytes] = []
+        number, start, end = -1, 0, 0
+        for own, offset, target in ranges:
+            gap = offset - end
+            if own != number or not 0 <= gap <= LOCAL_GAP or len(buffers) > _IOV_MAX - 2:
+                self._read_buffers(number, buffers, start, end)
+                number, start, end, buffers = own, offset, offset, []
+            elif gap:
+                buffers.append(np.empty(gap, np.uint8))
+            buffers.append(target)
+            end = offset + len(target)
+        self._read_buffers(number, buffers, start, end)
+
+    def _read_buffers(self, number: int, buffers: list[Bytes], start: int, end: int) -> None:
+        if not buffers:
+            return
+        file = self._files.get(number) or self._open(number)
+        assert file is not None
+        if start < 0 or end > file.size:
+            raise self._cut(number, start, end - start, file.size)
+        if _preadv(file.fd, buffers, start) != end - start:
+            self._fill(file, number, buffers, start)
+
+    def _fill(self, file: _File, number: int, buffers: Sequence[Bytes], offset: int) -> None:
+        """Reads piece by piece what one call didn't give whole."""
+        for buffer in buffers:
+            done = 0
+            while done < len(buffer):
+                got = _preadv(file.fd, (buffer[done:],), offset + done)
+                if not got:
+                    raise self._cut(number, offset, len(buffer), offset + done)
+                done += got
+            offset += len(buffer)
+
+    def _open(self, number: int) -> _File | None:
+        uri = self.uris[number]
+        if not is_local(uri):
+            return None
+        try:
+            file = _File(uri.split("://", 1)[-1])
+        except FileNotFoundError as error:
+            raise DatasetError(f"{uri}: this blob is missing") from error
+        while len(self._files) >= _MAX_OPEN:
+            self._files.pop(next(iter(self._files)), None)
+        return self._files.setdefault(number, file)
+
+    def _cut(self, number: int, offset: int, length: int, size: int) -> DatasetError:
+        return DatasetError(
+            f"{self.uris[number]}: this blob is cut short: bytes {offset} to {offset + length} are wanted, "
+            f"it has {size}; copy or build it again"
+        )
+
+    def _fetch(self, ranges: Sequence[tuple[int, int, int]]) -> list[Bytes]:
+        """Ranges of object stores, concurrently; neighbours are joined by fsspec's own rules and ours."""
+        joined, places = _join(ranges, REMOTE_GAP)
+        if not joined:
+            return []
+        found: list[Bytes] = []
+        opened = [self._filesystem(number) for number, _, _ in joined]
+        for fs in {id(fs): fs for fs, _ in opened}.values():
+            mine = [i for i, (own, _) in enumerate(opened) if own is fs]
+            blobs = fs.cat_ranges(
+                [opened[i][1] for i in mine],
+                [joined[i][1] for i in mine],
+                [joined[i][1] + joined[i][2] for i in mine],
+                on_error="return",
+            )
+            for i, data in zip(mine, blobs, strict=True):
+                joined[i] = (*joined[i], data)  # type: ignore[assignment]
+        for number, offset, length, data in joined:  # type: ignore[misc]
+            if isinstance(data, FileNotFoundError):
+                raise DatasetError(f"{self.uris[number]}: this blob is missing") from data
+            if isinstance(data, Exception):
+                raise DatasetError(f"{self.uris[number]}: byte {offset} can't be read: {data}") from data
+            if len(data) != length:
+                raise self._cut(number, offset, length, offset + len(data))
+            found.append(np.frombuffer(bytearray(data), np.uint8))
+        return [found[i][start : start + length] for i, start, length in places]
+
+    def _filesystem(self, number: int) -> tuple[Any, str]:
+        if number not in self._remote:
+            self._remote[number] = filesystem(self.uris[number], self._storage)
+        return self._remote[number]
+
+
+def _shares(ranges: Sequence[tuple[int, int, Bytes]], total: int, workers: int) -> list[Any]:
+    """Consecutive ranges of about equal bytes for each worker."""
+    ends = np.cumsum([len(target) for _, _, target in ranges])
+    cuts = np.searchsorted(ends, total * np.arange(1, workers) / workers) + 1
+    bounds = [0, *cuts.tolist(), len(ranges)]
+    return [ranges[a:b] for a, b in itertools.pairwise(bounds) if a < b]
+
+
+def _join(
+    ranges: Sequence[tuple[int, int, int]], gap: int
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """Requests that cover the ranges, and of each range (request, start in it, length)."""
+    joined: list[tuple[int, int, int]] = []
+    places: list[tuple[int, int, int]] = [(0, 0, 0)] * len(ranges)
+    for i in sorted(range(len(ranges)), key=lambda i: ranges[i]):
+        number, offset, length = ranges[i]
+        if joined and joined[-1][0] == number and offset <= joined[-1][1] + joined[-1][2] + gap:
+            _, start, size = joined[-1]
+            joined[-1] = (number, start, max(size, offset + length - start))
+        else:
+            joined.append((number, offset, length))
+        places[i] = (len(joined) - 1, offset - joined[-1][1], length)
+    return joined, places
+
+
+_MAX_OPEN = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+_READERS: weakref.WeakSet[RangeReader] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for reader in list(_READERS):
+        reader._start()
+
+
+_after_fork: Callable[..., None] = os.register_at_fork
+_after_fork(after_in_child=_forget_all)

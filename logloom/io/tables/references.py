@@ -1,0 +1,85 @@
+"""Chunks that other tables hold already.
+
+Here: `References`, which finds them by hash, and the note that a referenced table is in use.
+Elsewhere: leaving them out of blobs (logloom.io.tables.blobs).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from blake3 import blake3
+
+from logloom.errors import DatasetError
+from logloom.io.storage import Store, absolute_uri
+from logloom.io.tables.blobs import Place
+from logloom.io.tables.description import Description, read_description
+from logloom.io.tables.index import read_log
+
+USERS = "referenced-by"
+
+
+class References:
+    """The chunks of some tables, looked up log by log.
+
+    A place names the file that really holds the chunk, so chains of references never grow.
+    """
+
+    def __init__(self, uris: Sequence[str], storage: Mapping[str, Any] | None = None):
+        """Opens the tables.
+
+        Raises:
+            DatasetError: one of them isn't there.
+        """
+        self._storage = storage
+        self._tables: dict[str, Description] = {}
+        for uri in uris:
+            root = absolute_uri(uri).rstrip("/")
+            try:
+                self._tables[root] = read_description(root, storage)
+            except DatasetError as error:
+                raise DatasetError(f"reference {error}; nothing was written") from error
+        self._known: tuple[str, Mapping[bytes, Place]] = ("", {})
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The tables whose files may be pointed into: the referenced ones, and those that they point into."""
+        found = dict.fromkeys(self._tables)
+        for table in self._tables.values():
+            found |= dict.fromkeys(table.references)
+        return tuple(found)
+
+    def known(self, log_id: str) -> Mapping[bytes, Place]:
+        """Hash to place of the chunks of one log; the table named first wins."""
+        if self._known[0] != log_id or not self._known[1]:
+            places: dict[bytes, Place] = {}
+            for root, table in self._tables.items():
+                for log in table.logs:
+                    if log.log_id == log_id:
+                        _add_chunks(places, f"{root}/{log.file}", table, self._storage)
+            self._known = (log_id, places)
+        return self._known[1]
+
+
+def _add_chunks(
+    places: dict[bytes, Place], uri: str, table: Description, storage: Mapping[str, Any] | None
+) -> None:
+    stored = read_log(uri, table, [], hashes=True, storage=storage)
+    for group, hashes in stored.hashes.items():
+        blobs, codes = stored.blobs[group]
+        rows = zip(hashes, codes.tolist(), stored.places[group].tolist(), strict=True)
+        for digest, code, (offset, length) in rows:
+            places.setdefault(digest, (blobs[code], offset, length))
+
+
+def note_use(table: str, holders: Sequence[str], storage: Mapping[str, Any] | None = None) -> None:
+    """Leaves a note in each table that `table` points into, so that nobody deletes it unawares.
+
+    Raises:
+        StorageError: a holder can't be written to; its owner has to leave the note.
+    """
+    text = json.dumps({"table": table}, separators=(",", ":")).encode()
+    for holder in holders:
+        Store.at(holder, storage).create(f"{USERS}/{blake3(table.encode()).hexdigest()[:32]}.json", text)

@@ -1,0 +1,248 @@
+"""Rows as users have them, turned into columns.
+
+Here: inferring a schema from rows, and stacking rows (dicts, or a DataFrame) into batches of one log.
+Elsewhere: writing the batches (logloom.io.tables.write).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from logloom.blocks import Array, Block, Ragged, Values, empty
+from logloom.errors import UsageError
+from logloom.io.tables.chunks import row_bytes
+from logloom.io.tables.description import KEYS
+from logloom.schema import BYTES, NO_AGE, STRING, ColumnType, Schema, check_column_name
+
+BATCH_BYTES = 32 << 20
+BATCH_ROWS = 4096
+_STACKED = 4096  # bytes; larger values stay where they are instead of being copied side by side
+
+Row = Mapping[str, Any]
+Rows = pd.DataFrame | Iterable[Row] | Iterable[Block]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one log as columns; `columns` holds the schema's columns, and timestamp if the rows have it."""
+
+    log_id: str
+    columns: Mapping[str, Values]
+    rows: int
+
+
+def open_rows(
+    rows: Rows, types: Schema | Mapping[str, ColumnType] | None
+) -> tuple[Schema, tuple[str, ...], Iterator[Batch]]:
+    """Schema, keys and batches of any rows.
+
+    Args:
+        rows: a DataFrame (a column a column; object columns may hold arrays, bytes, str), dicts, or blocks.
+        types: of the columns. Without them a DataFrame's types are inferred from all its rows, those of dicts
+            from the first rows (as many as fill a batch).
+
+    Raises:
+        UsageError: there are no rows to infer types from, or a value doesn't fit.
+    """
+    if isinstance(rows, pd.DataFrame):
+        keys = tuple(key for key in KEYS if key in rows.columns)
+        schema = _as_schema(types) if types is not None else _infer_frame(rows)
+        return schema, keys, _batches(_frame_rows(rows), schema)
+    iterator: Iterator[Any] = iter(rows)
+    first = next(iterator, None)
+    if isinstance(first, Block):
+        if not isinstance(types, Schema):
+            raise UsageError("blocks need types=Schema(...), the schema they were made with")
+        blocks: Iterator[Block] = itertools.chain([first], iterator)
+        return types, KEYS, (Batch(block.log_id, block.columns, len(block)) for block in blocks)
+    head = [] if first is None else [first, *_some(iterator)]
+    if types is None and not head:
+        raise UsageError("no rows, so no column types: pass types=")
+    names = list(dict.fromkeys(name for row in head for name in row))
+    first_values = {name: [row.get(name) for row in head] for name in names}
+    schema = _as_schema(types) if types is not None else _infer(first_values, {})
+    keys = tuple(key for key in KEYS if key in names) if head else KEYS
+    return schema, keys, _batches(itertools.chain(head, iterator), schema)
+
+
+def _frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
+    names = [str(name) for name in frame.columns]
+    for start in range(0, len(frame), BATCH_ROWS):
+        piece = frame.iloc[start : start + BATCH_ROWS]
+        values = [piece.iloc[:, i].tolist() for i in range(len(names))]
+        yield from (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
+
+
+def _infer_frame(frame: pd.DataFrame) -> Schema:
+    columns: dict[str, Sequence[Any]] = {}
+    dtypes = {}
+    for place, name in enumerate(frame.columns):
+        series = frame.iloc[:, place]
+        if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufc":
+            dtypes[str(name)] = series.dtype
+        columns[str(name)] = () if str(name) in dtypes else series.tolist()
+    return _infer(columns, dtypes)
+
+
+def _some(rows: Iterator[Any]) -> list[Any]:
+    """Enough rows to know their types by."""
+    taken, size = [], 0
+    for row in rows:
+        taken.append(row)
+        size += _row_size(row)
+        if len(taken) >= BATCH_ROWS or size > BATCH_BYTES:
+            break
+    return taken
+
+
+def _row_size(row: Row) -> int:
+    return sum(
+        getattr(v, "nbytes", 0) or (len(v) if isinstance(v, bytes | str) else 16) for v in row.values()
+    )
+
+
+def _as_schema(types: Schema | Mapping[str, ColumnType]) -> Schema:
+    schema = types if isinstance(types, Schema) else Schema(dict(types))
+    for name in schema.columns:
+        check_column_name(name)
+    return schema
+
+
+def _infer(columns: Mapping[str, Sequence[Any]], dtypes: Mapping[str, np.dtype[Any]]) -> Schema:
+    found: dict[str, ColumnType] = {}
+    nullable = []
+    for name, values in columns.items():
+        if name in KEYS:
+            continue
+        check_column_name(name)
+        if name in dtypes:
+            found[name] = ColumnType(dtypes[name])
+            continue
+        present = [value for value in values if not _is_null(value)]
+        if not present:
+            raise UsageError(f"column {name}: no row has a value, so its type is unknown: pass types=")
+        if len(present) < len(values):
+            nullable.append(name)
+        found[name] = _infer_type(name, present)
+    return Schema(found, tuple(nullable))
+
+
+def _infer_type(name: str, values: Sequence[Any]) -> ColumnType:
+    kinds = {_kind(value) for value in values}
+    if len(kinds) > 1:
+        raise UsageError(f"column {name}: {' and '.join(sorted(kinds))} in one column; pass types=")
+    if kinds == {"string"}:
+        return STRING
+    if kinds == {"bytes"}:
+        return BYTES
+    arrays = [np.asarray(value) for value in values]
+    dtypes = {array.dtype for array in arrays if array.size} or {arrays[0].dtype}
+    common = next(iter(dtypes)) if len(dtypes) == 1 else np.result_type(*dtypes)
+    if common.kind not in "biufcV" or common.hasobject:
+        raise UsageError(f"column {name}: values of type {common} can't be stored; use numbers, bytes or str")
+    ranks = {array.ndim for array in arrays}
+    if len(ranks) > 1:
+        raise UsageError(f"column {name}: {sorted(ranks)} axes in one column; pass types=")
+    shapes = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
+    differs = (shapes != shapes[0]).any(axis=0) if shapes.size else np.zeros(0, bool)
+    ragged = int(np.flatnonzero(differs)[-1]) + 1 if differs.any() else 0
+    return ColumnType(common, (None,) * ragged + arrays[0].shape[ragged:])
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "string"
+    return "bytes" if isinstance(value, bytes | bytearray | memoryview) else "array"
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT
+
+
+def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[Batch]:
+    """Consecutive rows of equal log_id as batches."""
+    waiting: list[Row] = []
+    log_id, size, first = "", 0, 0
+    for row in rows:
+        own = str(row.get("log_id", ""))
+        if waiting and (own != log_id or size > BATCH_BYTES or len(waiting) >= BATCH_ROWS):
+            yield _stack(waiting, log_id, schema, first)
+            first += len(waiting)
+            waiting, size = [], 0
+        log_id = own
+        waiting.append(row)
+        size += _row_size(row)
+    if waiting:
+        yield _stack(waiting, log_id, schema, first)
+
+
+def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batch:
+    columns: dict[str, Values] = {}
+    if "timestamp" in rows[0]:
+        columns["timestamp"] = np.array([row["timestamp"] for row in rows], np.int64)
+    for name, ctype in schema.columns.items():
+        values = [row.get(name) for row in rows]
+        nulls = np.array([_is_null(value) for value in values])
+        if nulls.any() and name not in schema.sampled:
+            row = first + int(np.flatnonzero(nulls)[0])
+            raise UsageError(
+                f"row {row}: no value for {name}; for a column with nulls pass types=Schema(..., "
+                f"sampled=[{name!r}])"
+            )
+        if name in schema.sampled:
+            given = [row.get(f"{name}.age") for row in rows]
+            ages = [0 if age is None else age for age in given]
+            columns[f"{name}.age"] = np.where(nulls, NO_AGE, np.array(ages, np.int64))
+            columns[f"{name}.available"] = ~nulls
+        columns[name] = _column(name, values, ctype, first)
+    return Batch(log_id, columns, len(rows))
+
+
+def _column(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> Values:
+    if not ctype.shape and ctype.dtype.kind in "biufc" and not any(map(_is_null, values)):
+        together = np.array(values)
+        if together.dtype.kind in "biufc" and together.ndim == 1 and _fits(together, ctype.dtype):
+            return together.astype(ctype.dtype)
+    nothing = empty(ctype, 1)[0]
+    arrays = []
+    for row, value in enumerate(values):
+        try:
+            array = nothing if _is_null(value) else _array(value, ctype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UsageError(f"row {first + row}: {name} = {value!r:.80} is no {ctype}: {error}") from error
+        if array.ndim != len(ctype.shape) or array.shape[ctype.num_ragged :] != ctype.tail:
+            raise UsageError(
+                f"row {first + row}: {name} has shape {array.shape}, its type is {ctype}; pass types="
+            )
+        arrays.append(array)
+    if ctype.is_ragged or row_bytes(ctype) >= _STACKED:
+        return Ragged.from_rows(arrays, ctype)
+    return np.array(arrays, ctype.dtype).reshape(len(arrays), *ctype.tail)
+
+
+def _array(value: Any, ctype: ColumnType) -> Any:
+    if ctype.kind == "string":
+        return np.frombuffer(value.encode() if isinstance(value, str) else bytes(value), np.uint8)
+    if ctype.kind == "bytes":
+        return np.frombuffer(value, np.uint8)
+    array = np.asarray(value)
+    if array.dtype == ctype.dtype:
+        return array
+    if not _fits(array, ctype.dtype):
+        raise ValueError(f"{array.dtype} would lose something as {ctype.dtype}")
+    return array.astype(ctype.dtype)
+
+
+def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether a cast keeps values, floats rounded to fewer digits aside."""
+    if dtype.kind in "fc" and array.dtype.kind in "biufc":
+        return np.can_cast(array.dtype, dtype, "same_kind")
+    if dtype.kind in "biu" and array.dtype.kind in "biu":
+        return bool((array.astype(dtype) == array).all())
+    return array.size == 0 or np.can_cast(array.dtype, dtype, "equiv")

@@ -1,0 +1,219 @@
+"""Which rows a window covers: neighbours in the log as stored, whatever the frame was filtered to.
+
+Here: `Windows`, which finds the rows around a position and where their chunks lie.
+Elsewhere: reading them (logloom.io.tables.loader), rows of a log as stored (logloom.io.tables.index).
+
+Where the neighbours stand in the frame too (an unfiltered frame), their places are taken from there. Else
+the log's index file is read, once. A window ends where the log ends, and at gaps longer than the table's
+`max_gap`. In the second and later tables of a merge a neighbour is looked up by the merge's keys; a row that
+one of them lacks doesn't exist.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import UsageError
+from logloom.io.tables.frames import Ints, Slot
+from logloom.io.tables.index import StoredLog, read_log
+from logloom.io.tables.merge import MergeStep
+from logloom.io.tables.plans import Step
+from logloom.io.tables.ranges import RangeReader
+
+_CACHE_BYTES = 256 << 20
+_NO_GAP = int(np.iinfo(np.int64).max)
+
+Ranges = tuple[Ints, Ints, Ints]  # file, offset, length
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows around a position.
+
+    Attributes:
+        exists: (k,) whether there is such a row.
+        origin: position of the row that it was asked for.
+        positions: (k,) where it stands in the frame; None if it has to be found as stored.
+        stored: of each slot the log as stored, and the (k,) rows in it.
+    """
+
+    exists: NDArray[np.bool_]
+    origin: int
+    positions: Ints | None = None
+    stored: Sequence[tuple[StoredLog, Ints]] = ()
+
+
+class Windows:
+    """Finds the neighbours of rows. Pickles without what it has read, and serves many threads."""
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        steps: Sequence[MergeStep],
+        stamps: NDArray[np.int64] | None,
+        max_gap: int | None,
+        reader: RangeReader,
+        storage: Mapping[str, Any] | None,
+    ):
+        """Takes what a frame points to.
+
+        Args:
+            stamps: (N,) timestamps of the frame's rows, None if it has none.
+            max_gap: ns; replaces what the tables say.
+        """
+        self._slots, self._steps, self._stamps = slots, steps, stamps
+        self._reader, self._storage = reader, storage
+        self._max_gap = max_gap
+        self._runs: NDArray[np.int64] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._logs: OrderedDict[tuple[int, str, bool], StoredLog] = OrderedDict()
+        self._lookups: dict[tuple[int, str], dict[Any, int]] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_logs", "_lookups", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def around(self, position: int, offsets: NDArray[np.int64], low: int, high: int) -> Window:
+        """The rows at `offsets` from a row.
+
+        Args:
+            position: of the row in the frame.
+            offsets: (k,) rows as stored.
+            low, high: the least and the greatest offset, or 0.
+        """
+        runs = self._runs
+        if runs is None:
+            runs = self._runs = self._find_runs()
+        if position + low >= 0 and position + high < len(runs):
+            own = runs.item(position)
+            if runs.item(position + low) == own and runs.item(position + high) == own:
+                return Window(_all_true(len(offsets)), position, offsets + position)
+        return self._stored_around(position, offsets)
+
+    def _gap_of(self, table: int) -> int:
+        gap = self._slots[0].descriptions[table].max_gap if self._max_gap is None else self._max_gap
+        return _NO_GAP if gap is None else gap
+
+    def _find_runs(self) -> NDArray[np.int64]:
+        """(N,) equal numbers for rows of the frame that lie side by side in their log, without a gap."""
+        slot = self._slots[0]
+        logs, rows = slot.log_codes, slot.rows
+        breaks = (logs[1:] != logs[:-1]) | (rows[1:] != rows[:-1] + 1)
+        gaps = np.array([self._gap_of(table) for table in range(len(slot.tables))], np.int64)
+        if (gaps != _NO_GAP).any():
+            if self._stamps is None:  # only the log's file can tell where the gaps are
+                return np.arange(len(rows))
+            breaks |= np.diff(self._stamps) > gaps[slot.tables_of_rows()[1:]]
+        runs = np.zeros(len(rows), np.int64)
+        np.cumsum(breaks, out=runs[1:])
+        return runs
+
+    def _stored_around(self, position: int, offsets: NDArray[np.int64]) -> Window:
+        first = self._log(0, position)
+        rows = offsets + int(self._slots[0].rows[position])
+        exists = (rows >= 0) & (rows < first.rows)
+        stamps = first.columns.get("timestamp")
+        if stamps is not None:
+            table = int(self._slots[0].table_of_log[self._slots[0].log_codes[position]])
+            runs = np.zeros(first.rows, np.int64)
+            np.cumsum(np.diff(stamps) > self._gap_of(table), out=runs[1:])
+            own = runs[int(self._slots[0].rows[position])]
+            exists &= runs[np.where(exists, rows, 0)] == own
+        stored = [(first, np.where(exists, rows, 0))]
+        for step in self._steps:
+            log = self._log(step.slot, position)
+            found = self._look_up(step, log, stored, exists)
+            exists = exists & (found >= 0)
+            stored.append((log, np.maximum(found, 0)))
+        return Window(exists, position, stored=stored)
+
+    def _look_up(
+        self,
+        step: MergeStep,
+        log: StoredLog,
+        stored: Sequence[tuple[StoredLog, Ints]],
+        exists: NDArray[np.bool_],
+    ) -> Ints:
+        """(k,) rows of a later table's log that have the keys of the rows found so far; -1: none."""
+        columns = []
+        for key in step.on:
+            holders = [found for found in stored[step.base :] if key in found[0].columns]
+            if not holders or key not in log.columns:
+                raise UsageError(
+                    f"windows: the merge key {key!r} is no index column of {log.uri}, so neighbours that the "
+                    "frame "
+                    "lacks can't be found"
+                )
+            columns.append(holders[0][0].columns[key][holders[0][1]].tolist())
+        lookup = self._lookups.get((step.slot, log.uri))
+        if lookup is None:
+            keys = zip(*(log.columns[key].tolist() for key in step.on), strict=True)
+            lookup = {key: row for row, key in enumerate(keys)}
+            self._lookups[step.slot, log.uri] = lookup
+        found = [lookup.get(key, -1) for key in zip(*columns, strict=True)]
+        return np.where(exists, np.array(found, np.int64), -1)
+
+    def _log(self, slot: int, position: int) -> StoredLog:
+        code = int(self._slots[slot].log_codes[position])
+        if code < 0:
+            raise UsageError(
+                f"position {position}: this row was never merged with table {slot + 1} of the frame"
+            )
+        return self.log(slot, self._slots[slot].logs[code])
+
+    def log(self, slot: int, uri: str, *, hashes: bool = False) -> StoredLog:
+        """A log as stored; the last ones used are kept."""
+        key = (slot, uri, hashes)
+        with self._lock:
+            found = self._logs.get(key)
+            if found is not None:
+                self._logs.move_to_end(key)
+                return found
+        own = self._slots[slot]
+        table = own.descriptions[own.table_of_log[own.logs.index(uri)]]
+        wanted = {"timestamp", *(key for step in self._steps for key in step.on)}
+        found = read_log(
+            uri, table, [name for name in table.index if name in wanted], hashes=hashes, storage=self._storage
+        )
+        with self._lock:
+            self._logs[key] = found
+            while len(self._logs) > 1 and sum(log.nbytes for log in self._logs.values()) > _CACHE_BYTES:
+                slot, uri, _ = self._logs.popitem(last=False)[0]
+                self._lookups.pop((slot, uri), None)
+        return found
+
+    def ranges(self, step: Step, window: Window) -> Ranges:
+        """(file, offset, length) of a group's chunks for the rows of a window; anything where none exists."""
+        if window.positions is not None:
+            return step.places.take(window.positions)
+        log, rows = window.stored[step.slot]
+        uris, codes = log.blobs[step.group]
+        files = np.array([self._reader.number_of(uri) for uri in uris], np.int64)
+        places = log.places[step.group][rows]
+        return files[codes[rows]], places[:, 0], places[:, 1]
+
+    def stamps(self, window: Window) -> NDArray[np.int64]:
+        """(k,) timestamps of the rows of a window."""
+        if window.positions is not None:
+            assert self._stamps is not None
+            return self._stamps[window.positions]
+        log, rows = window.stored[0]
+        stamps: NDArray[np.int64] = log.columns["timestamp"][rows]
+        return stamps
+
+
+def _all_true(count: int) -> NDArray[np.bool_]:
+    return np.ones(count, np.bool_)

@@ -1,0 +1,267 @@
+"""Writing tables: from rows in memory, or in parallel parts.
+
+Here: `write_table`; `write_part` and `commit_table`, which are the same in two steps on many machines.
+Elsewhere: a part's files (logloom.io.tables.parts), rows as users have them (logloom.io.tables.rows).
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from logloom.digests import file_digest
+from logloom.errors import UsageError
+from logloom.io.storage import TEMPORARY, Store, absolute_uri
+from logloom.io.tables import description as d
+from logloom.io.tables.index import ROW, decode_texts, read_part, write_file
+from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, make_plan
+from logloom.io.tables.references import References, note_use
+from logloom.io.tables.rows import Batch, Rows, open_rows
+from logloom.schema import ColumnType, Schema
+
+PART_ROWS = 1 << 17
+PART_BYTES = 1 << 30
+
+Patterns = str | Sequence[str]
+Types = Schema | Mapping[str, ColumnType]
+
+
+def write_table(
+    uri: str,
+    frame_or_rows: Rows,
+    *,
+    index: Patterns | None = None,
+    groups: Mapping[str, Patterns] | None = None,
+    reference: str | Sequence[str] | None = None,
+    compress: str | Mapping[str, str] | None = None,
+    max_gap: int | None = None,
+    types: Types | None = None,
+    threads: int | None = None,
+    storage: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a table from a DataFrame, dicts or blocks; the same rows give the same bytes.
+
+    Rows may have log_id (text) and timestamp (int64 ns); each log's rows are ordered by timestamp. None
+    stands for a value that is missing: such a column `c` also gets `c.available` and `c.age`.
+
+    Args:
+        uri: of a folder that holds no table yet. A table is never changed once written.
+        index: patterns of the small columns to hold in memory, for pandas to select rows by.
+        groups: names and patterns of columns to store together; what they leave out is grouped by default.
+        reference: tables whose chunks are pointed to instead of being stored again.
+        compress: "lz4" or "zstd" for all groups, or group to codec.
+        max_gap: ns between rows of a log beyond which no window goes.
+        types: a schema or column types; inferred where not given.
+        threads: that hash and compress.
+        storage: fsspec options by protocol.
+
+    Raises:
+        UsageError: there is a table already, or rows that don't fit.
+        StorageError: the disk or the object store refused.
+    """
+    _refuse_existing(uri, storage)
+    schema, keys, batches = open_rows(frame_or_rows, types)
+    plan = make_plan(schema, index, groups, compress, keys)
+    references = _open(reference, storage)
+    entries = [
+        _write_part(uri, part, plan, f"{number:06d}", references, threads, storage)
+        for number, part in enumerate(_cut(batches))
+    ]
+    _commit(uri, plan, entries, references, max_gap, storage)
+
+
+def write_part(
+    uri: str,
+    rows: Rows,
+    part: str,
+    types: Types,
+    *,
+    index: Patterns | None = None,
+    groups: Mapping[str, Patterns] | None = None,
+    reference: str | Sequence[str] | None = None,
+    compress: str | Mapping[str, str] | None = None,
+    threads: int | None = None,
+    storage: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Writes one part of a table, on any machine, in any order; `commit_table` makes the table of them.
+
+    Args:
+        part: its name: a file name, different for each part. Rows of equal log_id and timestamp are ordered
+            by it.
+        types: of the columns; the same for all parts, as are index, groups, reference and compress.
+
+    Returns:
+        JSON for `commit_table`.
+    """
+    schema, keys, batches = open_rows(rows, types)
+    plan = make_plan(schema, index, groups, compress, keys)
+    if "/" in part or part.startswith(".") or not part:
+        raise UsageError(f"part {part!r}: a part's name is a file name")
+    return _write_part(uri, batches, plan, part, _open(reference, storage), threads, storage)
+
+
+def commit_table(
+    uri: str,
+    entries: Iterable[Mapping[str, Any]],
+    types: Types,
+    *,
+    keys: Sequence[str] = d.KEYS,
+    index: Patterns | None = None,
+    groups: Mapping[str, Patterns] | None = None,
+    reference: str | Sequence[str] | None = None,
+    compress: str | Mapping[str, str] | None = None,
+    max_gap: int | None = None,
+    storage: Mapping[str, Any] | None = None,
+) -> None:
+    """Makes a table of parts that `write_part` wrote, given what it returned; arguments as there."""
+    _refuse_existing(uri, storage)
+    schema = types if isinstance(types, Schema) else Schema(dict(types))
+    plan = make_plan(schema, index, groups, compress, keys)
+    _commit(
+        uri, plan, sorted(entries, key=lambda e: str(e["part"])), _open(reference, storage), max_gap, storage
+    )
+
+
+def _refuse_existing(uri: str, storage: Mapping[str, Any] | None) -> None:
+    if Store.at(uri, storage).exists(d.FILE):
+        raise UsageError(f"{uri}: there is a table already, and tables never change; write to another folder")
+
+
+def _open(reference: str | Sequence[str] | None, storage: Mapping[str, Any] | None) -> References | None:
+    if not reference:
+        return None
+    return References([reference] if isinstance(reference, str) else reference, storage)
+
+
+def _cut(batches: Iterator[Batch]) -> Iterator[Iterator[Batch]]:
+    """Batches in parts of bounded size; at least one part, maybe empty."""
+    waiting = next(batches, None)
+    if waiting is None:
+        yield iter(())
+
+    def part() -> Iterator[Batch]:
+        nonlocal waiting
+        rows = size = 0
+        while waiting is not None and (not rows or (rows < PART_ROWS and size < PART_BYTES)):
+            rows += waiting.rows
+            size += sum(values.nbytes for values in waiting.columns.values())
+            yield waiting
+            waiting = next(batches, None)
+
+    while waiting is not None:
+        yield part()
+
+
+def _write_part(
+    uri: str,
+    batches: Iterable[Batch],
+    plan: Plan,
+    name: str,
+    references: References | None,
+    threads: int | None,
+    storage: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    store = Store.at(uri, storage)
+    with store.scratch() as folder:
+        unit = folder / "part"
+        unit.mkdir()
+        writer = PartWriter(unit, plan, references, threads)
+        try:
+            for batch in batches:
+                writer.append(batch.log_id, batch.columns, batch.rows)
+        finally:
+            entry = writer.close()
+        # Named by content too: what an interrupted attempt with other rows left behind is never mistaken for
+        # it.
+        name = f"{name}-{file_digest(unit / ROWS_FILE)[:12]}"
+        store.publish(unit, f"parts/{name}", ROWS_FILE)
+    return entry | {"part": name}
+
+
+def _commit(
+    uri: str,
+    plan: Plan,
+    entries: Sequence[Mapping[str, Any]],
+    references: References | None,
+    max_gap: int | None,
+    storage: Mapping[str, Any] | None,
+) -> None:
+    store = Store.at(uri, storage)
+    holders = references.holders if references else ()
+    parts_of: dict[str, list[str]] = {}
+    for entry in entries:
+        for log_id in entry["logs"]:
+            parts_of.setdefault(log_id, []).append(entry["part"])
+    # A log's parts lie close together, so a few open parts are enough, however many logs and parts there are.
+    opened = functools.lru_cache(maxsize=8)(lambda part: _PartRows(store, part, storage))
+    logs = [
+        d.LogRows(log_id, d.log_file(log_id), _write_log(store, log_id, [opened(part) for part in parts]))
+        for log_id, parts in sorted(parts_of.items())
+    ]
+    table = d.Description(
+        plan.schema,
+        plan.keys,
+        plan.index_dtypes,
+        plan.groups,
+        plan.codecs,
+        {group: sum(entry["bytes"][group] for entry in entries) for group in plan.groups},
+        {group: max((entry["longest"][group] for entry in entries), default=0) for group in plan.groups},
+        tuple(logs),
+        max_gap,
+        holders,
+    )
+    note_use(absolute_uri(uri).rstrip("/"), holders, storage)
+    if not store.create(d.FILE, d.to_bytes(table)):
+        raise UsageError(f"{uri}: another writer made a table here meanwhile")
+    for entry in entries:  # the logs' index files have taken it up
+        store.fs.rm_file(store.uri_of(f"parts/{entry['part']}/{ROWS_FILE}"))
+    if store.local is not None:
+        shutil.rmtree(store.local / TEMPORARY, ignore_errors=True)
+
+
+def _write_log(store: Store, log_id: str, parts: Sequence[_PartRows]) -> int:
+    """Writes a log's index from the parts that have its rows; gives the number of rows."""
+    rows = pa.concat_tables([part.of_log(log_id) for part in parts]).unify_dictionaries()
+    if "timestamp" in rows.column_names:
+        stamps = rows["timestamp"].to_numpy()
+        if (stamps[1:] < stamps[:-1]).any():
+            rows = rows.take(np.argsort(stamps, kind="stable"))
+    rows = rows.set_column(rows.column_names.index(ROW), ROW, pa.array(np.arange(len(rows))))
+    with store.scratch() as folder:
+        path = folder / "index.parquet"
+        write_file(str(path), rows)
+        store.replace(d.log_file(log_id), path.read_bytes())
+    return len(rows)
+
+
+class _PartRows:
+    """A part's share of the index, log by log, with blobs named relative to the table."""
+
+    def __init__(self, store: Store, name: str, storage: Mapping[str, Any] | None):
+        rows = read_part(store.uri_of(f"parts/{name}/{ROWS_FILE}"), storage)
+        for place, column in enumerate(rows.column_names):
+            field = d.group_field(column)
+            if field and field[2] == "blob":
+                texts, codes = decode_texts(rows[column])
+                own = f"{field[1]}.blob"
+                texts = [f"parts/{name}/{text}" if text == own else text for text in texts]
+                paths = pa.DictionaryArray.from_arrays(
+                    pa.array(codes, pa.int32()), pa.array(texts, pa.string())
+                )
+                rows = rows.set_column(place, column, paths)
+        self._rows = rows
+        self._of_log: dict[str, NDArray[np.int64]] | None = None
+        if "log_id" in rows.column_names:
+            texts, codes = decode_texts(rows["log_id"])
+            order = np.argsort(codes, kind="stable")
+            groups = np.split(order, np.searchsorted(codes[order], np.arange(1, len(texts))))
+            self._of_log = dict(zip(texts, groups, strict=True))
+
+    def of_log(self, log_id: str) -> pa.Table:
+        return self._rows if self._of_log is None else self._rows.take(self._of_log[log_id])
