@@ -43,7 +43,9 @@ class RawMessages:
 
     def place(self, row: int) -> str:
         """Where message `row` lies, for an error."""
-        return f"{self.places[self.buffer[row]]}, {self.topic} message at offset {self.start[row]} in it"
+        # By position, since a payload may have been copied out of the chunk in which it lay.
+        offset = int(self.position[row]) & 0xFFFFFFFF
+        return f"{self.places[self.buffer[row]]}, {self.topic} message at offset {offset} in it"
 
     def take(self, rows: NDArray[np.intp]) -> RawMessages:
         """The given messages; buffers are shared."""

@@ -1,0 +1,99 @@
+"""Decompression with known sizes, so that nothing larger than promised is ever allocated.
+
+Here: `decompress` and `decompress_prefix`. All release the interpreter's lock.
+Elsewhere: where compressed bytes lie (mcap, rosbag1).
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+from collections.abc import Callable
+
+import lz4.frame
+import zstandard
+
+Bytes = bytes | memoryview
+
+
+def decompress(name: str, data: Bytes, size: int) -> Bytes:
+    """The uncompressed bytes, exactly `size` of them.
+
+    Args:
+        name: "" or "none", "lz4", "zstd" or "bz2".
+
+    Raises:
+        ValueError: unknown compression, damage, or another size than promised.
+    """
+    if name not in DECOMPRESSORS:
+        known = ", ".join(repr(known) for known in DECOMPRESSORS)
+        raise ValueError(f"compression {name!r} is not one of {known}")
+    try:
+        plain = DECOMPRESSORS[name](data, size)
+    except (zstandard.ZstdError, RuntimeError, OSError, EOFError, MemoryError, ValueError) as error:
+        raise ValueError(f"its {name} data can't be decompressed ({error})") from error
+    if len(plain) != size:
+        raise ValueError(f"it holds {len(plain)} bytes where {size} are promised")
+    return plain
+
+
+def decompress_prefix(name: str, data: Bytes, size: int) -> Bytes:
+    """As many leading bytes as can be had from data that were cut off; at most `size`.
+
+    Raises:
+        ValueError: unknown compression, or damage before the cut.
+    """
+    try:
+        if name in ("", "none"):
+            return data[:size]
+        if name == "zstd":
+            return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read(size)
+        if name == "lz4":
+            return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=size))
+        if name == "bz2":
+            return bz2.BZ2Decompressor().decompress(data, max_length=size)
+    except (zstandard.ZstdError, RuntimeError, OSError, EOFError, MemoryError) as error:
+        raise ValueError(f"its {name} data can't be decompressed ({error})") from error
+    return decompress(name, data, size)  # says which names are known
+
+
+def _plain(data: Bytes, size: int) -> Bytes:
+    return data
+
+
+def _zstd(data: Bytes, size: int) -> Bytes:
+    # The frame's own claim decides what zstandard allocates, so it is compared first.
+    claimed = zstandard.frame_content_size(data)
+    if claimed not in (-1, size):
+        raise ValueError(f"the frame claims {claimed} bytes, {size} are promised")
+    return zstandard.ZstdDecompressor().decompress(data, max_output_size=size) if size else b""
+
+
+def _lz4(data: Bytes, size: int) -> Bytes:
+    # decompress_chunk allocates what it is told to; lz4.frame.decompress believes the frame.
+    if size == 0:
+        return b""
+    context = lz4.frame.create_decompression_context()
+    plain, consumed, ended = lz4.frame.decompress_chunk(context, data, max_length=size)
+    if not ended:
+        rest, _, ended = lz4.frame.decompress_chunk(context, data[consumed:], max_length=1)
+        if rest or not ended:
+            raise ValueError("the frame ends early" if not rest else "it is longer than promised")
+    return plain  # type: ignore[no-any-return]
+
+
+def _bz2(data: Bytes, size: int) -> Bytes:
+    decompressor = bz2.BZ2Decompressor()
+    plain = decompressor.decompress(data, max_length=size + 1)
+    if not decompressor.eof and len(plain) <= size:
+        raise ValueError("the stream ends early")
+    return plain
+
+
+DECOMPRESSORS: dict[str, Callable[[Bytes, int], Bytes]] = {
+    "": _plain,
+    "none": _plain,
+    "lz4": _lz4,
+    "zstd": _zstd,
+    "bz2": _bz2,
+}

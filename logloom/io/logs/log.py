@@ -1,0 +1,363 @@
+"""A log made of container files: which stretches a request needs, and the messages in them.
+
+Here: `ContainerLog`, the `Log` of every kind that implements `Container`.
+Elsewhere: opening (opening), the kinds (mcap, rosbag1), one file (part), message times and refusals (stamps),
+decoding (layouts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Values
+from logloom.errors import LogReadError, UnknownEncodingError, UsageError
+from logloom.io.logs.base import (
+    FieldSpec,
+    LogSummary,
+    Messages,
+    OpenOptions,
+    Refusal,
+    TimeSource,
+    TopicInfo,
+    TopicRequest,
+)
+from logloom.io.logs.container import Chunk, Container
+from logloom.io.logs.gathering import Gathering, is_sparse
+from logloom.io.logs.part import Part, damage_error, open_part
+from logloom.io.logs.ranges import File, content_id
+from logloom.io.logs.raw import Decoder, RawMessages
+from logloom.io.logs.sidecar import BOUNDS, Sidecars
+from logloom.io.logs.stamps import log_range, stamp, within
+from logloom.schema import ColumnType
+
+ContainerType = Callable[[File, OpenOptions], Container]
+
+
+@dataclass
+class DecodedMessages:
+    """See `Messages`; payloads stay as they lay in the log until they are taken."""
+
+    topic: str
+    time: NDArray[np.int64]
+    log_time: NDArray[np.int64]
+    position: NDArray[np.int64]
+    refused: Sequence[Refusal]
+    raw: RawMessages
+    decoder: Decoder
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
+        return self.decoder.take(self.raw.take(rows), spec)
+
+
+@dataclass
+class Wanted:
+    """A request on its way: what is known of its topic, what was found so far.
+
+    Attributes:
+        first, last: log times between which its messages lie.
+        damage: stretches that hold messages of the topic and are broken.
+    """
+
+    request: TopicRequest
+    source: TimeSource
+    decoder: Decoder
+    first: int
+    last: int
+    found: Gathering
+    damage: list[Refusal]
+
+
+class ContainerLog:
+    """See `Log`. Keeps no file open; pickles as what it was opened with; serves many threads."""
+
+    def __init__(self, uris: Sequence[str], options: OpenOptions, container: ContainerType):
+        """
+        Args:
+            uris: the files of one log, in any order.
+            container: makes the container of a file.
+        """
+        self._uris = tuple(uris)
+        self._options = options
+        self._container = container
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ContainerLog, (self._uris, self._options, self._container))
+
+    @cached_property
+    def summary(self) -> LogSummary:
+        parts = self._parts
+        files = [part.container.file for part in parts]
+        stretches = [part.index.stretches[part.index.with_messages] for part in parts]
+        rows = np.concatenate(stretches)
+        times = np.stack([rows["first"], rows["last"]], axis=1)
+        return LogSummary(
+            tuple(part.uri for part in parts),
+            sum(file.size for file in files),
+            parts[0].content_id if len(parts) == 1 else content_id(*files),
+            {topic: self._describe(topic) for topic in sorted(self._infos)},
+            int(times[:, 0].min()) if len(times) else 0,
+            int(times[:, 1].max()) if len(times) else 0,
+            times.astype(np.int64),
+            rows["size"].astype(np.int64),
+            tuple(refusal for part in parts for refusal in part.refusals()),
+        )
+
+    def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
+        return self._decoder(topic).column_type(spec)
+
+    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+        return self._decoder(topic).time_source(sources)
+
+    def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
+        wanted = {
+            topic: self._wanted(topic, requests[topic]) for topic in sorted(requests) if topic in self._infos
+        }
+        self._index_times({topic: w for topic, w in wanted.items() if w.request.max_delay is None})
+        for part in self._parts:
+            needed = {topic: self._needed(part, topic, want) for topic, want in wanted.items()}
+            stretches = np.unique(np.concatenate([*needed.values(), np.empty(0, np.int64)]))
+            for number, chunk in part.chunks(stretches):
+                takers = {t: w for t, w in wanted.items() if number in needed[t]}
+                self._take(part, number, chunk, takers)
+        selected = {topic: _select(want) for topic, want in wanted.items()}
+        if self._options.on_error == "fail":
+            self._raise_damage([r for want in wanted.values() for r in want.damage])
+            self._raise_refused([r for messages in selected.values() for r in messages.refused])
+        return dict(selected)
+
+    def last_message(self, topic: str) -> Messages:
+        decoder = self._decoder(topic)
+        source = decoder.time_source(("header", "log")) or "log"
+        refused: list[Refusal] = []
+        for part in reversed(self._parts):
+            for number in np.unique(part.shares(topic)["stretch"])[::-1].tolist():
+                found = Gathering(topic)
+                ((_, chunk),) = part.chunks(np.array([number]))
+                rows = np.flatnonzero(part.rows_of(chunk, topic))
+                found.add(chunk, rows, part.origin(number), is_sparse=True)
+                raw = found.raw()
+                fits = decoder.check(raw)
+                refused += _damage_of(part, number, chunk, topic)
+                refused += _refusals(found, raw, ~fits, lambda _: "it doesn't fit its definition")
+                whole = np.flatnonzero(fits)[-1:]
+                if self._options.on_error == "fail":
+                    self._raise_damage(refused)
+                if len(whole):
+                    raw = raw.take(whole)
+                    time = decoder.header_time(raw) if source == "header" else raw.log_time
+                    return DecodedMessages(topic, time, raw.log_time, raw.position, refused, raw, decoder)
+        raw = Gathering(topic).raw()
+        return DecodedMessages(topic, raw.log_time, raw.log_time, raw.position, refused, raw, decoder)
+
+    @cached_property
+    def _parts(self) -> list[Part]:
+        """The files, ordered by (first log time, name), with their chunks numbered through."""
+        files = [File(uri, self._options.storage_options) for uri in self._uris]
+        parts = [open_part(self._container(file, self._options), self._options) for file in files]
+        parts.sort(key=lambda part: (part.first, part.uri))
+        base = 0
+        for i, part in enumerate(parts):
+            parts[i] = replace(part, base=base)
+            base += part.index.num_numbers
+        return parts
+
+    def _raise_damage(self, damage: Sequence[Refusal]) -> None:
+        if damage:
+            raise damage_error(damage, self._parts[0].container.remedy)
+
+    def _raise_refused(self, refused: Sequence[Refusal]) -> None:
+        if refused:
+            raise damage_error(refused, "give the topic another time or a larger max_delay, or leave it out")
+
+    @cached_property
+    def _infos(self) -> dict[str, list[TopicInfo]]:
+        """By topic, its different definitions (as they should not be), without counts and times."""
+        found: dict[str, list[TopicInfo]] = {}
+        for part in self._parts:
+            for topic, channels in part.channels.items():
+                for channel in map(part.index.channels.__getitem__, channels):
+                    info = TopicInfo(
+                        topic,
+                        channel.type,
+                        channel.encoding,
+                        channel.definition_encoding,
+                        channel.definition,
+                        *(0, 0, 0),
+                    )
+                    if info not in found.setdefault(topic, []):
+                        found[topic].append(info)
+        return found
+
+    def _describe(self, topic: str) -> TopicInfo:
+        count = sum(int(part.shares(topic)["count"].sum()) for part in self._parts)
+        damage = [lost for part in self._parts for lost in part.index.lost if lost.topic == topic]
+        count += sum(lost.num_messages for lost in damage)
+        spans = [part.extent(topic) for part in self._parts if len(part.shares(topic))]
+        first, last = min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
+        return replace(self._infos[topic][0], num_messages=count, first=first, last=last)
+
+    @cached_property
+    def _decoders(self) -> dict[str, Decoder]:
+        return {}
+
+    def _decoder(self, topic: str) -> Decoder:
+        if topic not in self._decoders:
+            infos = self._infos.get(topic, [])
+            if not infos:
+                raise UsageError(
+                    f"{self._uris[0]}: no topic {topic}; there are {', '.join(sorted(self._infos))}"
+                )
+            if len(infos) > 1:
+                types = ", ".join(sorted({f"{info.type} as {info.encoding}" for info in infos}))
+                raise LogReadError(
+                    f"{self._uris[0]}: topic {topic} has {len(infos)} different definitions ({types}); "
+                    "they can't be one column. Record them as two topics, or leave the topic out."
+                )
+            self._decoders[topic] = _decoder_of(infos[0], self._uris[0])
+        return self._decoders[topic]
+
+    def _wanted(self, topic: str, request: TopicRequest) -> Wanted:
+        decoder = self._decoder(topic)
+        source = decoder.time_source(request.time)
+        if source is None:
+            raise UsageError(
+                f"{self._uris[0]}: topic {topic} has none of the times {', '.join(request.time)}; "
+                "its log time is always there: add log"
+            )
+        return Wanted(request, source, decoder, *log_range(request, source), Gathering(topic), [])
+
+    def _needed(self, part: Part, topic: str, want: Wanted) -> NDArray[np.int64]:
+        """The stretches of a part that may hold what a request wants, or refusals it must name."""
+        request = want.request
+        if request.max_delay is not None or want.source == "log":
+            return part.stretches_with(topic, want.first, want.last)
+        bounds = self._bounds[part.uri, topic, want.source]
+        open_stop = request.stop if request.stop == np.iinfo(np.int64).max else request.stop - 1
+        holds = (bounds["first"] <= open_stop) & (bounds["last"] >= request.start)
+        refused = bounds["stretch"][bounds["refused"] > 0]
+        near = np.intersect1d(refused, part.stretches_with(topic, request.start, open_stop))
+        return np.union1d(bounds["stretch"][holds], near)
+
+    @cached_property
+    def _bounds(self) -> dict[tuple[str, str, TimeSource], NDArray[Any]]:
+        """Message times by stretch, for requests without `max_delay`; by (URI, topic, source)."""
+        return {}
+
+    def _index_times(self, wanted: Mapping[str, Wanted]) -> None:
+        """Sees to it that the message times of these topics are indexed; one pass for all that aren't."""
+        sidecars = Sidecars(self._options.sidecars, self._options.storage_options)
+        for part in self._parts:
+            missing: dict[str, Wanted] = {}
+            for topic, want in wanted.items():
+                key = (part.uri, topic, want.source)
+                if want.source == "log" or key in self._bounds or topic not in part.channels:
+                    self._bounds.setdefault(key, np.empty(0, BOUNDS))
+                    continue
+                known = sidecars.load_bounds(part.content_id, topic, want.source)
+                if known is None:
+                    missing[topic] = want
+                else:
+                    self._bounds[key] = known
+            for topic, bounds in _scan_times(part, missing).items():
+                source = missing[topic].source
+                sidecars.save_bounds(part.content_id, topic, source, bounds)
+                self._bounds[part.uri, topic, source] = bounds
+
+    def _take(self, part: Part, number: int, chunk: Chunk, takers: Mapping[str, Wanted]) -> None:
+        """Hands the messages of a chunk to the requests that want them."""
+        rows = {
+            topic: np.flatnonzero(
+                part.rows_of(chunk, topic) & (chunk.log_time >= want.first) & (chunk.log_time <= want.last)
+            )
+            for topic, want in takers.items()
+        }
+        sparse = is_sparse(chunk, sum(int(chunk.length[chosen].sum()) for chosen in rows.values()))
+        origin = part.origin(number)
+        for topic, want in takers.items():
+            want.found.add(chunk, rows[topic], origin, sparse)
+            want.damage += _damage_of(part, number, chunk, topic)
+
+
+def _decoder_of(info: TopicInfo, uri: str) -> Decoder:
+    for point in entry_points(group="logloom.decoders", name=info.encoding):
+        try:
+            decoder: Decoder = point.load()(info)
+        except UnknownEncodingError as error:
+            raise UnknownEncodingError(f"{uri}: topic {info.topic}: {error}") from error
+        return decoder
+    known = ", ".join(sorted(point.name for point in entry_points(group="logloom.decoders")))
+    raise UnknownEncodingError(
+        f"{uri}: topic {info.topic} has messages encoded as {info.encoding!r}; known are {known}. "
+        "Leave the topic out, or install a package that decodes it."
+    )
+
+
+def _damage_of(part: Part, number: int, chunk: Chunk, topic: str) -> list[Refusal]:
+    """What is wrong with a stretch, as the refusal of the messages that a topic lost by it."""
+    if not chunk.problems:
+        return []
+    row, origin = part.index.stretches[number], part.origin(number)
+    lost = part.num_lost(number, chunk, topic)
+    reason = "; ".join(chunk.problems[:4])
+    return [Refusal(origin.uri, origin.offset, topic, origin.position, int(row["first"]), reason, lost)]
+
+
+def _refusals(
+    found: Gathering, raw: RawMessages, refused: NDArray[np.bool_], reason: Callable[[int], str]
+) -> list[Refusal]:
+    """The refused messages among those gathered."""
+    made: list[Refusal] = []
+    for row in np.flatnonzero(refused).tolist():
+        origin, position = found.origins[raw.buffer[row]], int(raw.position[row])
+        offset, log_time = origin.offset_of(position), int(raw.log_time[row])
+        made.append(Refusal(origin.uri, offset, raw.topic, position, log_time, reason(row)))
+    return made
+
+
+def _select(want: Wanted) -> DecodedMessages:
+    """The messages that a request gets, and the refusals that it answers for: those within it by log time."""
+    request, raw = want.request, want.found.raw()
+    stamped = stamp(raw, want.decoder, want.source, request.max_delay)
+    mine = ~stamped.usable & within(raw.log_time, request.start, request.stop)
+    refused = _refusals(want.found, raw, mine, stamped.reason)
+    # Leaving room for late messages, this read also meets damage that another one answers for.
+    damage = [r for r in want.damage if r.num_messages and _is_within(r.log_time, request)]
+    chosen = np.flatnonzero(stamped.usable & within(stamped.time, request.start, request.stop))
+    if len(chosen) < len(raw):
+        raw = raw.take(chosen)
+    time = stamped.time if len(chosen) == len(stamped.time) else stamped.time[chosen]
+    refused = [*damage, *refused]
+    return DecodedMessages(raw.topic, time, raw.log_time, raw.position, refused, raw, want.decoder)
+
+
+def _is_within(time: int, request: TopicRequest) -> bool:
+    return bool(within(np.array(time), request.start, request.stop))
+
+
+def _scan_times(part: Part, wanted: Mapping[str, Wanted]) -> dict[str, NDArray[Any]]:
+    """Message times by stretch of each topic, in one pass over the stretches that hold any of them."""
+    rows: dict[str, list[tuple[int, int, int, int]]] = {topic: [] for topic in wanted}
+    mine = {topic: np.unique(part.shares(topic)["stretch"]) for topic in wanted}
+    stretches = np.unique(np.concatenate([*mine.values(), np.empty(0, np.int64)]))
+    for number, chunk in part.chunks(stretches):
+        for topic, want in wanted.items():
+            if number not in mine[topic]:
+                continue
+            found = Gathering(topic)
+            found.add(chunk, np.flatnonzero(part.rows_of(chunk, topic)), part.origin(number), is_sparse=False)
+            stamped = stamp(found.raw(), want.decoder, want.source, None)
+            times = stamped.time[stamped.usable]
+            first, last = (int(times.min()), int(times.max())) if len(times) else (1, 0)
+            refused = len(stamped.time) - len(times) + len(chunk.problems)
+            rows[topic].append((number, first, last, refused))
+    return {topic: np.array(found, BOUNDS) for topic, found in rows.items()}

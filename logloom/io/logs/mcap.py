@@ -1,0 +1,241 @@
+"""MCAP files, read from their specification: the kind, its summary, its chunks.
+
+Here: `KIND` and the container of one file.
+Elsewhere: record layouts (mcap_records), files without a whole index (mcap_scan), the log (log).
+CRCs are checked wherever the bytes they cover are read: of chunks and of the summary; the data section's when
+a file is scanned.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import LogReadError, TruncatedLogError
+from logloom.io.logs.base import MAX_TIME, Log, OpenOptions
+from logloom.io.logs.container import Chunk, FileIndex, clipped, index_of
+from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.mcap_records import (
+    CHANNEL,
+    CHUNK_INDEX,
+    FOOTER,
+    MAGIC,
+    RECORD,
+    SCHEMA,
+    STATISTICS,
+    Cursor,
+    channel_of,
+    index_entries,
+    parse_channel,
+    parse_schema,
+    read_chunk,
+    walked_chunk,
+)
+from logloom.io.logs.mcap_scan import Scan
+from logloom.io.logs.ranges import File
+
+TAIL = 64 << 10  # fetched at once: the footer, and all of most summaries
+FOOTER_LENGTH = RECORD.size + 20 + len(MAGIC)
+
+
+class McapKind:
+    """Opens MCAP files."""
+
+    name = "mcap"
+    suffixes = (".mcap",)
+
+    def matches(self, uri: str, head: bytes) -> bool:
+        return head.startswith(MAGIC)
+
+    def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
+        return ContainerLog(uris, options, McapFile)
+
+
+KIND = McapKind()
+
+
+@dataclass
+class Summary:
+    """What the summary section says, record by record."""
+
+    schemas: dict[int, tuple[str, str, bytes]] = field(default_factory=dict)
+    channels: list[tuple[int, int, str, str]] = field(default_factory=list)
+    chunks: list[ChunkIndex] = field(default_factory=list)
+    num_messages: int | None = None
+
+
+@dataclass(frozen=True)
+class ChunkIndex:
+    """A chunk index record.
+
+    Attributes:
+        message_index: channel id to the offset of its message index record in the file.
+    """
+
+    first: int
+    last: int
+    offset: int
+    record: int
+    message_index: Mapping[int, int]
+    message_index_length: int
+    size: int
+
+    @property
+    def stop(self) -> int:
+        return self.offset + self.record + self.message_index_length
+
+    def counts(self) -> Iterator[tuple[int, int]]:
+        """Channel ids and their numbers of messages, from the lengths of the message index records.
+
+        Raises:
+            ValueError: the offsets contradict the lengths.
+        """
+        places = sorted((offset, channel) for channel, offset in self.message_index.items())
+        if not places:
+            return
+        ends = [offset for offset, _ in places[1:]] + [self.stop]
+        if places[0][0] != self.offset + self.record:
+            raise ValueError("a chunk's message index doesn't start behind the chunk")
+        for (offset, channel), end in zip(places, ends, strict=True):
+            if end < offset + 15 or (end - offset - 15) % 16:
+                raise ValueError("a chunk index contradicts itself")
+            yield channel, (end - offset - 15) // 16
+
+
+class McapFile:
+    """The container of one MCAP file."""
+
+    remedy = "repair the file with `mcap recover`"
+
+    def __init__(self, file: File, options: OpenOptions):
+        self.file = file
+        self._max_chunk_bytes = self.settings = options.max_chunk_bytes
+
+    def read_index(self) -> FileIndex | None:
+        uri, size = self.file.uri, self.file.size
+        head = self.file.read(0, min(size, len(MAGIC)))
+        if head != MAGIC:
+            raise LogReadError(f"{uri}: is no MCAP file, it starts with {head!r}")
+        tail_start = max(0, size - TAIL)
+        tail = self.file.read(tail_start, size)
+        opcode, length = RECORD.unpack_from(tail, len(tail) - FOOTER_LENGTH) if _has_room(tail) else (0, 0)
+        if not tail.endswith(MAGIC) or (opcode, length) != (FOOTER, 20):
+            raise TruncatedLogError(
+                f"{uri}: ends at byte {size} without a footer; the recorder died, or the file was cut. "
+                f"To go on, {self.remedy}, or set on_error: salvage to use what is whole."
+            )
+        footer = size - FOOTER_LENGTH
+        content = Cursor(tail[footer - tail_start + RECORD.size :])
+        summary_start, _, crc = content.unsigned(8), content.unsigned(8), content.unsigned(4)
+        if summary_start == 0:
+            return None
+        if not len(MAGIC) <= summary_start <= footer:
+            raise self._damaged(footer, f"the footer says that the summary starts at byte {summary_start}")
+        if footer - summary_start > self._max_chunk_bytes:
+            raise self._damaged(summary_start, "the summary is larger than max_chunk_bytes")
+        data = tail[max(0, summary_start - tail_start) : -len(MAGIC)]
+        if summary_start < tail_start:
+            data = self.file.read(summary_start, tail_start) + data
+        if crc and zlib.crc32(data[:-4]) != crc:
+            raise self._damaged(summary_start, "the summary's CRC doesn't match its bytes")
+        try:
+            return _index_of(_parse_summary(memoryview(data)[: footer - summary_start]), summary_start)
+        except ValueError as error:
+            raise self._damaged(summary_start, f"the summary is damaged: {error}") from error
+
+    def scan(self) -> FileIndex:
+        return Scan(self.file, self._max_chunk_bytes).run()
+
+    def decode(self, stretch: np.void, data: memoryview) -> Chunk:
+        if stretch["loose"]:
+            return walked_chunk(np.frombuffer(data, np.uint8))
+        return read_chunk(data, int(stretch["record"]), self._max_chunk_bytes, bool(stretch["cut"]))
+
+    def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
+        start = int(stretch["offset"] + stretch["record"])
+        data = self.file.read(start, int(stretch["offset"] + stretch["length"]))
+        try:
+            entries = index_entries(memoryview(data))
+        except ValueError as error:
+            raise self._damaged(start, str(error)) from error
+        times = {channel: clipped(part["time"]) for channel, part in entries.items() if len(part)}
+        return {channel: (int(part.min()), int(part.max())) for channel, part in times.items()}
+
+    def _damaged(self, offset: int, what: str) -> LogReadError:
+        return LogReadError(
+            f"{self.file.uri}: {what} (at byte {offset}). To go on, {self.remedy}, "
+            "or set on_error: salvage to use what is whole."
+        )
+
+
+def _has_room(tail: bytes) -> bool:
+    return len(tail) >= FOOTER_LENGTH
+
+
+def _parse_summary(data: memoryview) -> Summary:
+    summary = Summary()
+    at = 0
+    while at < len(data):
+        if at + RECORD.size > len(data):
+            raise ValueError("it ends in the middle of a record")
+        opcode, length = RECORD.unpack_from(data, at)
+        at += RECORD.size
+        if at + length > len(data):
+            raise ValueError("a record reaches beyond its end")
+        content = data[at : at + length]
+        if opcode == SCHEMA:
+            schema, parts = parse_schema(content)
+            summary.schemas[schema] = parts
+        elif opcode == CHANNEL:
+            summary.channels.append(parse_channel(content))
+        elif opcode == CHUNK_INDEX:
+            summary.chunks.append(_parse_chunk_index(content))
+        elif opcode == STATISTICS:
+            summary.num_messages = Cursor(content).unsigned(8)
+        at += length
+    return summary
+
+
+def _parse_chunk_index(content: memoryview) -> ChunkIndex:
+    cursor = Cursor(content)
+    first, last, offset, record = (cursor.unsigned(8) for _ in range(4))
+    table = np.frombuffer(cursor.blob(), np.dtype([("channel", "<u2"), ("offset", "<u8")]))
+    message_index = dict(zip(table["channel"].tolist(), table["offset"].tolist(), strict=True))
+    message_index_length = cursor.unsigned(8)
+    cursor.blob()  # the compression; the chunk says it again
+    cursor.unsigned(8)
+    times = min(first, MAX_TIME), min(last, MAX_TIME)
+    return ChunkIndex(*times, offset, record, message_index, message_index_length, cursor.unsigned(8))
+
+
+def _index_of(summary: Summary, data_stop: int) -> FileIndex | None:
+    """The index of a file whose summary tells everything; None where a scan is needed.
+
+    Raises:
+        ValueError: the summary contradicts itself.
+    """
+    channels = {parts[0]: channel_of(parts, summary.schemas) for parts in summary.channels}
+    chunks = sorted(summary.chunks, key=lambda chunk: chunk.offset)
+    stretches: list[tuple[Any, ...]] = []
+    shares: list[tuple[int, ...]] = []
+    end = len(MAGIC)
+    for number, chunk in enumerate(chunks):
+        if chunk.offset < end or chunk.stop > data_stop or chunk.record < RECORD.size:
+            raise ValueError(f"a chunk index says bytes {chunk.offset} to {chunk.stop}, which can't be")
+        end = chunk.stop
+        length = chunk.record + chunk.message_index_length
+        times = chunk.first, chunk.last
+        size = min(chunk.size, MAX_TIME)
+        stretches.append((number << 32, chunk.offset, length, chunk.record, size, *times, False, False))
+        for channel, count in sorted(chunk.counts()):
+            if count:
+                shares.append((number, channel, count, *times))
+            if channel not in channels:
+                return None
+    counted = sum(share[2] for share in shares)
+    # Messages outside chunks, chunks without message index, a summary without statistics: only a scan tells.
+    return index_of(channels, stretches, shares) if counted == summary.num_messages else None

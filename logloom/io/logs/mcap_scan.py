@@ -1,0 +1,269 @@
+"""Indexing an MCAP file by reading all of it: for files without a whole index, and for damaged ones.
+
+Here: `Scan`.
+Elsewhere: record layouts (mcap_records), keeping the result (sidecar).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.logs.container import Buffer, FileIndex, IndexBuilder
+from logloom.io.logs.mcap_records import (
+    ATTACHMENT,
+    CHANNEL,
+    CHUNK,
+    DATA_END,
+    FOOTER,
+    HEADER,
+    MAGIC,
+    MESSAGE,
+    MESSAGE_INDEX,
+    METADATA,
+    RECORD,
+    SCHEMA,
+    Cursor,
+    candidates,
+    channel_of,
+    chunk_at,
+    chunk_head,
+    index_entries,
+    least_lengths,
+    parse_channel,
+    parse_schema,
+    read_chunk,
+    walk,
+    walk_over_damage,
+)
+from logloom.io.logs.ranges import MIB, File
+
+LOOSE_BYTES = MIB  # of a stretch of records outside chunks
+PEEK = 256  # enough of a record to judge whether it is one
+MAX_LOST = 10_000  # damaged places in one file, after which the rest of it is left
+CHUNKED = least_lengths({CHUNK: 40, DATA_END: 4})
+UNCHUNKED = least_lengths({SCHEMA: 14, CHANNEL: 16, MESSAGE: 22, CHUNK: 40, DATA_END: 4})
+
+
+class Scan:
+    """One pass over a file. Whatever is broken is listed and stepped over."""
+
+    def __init__(self, file: File, max_chunk_bytes: int):
+        self._file = file
+        self._size = file.size
+        self._max = max_chunk_bytes
+        self._builder = IndexBuilder()
+        self._schemas: dict[int, tuple[str, str, bytes]] = {}
+        self._block = (0, memoryview(b""))
+        self._has_chunks = False
+        self._ended = False
+
+    def run(self) -> FileIndex:
+        at = len(MAGIC)
+        if self._peek(0, at) != MAGIC:
+            at = self._lose_until_next(0, "the file doesn't start as an MCAP file")
+        while at < self._size and not self._ended:
+            at = self._step(at)
+            if len(self._builder.lost) > MAX_LOST:
+                self._builder.lose(at, self._size - at, "too much is damaged; the rest was left")
+                break
+        if not self._ended:
+            self._builder.lose(self._size, 0, "the file ends without its last records", torn=True)
+        self._builder.drop_unknown_channels()
+        return self._builder.build(self._size)
+
+    def _step(self, at: int) -> int:
+        """Takes the record (or the run of loose records) at `at`; gives where the next one starts."""
+        head = self._peek(at, PEEK)
+        if len(head) < RECORD.size:
+            self._builder.lose(at, self._size - at, "the file ends in the middle of a record", torn=True)
+            return self._size
+        opcode, length = RECORD.unpack_from(head)
+        stop = at + RECORD.size + int(length)
+        if opcode == CHUNK:
+            return self._chunk(at, stop, head)
+        if opcode in (SCHEMA, CHANNEL, MESSAGE):
+            return self._loose(at, stop)
+        if stop > self._size or not _may_be_skipped(opcode, int(length), head, at):
+            return self._lose_until_next(at, "a record is broken")
+        if opcode in (DATA_END, FOOTER):
+            self._ended = True
+            if opcode == DATA_END:
+                self._check_data_crc(at, int.from_bytes(head[RECORD.size : RECORD.size + 4], "little"))
+        return stop
+
+    def _chunk(self, at: int, stop: int, head: memoryview) -> int:
+        self._has_chunks = True
+        try:
+            first = chunk_head(head).first
+        except ValueError as error:
+            return self._lose_until_next(at, str(error))
+        cut = stop > self._size
+        if min(stop, self._size) - at > self._max + MIB:
+            self._builder.lose(at, stop - at, "the chunk is larger than max_chunk_bytes", torn=cut)
+            self._builder.number += 1
+            return min(stop, self._size)
+        record = min(stop, self._size) - at
+        end = at + record if cut else self._message_index_stop(stop)
+        data = memoryview(self._file.read(at, end))
+        chunk = read_chunk(data, record, self._max, cut)
+        self._take_definitions(chunk.buffer, walk_over_damage(chunk.buffer)[1], at)
+        if chunk.problems:
+            claimed = _claimed(data[record:])
+            self._builder.lose_of_chunk(at, record, "; ".join(chunk.problems[:4]), chunk, claimed, first)
+        self._builder.add(chunk, at, end - at, record, cut=cut)
+        if cut:
+            self._builder.lose(self._size, 0, "the file ends in the middle of a record", torn=True)
+        return end
+
+    def _message_index_stop(self, at: int) -> int:
+        """Where the message index records end that start at `at`."""
+        while True:
+            head = self._peek(at, RECORD.size + 6)
+            if len(head) < RECORD.size + 6 or head[0] != MESSAGE_INDEX:
+                return at
+            length = int.from_bytes(head[1:9], "little")
+            if at + RECORD.size + length > self._size or not _is_message_index(length, head):
+                return at
+            at += RECORD.size + length
+
+    def _loose(self, at: int, stop: int) -> int:
+        # Stretches end where the upper half of a 64-bit offset changes, so that errors can name the place.
+        window = min(LOOSE_BYTES, (1 << 32) - at % (1 << 32), self._size - at)
+        if stop - at > window:
+            window = stop - at
+        if window > self._max or at + window > self._size:
+            return self._lose_until_next(at, "a record is broken or reaches beyond the file's end")
+        buffer = np.frombuffer(self._file.read(at, at + window), np.uint8)
+        offsets, others, length = walk(buffer)
+        if length == 0:
+            return self._lose_until_next(at, "a record is broken")
+        self._take_definitions(buffer, others, at)
+        if len(offsets):
+            self._builder.add(chunk_at(buffer[:length], offsets), at, length, 0, loose=True)
+        return at + length
+
+    def _take_definitions(self, buffer: Buffer, offsets: list[int], base: int) -> None:
+        """Takes the schema and channel records at the given offsets of a buffer."""
+        data = buffer.data
+        for offset in offsets:
+            opcode, length = RECORD.unpack_from(data, offset)
+            content = data[offset + RECORD.size : offset + RECORD.size + length]
+            try:
+                if opcode == SCHEMA:
+                    schema, parts = parse_schema(content)
+                    if schema == 0 or self._schemas.setdefault(schema, parts) != parts:
+                        raise ValueError(f"schema {schema} is defined twice, differently")
+                else:
+                    found = channel_of(parse_channel(content), self._schemas)
+                    if self._builder.channels.setdefault(found.id, found) != found:
+                        raise ValueError(f"channel {found.id} is defined twice, differently")
+            except ValueError as error:
+                self._builder.lose(base, 0, f"a definition can't be used: {error}")
+
+    def _lose_until_next(self, at: int, reason: str) -> int:
+        """Lists the bytes up to the next plausible record as lost."""
+        least = CHUNKED if self._has_chunks else UNCHUNKED
+        found = next((c for c in self._candidates(at + 1, least) if self._is_plausible(c)), self._size)
+        self._builder.lose(at, found - at, reason, torn=found == self._size)
+        return found
+
+    def _candidates(self, at: int, least: NDArray[np.uint64]) -> Iterator[int]:
+        block = 4 * MIB
+        for start in range(at, self._size, block):
+            stop = min(self._size, start + block + RECORD.size - 1)
+            buffer = np.frombuffer(self._file.read(start, stop), np.uint8)
+            for candidate in candidates(buffer, 0, least, self._size - stop):
+                yield start + candidate
+
+    def _is_plausible(self, at: int) -> bool:
+        head = memoryview(self._file.read(at, min(self._size, at + PEEK)))
+        opcode, length = RECORD.unpack_from(head)
+        if opcode == CHUNK:
+            try:
+                return chunk_head(head).compression in ("", "lz4", "zstd")
+            except ValueError:
+                return False
+        if opcode == DATA_END:
+            stop = at + RECORD.size + 4
+            return length == 4 and (stop == self._size or self._peek(stop, 1)[0] < MESSAGE)
+        stop = at + RECORD.size + int(length)
+        if opcode == MESSAGE and int.from_bytes(head[9:11], "little") not in self._builder.channels:
+            return False
+        after = self._peek(stop, RECORD.size)
+        return len(after) == RECORD.size and after[0] in (SCHEMA, CHANNEL, MESSAGE, DATA_END)
+
+    def _check_data_crc(self, stop: int, expected: int) -> None:
+        if expected == 0 or self._builder.lost:
+            return
+        header = RECORD.unpack_from(self._peek(len(MAGIC), RECORD.size))
+        whole, section = 0, 0
+        section_start = len(MAGIC) + RECORD.size + int(header[1])
+        for start in range(0, stop, 4 * MIB):
+            data = memoryview(self._file.read(start, min(stop, start + 4 * MIB)))
+            whole = zlib.crc32(data, whole)
+            section = zlib.crc32(data[max(0, section_start - start) :], section)
+        # Writers disagree on whether the magic and the header belong to the data section.
+        if expected not in (whole, section):
+            self._builder.lose(0, stop, "the data section's CRC doesn't match its bytes")
+
+    def _peek(self, at: int, count: int) -> memoryview:
+        """The bytes at `at`, fewer at the end of the file; read through a block, for remote files' sake."""
+        start, block = self._block
+        if not start <= at <= start + len(block) - min(count, self._size - at):
+            block = memoryview(self._file.read(at, min(self._size, at + max(count, 64 << 10))))
+            self._block = start, block = at, block
+        return block[at - start : at - start + count]
+
+
+def _claimed(message_index: memoryview) -> dict[int, int]:
+    try:
+        return {channel: len(part) for channel, part in index_entries(message_index).items()}
+    except ValueError:
+        return {}
+
+
+def _is_message_index(length: int, head: memoryview) -> bool:
+    size = int.from_bytes(head[11:15], "little")
+    return length == size + 6 and size % 16 == 0
+
+
+def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool:
+    """Whether a record that holds no messages looks like what its opcode says.
+
+    A flipped bit in the opcode of a chunk must not hide the chunk.
+    """
+    try:
+        chunk_head(memoryview(bytes([CHUNK]) + bytes(head[1:])))
+        return False
+    except ValueError:
+        pass
+    if opcode == HEADER:
+        return at == len(MAGIC)
+    if opcode == MESSAGE_INDEX:
+        return _is_message_index(length, head)
+    if opcode in (DATA_END, FOOTER):
+        return length == (4 if opcode == DATA_END else 20)
+    if opcode in (ATTACHMENT, METADATA):
+        return _texts_fit(opcode, length, head)
+    return opcode >= 0x80
+
+
+def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
+    """Whether the lengths inside an attachment or metadata record fit it, as far as `head` shows them."""
+    cursor = Cursor(head[RECORD.size :])
+    at = 16 if opcode == ATTACHMENT else 0
+    try:
+        cursor.take(at)
+        for _ in range(2):
+            size = cursor.unsigned(4)
+            at += 4 + size
+            if at > length:
+                return False
+            cursor.take(size)
+        return at == length if opcode == METADATA else at + 8 + cursor.unsigned(8) + 4 == length
+    except ValueError:
+        return True  # the texts are longer than what was looked at

@@ -1,0 +1,87 @@
+"""Opening logs: which kind a file is, and which kinds there are.
+
+Here: `open_log` and the `Kind` protocol.
+Elsewhere: the kinds, found by entry points in `logloom.logs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.ranges import File
+
+HEAD_BYTES = 64
+
+
+class Kind(Protocol):
+    """A kind of log; an installed package offers one by an entry point in `logloom.logs`.
+
+    Attributes:
+        suffixes: of its files' names, such as ".mcap".
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+
+    def matches(self, uri: str, head: bytes) -> bool:
+        """Whether a file that starts with `head` (its first 64 bytes) is of this kind."""
+        ...
+
+    def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
+        """Opens files, all of this kind, as one log. Reads nothing yet."""
+        ...
+
+
+def kinds() -> dict[str, Kind]:
+    """All installed kinds by name."""
+    return {point.name: point.load() for point in sorted(entry_points(group="logloom.logs"))}
+
+
+def open_log(uris: Sequence[str], options: OpenOptions = OpenOptions()) -> Log:  # noqa: B008 (immutable)
+    """Opens one log.
+
+    Args:
+        uris: its files, in any order; paths or whatever fsspec opens.
+
+    Raises:
+        LogReadError: a file is missing, unreadable, empty, or of no known kind; or they are of several kinds.
+    """
+    if isinstance(uris, str):
+        uris = [uris]
+    if not uris:
+        raise UsageError("a log needs at least one file")
+    found = {uri: kind_of(uri, options) for uri in uris}
+    names = sorted({kind.name for kind in found.values()})
+    if len(names) > 1:
+        raise LogReadError(
+            f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log. "
+            "Give them different log_ids."
+        )
+    return next(iter(found.values())).open(list(uris), options)
+
+
+def kind_of(uri: str, options: OpenOptions) -> Kind:
+    """The kind of a file: by its first bytes, else by its name (for damaged files).
+
+    Raises:
+        LogReadError: missing, unreadable, empty, or of no known kind.
+    """
+    file = File(uri, options.storage_options)
+    if file.size == 0:
+        raise LogReadError(f"{uri}: is empty; the recorder never wrote to it. Leave it out.")
+    head = file.read(0, min(HEAD_BYTES, file.size))
+    known = kinds()
+    for kind in known.values():
+        if kind.matches(uri, head):
+            return kind
+    for kind in known.values():
+        if uri.endswith(kind.suffixes):
+            return kind
+    raise LogReadError(
+        f"{uri}: is no log of a known kind ({', '.join(known)}); it starts with {head[:12]!r}. "
+        "Correct the path, or install a package that reads it."
+    )

@@ -1,0 +1,245 @@
+"""One file of a log: its index, wherever it comes from, and its stretches, read ahead and checked.
+
+Here: `Part` and `open_part`.
+Elsewhere: the kinds of file (mcap, rosbag1), several files as one log (log).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import LogReadError, TruncatedLogError
+from logloom.io.logs.base import OpenOptions, Refusal
+from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.container import Chunk, Container, FileIndex, Int64s
+from logloom.io.logs.gathering import Origin
+from logloom.io.logs.ranges import content_id, fetches, read_ahead
+from logloom.io.logs.sidecar import Sidecars
+
+LISTED = 5  # damaged places that an error names
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a log.
+
+    Attributes:
+        base: the chunk number, in the log, of the file's first chunk.
+    """
+
+    container: Container
+    index: FileIndex
+    base: int = 0
+
+    @property
+    def uri(self) -> str:
+        return self.container.file.uri
+
+    @cached_property
+    def content_id(self) -> str:
+        return content_id(self.container.file)
+
+    @cached_property
+    def first(self) -> int:
+        """Its first log time; 0 without messages."""
+        times = self.index.stretches["first"][self.index.with_messages]
+        return int(times.min()) if len(times) else 0
+
+    @property
+    def last(self) -> int:
+        times = self.index.stretches["last"][self.index.with_messages]
+        return int(times.max()) if len(times) else 0
+
+    @cached_property
+    def channels(self) -> dict[str, list[int]]:
+        """Channel ids by topic."""
+        found: dict[str, list[int]] = {}
+        for channel in sorted(self.index.channels):
+            found.setdefault(self.index.channels[channel].topic, []).append(channel)
+        return found
+
+    def shares(self, topic: str) -> NDArray[Any]:
+        """The rows of the index that are about a topic."""
+        shares = self.index.shares
+        wanted: NDArray[Any] = shares[np.isin(shares["channel"], self.channels.get(topic, []))]
+        return wanted
+
+    def stretches_with(self, topic: str, first: int, last: int) -> Int64s:
+        """The stretches that may hold messages of a topic with first <= log time <= last."""
+        shares = self.shares(topic)
+        return np.unique(shares["stretch"][(shares["first"] <= last) & (shares["last"] >= first)])
+
+    def rows_of(self, chunk: Chunk, topic: str) -> NDArray[np.bool_]:
+        """Which messages of a chunk are of a topic."""
+        channels = self.channels.get(topic, [])
+        if len(channels) == 1:
+            mine: NDArray[np.bool_] = chunk.channel == channels[0]
+            return mine
+        return np.isin(chunk.channel, channels)
+
+    def origin(self, stretch: int) -> Origin:
+        row = self.index.stretches[stretch]
+        position = int(row["position"]) + (self.base << 32)
+        return Origin(self.uri, int(row["offset"]), position, bool(row["loose"]))
+
+    def chunks(self, stretches: Int64s) -> Iterator[tuple[int, Chunk]]:
+        """Reads stretches, given by number in ascending order; damage is in the chunks' problems."""
+        rows = self.index.stretches
+        identity = self.container.file.identity
+        keys = [(identity, self.container.settings, int(rows["offset"][i])) for i in stretches.tolist()]
+        found = [CHUNKS.get(key) for key in keys]
+        missing = stretches[[chunk is None for chunk in found]]
+        starts = rows["offset"][missing]
+        jobs = fetches(self.container.file, starts, starts + rows["length"][missing])
+        decoded = read_ahead(
+            partial(self._decode, number, job) for number, job in zip(missing.tolist(), jobs, strict=True)
+        )
+        for number, key, chunk in zip(stretches.tolist(), keys, found, strict=True):
+            if chunk is None:
+                chunk = next(decoded)
+                CHUNKS.put(key, chunk)
+            yield number, chunk
+
+    def _decode(self, number: int, fetch: Callable[[], memoryview]) -> Chunk:
+        chunk = self.container.decode(self.index.stretches[number], fetch())
+        return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
+
+    def _contradictions(self, number: int, chunk: Chunk) -> tuple[str, ...]:
+        """What the index says of a stretch that isn't so; rows chosen by it could be incomplete."""
+        for channel, count in self.claims(number).items():
+            found = int(np.count_nonzero(chunk.channel == channel))
+            if found != count:
+                return (f"it holds {found} messages where the index says {count}",)
+        if len(chunk) != sum(self.claims(number).values()):
+            return ("it holds messages that the index doesn't mention",)
+        row = self.index.stretches[number]
+        if len(chunk) and not row["first"] <= chunk.log_time.min() <= chunk.log_time.max() <= row["last"]:
+            return ("it holds messages outside the times that the index says",)
+        return ()
+
+    def claims(self, number: int) -> dict[int, int]:
+        """By the index: how many messages each channel has in a stretch."""
+        shares = self.index.shares
+        start, stop = np.searchsorted(shares["stretch"], [number, number + 1])
+        mine = shares[start:stop]
+        return dict(zip(mine["channel"].tolist(), mine["count"].tolist(), strict=True))
+
+    def num_lost(self, number: int, chunk: Chunk, topic: str) -> int:
+        """How many messages of a topic the index promises and a damaged stretch lacks."""
+        mine = self.channels.get(topic, [])
+        claimed = sum(count for channel, count in self.claims(number).items() if channel in mine)
+        return max(0, claimed - int(self.rows_of(chunk, topic).sum()))
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The damage that a scan found."""
+        base = self.base << 32
+        return tuple(
+            Refusal(
+                self.uri,
+                lost.offset,
+                lost.topic,
+                lost.position + base,
+                lost.log_time,
+                f"{lost.reason} ({lost.length} bytes)" if lost.length else lost.reason,
+                lost.num_messages,
+            )
+            for lost in self.index.lost
+        )
+
+    def extent(self, topic: str) -> tuple[int, int]:
+        """First and last log time of a topic; (0, 0) without messages.
+
+        The index of a file tells times by stretch only; of the stretches where a topic may begin or end, the
+        file's own index records are read.
+        """
+        shares = self.shares(topic)
+        if len(shares) == 0:
+            return 0, 0
+        if self.index.is_scanned:
+            return int(shares["first"].min()), int(shares["last"].max())
+        numbers = np.unique(shares["stretch"])
+        firsts, lasts = (self.index.stretches[name][numbers] for name in ("first", "last"))
+        begin, end = int(lasts.max()), int(firsts.min())
+        for i in np.argsort(firsts, kind="stable").tolist():
+            if firsts[i] > begin:
+                break
+            begin = min(begin, self._extent_in(int(numbers[i]), topic)[0])
+        for i in np.argsort(-lasts, kind="stable").tolist():
+            if lasts[i] < end:
+                break
+            end = max(end, self._extent_in(int(numbers[i]), topic)[1])
+        return begin, end
+
+    def _extent_in(self, number: int, topic: str) -> tuple[int, int]:
+        row = self.index.stretches[number]
+        times = [span for channel, span in self._times(number).items() if channel in self.channels[topic]]
+        if not times:
+            return int(row["first"]), int(row["last"])
+        # Never beyond the stretch's own times: partitions are planned by these.
+        first = max(min(span[0] for span in times), int(row["first"]))
+        return first, min(max(span[1] for span in times), int(row["last"]))
+
+    @cached_property
+    def _known_times(self) -> dict[int, Mapping[int, tuple[int, int]]]:
+        return {}
+
+    def _times(self, number: int) -> Mapping[int, tuple[int, int]]:
+        if number not in self._known_times:
+            try:
+                self._known_times[number] = self.container.times(self.index.stretches[number])
+            except LogReadError:
+                # Whoever reads the stretch will be told; here its own times are good enough.
+                self._known_times[number] = {}
+        return self._known_times[number]
+
+
+def open_part(container: Container, options: OpenOptions) -> Part:
+    """Finds the index of a file: its own, a sidecar, or one made by scanning it.
+
+    Raises:
+        LogReadError: the file is empty, of another kind, or (under `on_error` fail) damaged.
+    """
+    file = container.file
+    if file.size == 0:
+        raise LogReadError(f"{file.uri}: is empty; the recorder never wrote to it. Leave it out.")
+    try:
+        index = container.read_index()
+    except LogReadError:
+        if options.on_error == "fail":
+            raise
+        index = None
+    if index is not None:
+        return Part(container, index)
+    sidecars = Sidecars(options.sidecars, options.storage_options)
+    name = content_id(file)
+    index = sidecars.load_index(name, options.max_chunk_bytes)
+    if index is None:
+        index = container.scan()
+        sidecars.save_index(name, options.max_chunk_bytes, index)
+    part = Part(container, index)
+    if options.on_error == "fail" and index.lost:
+        raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
+    return part
+
+
+def damage_error(refusals: Sequence[Refusal], remedy: str, torn: bool = False) -> LogReadError:
+    """The error that lists damage: the first few places, and how many more there are."""
+    lines = [
+        f"{r.uri}: {r.topic + ': ' if r.topic else ''}{r.reason}, {_place(r)}" for r in refusals[:LISTED]
+    ]
+    if len(refusals) > LISTED:
+        lines.append(f"and {len(refusals) - LISTED} more")
+    kind = TruncatedLogError if torn else LogReadError
+    return kind("; ".join(lines) + f". To go on, {remedy}, or set on_error: salvage to use what is whole.")
+
+
+def _place(refusal: Refusal) -> str:
+    inside = refusal.position & 0xFFFFFFFF
+    in_chunk = inside and inside != refusal.offset & 0xFFFFFFFF
+    return f"at byte {refusal.offset}" + (f" + {inside} in the uncompressed chunk" if in_chunk else "")

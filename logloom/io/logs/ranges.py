@@ -1,0 +1,216 @@
+"""Byte ranges of files behind any URI, and work done on them ahead of whoever waits for it.
+
+Here: `File` (size, ranges, content id), joining neighbouring ranges into few requests, two-thread read-ahead.
+Elsewhere: what the bytes mean (mcap, rosbag1), which of them a reader needs (log).
+Ranges are half-open, [start, stop), in bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.errors import LogloomError, LogReadError, StorageError, TruncatedLogError
+from logloom.io.storage import filesystem, is_local
+
+T = TypeVar("T")
+
+MIB = 1 << 20
+MAX_REQUEST = 16 * MIB  # a larger stretch is fetched by several requests
+SPARE_SHARE = 0.2  # of the wanted bytes may be fetched in vain, to make fewer requests
+
+
+class File:
+    """One file behind a URI. Keeps no handle, so it pickles, survives forks and serves many threads."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
+        """
+        Args:
+            uri: a path, or any URI that fsspec opens.
+            storage_options: for fsspec, by protocol.
+        """
+        self.uri = uri
+        self._storage_options = dict(storage_options or {})
+        self._local = uri.split("://", 1)[-1] if is_local(uri) else None
+        self._identity: tuple[str, int, str] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (File, (self.uri, self._storage_options))
+
+    @property
+    def is_local(self) -> bool:
+        return self._local is not None
+
+    @property
+    def identity(self) -> tuple[str, int, str]:
+        """(URI, size, what changes when the file is replaced); looked up once."""
+        if self._identity is None:
+            self._identity = (self.uri, *self._describe())
+        return self._identity
+
+    @property
+    def size(self) -> int:
+        return self.identity[1]
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes of a range.
+
+        Raises:
+            LogReadError: the file is missing or may not be read.
+            TruncatedLogError: the file ends before `stop`.
+            StorageError: the storage failed.
+        """
+        if stop <= start:
+            return b""
+        try:
+            data = self._read_local(start, stop) if self._local else self._read_remote(start, stop)
+        except Exception as error:
+            raise _wrapped(self.uri, error) from error
+        if len(data) != stop - start:
+            raise TruncatedLogError(
+                f"{self.uri}: of bytes {start} to {stop}, only {len(data)} are there. "
+                "It is shorter than it was: wait until whoever writes it is done, and run again."
+            )
+        return data
+
+    def _describe(self) -> tuple[int, str]:
+        try:
+            if self._local:
+                stat = os.stat(self._local)
+                if not pathlib.Path(self._local).is_file():
+                    raise IsADirectoryError(f"{self._local} is not a file")
+                return stat.st_size, f"{stat.st_ino}-{stat.st_mtime_ns}"
+            fs, path = filesystem(self.uri, self._storage_options)
+            info = fs.info(path)
+            if info["type"] != "file":
+                raise IsADirectoryError(f"{path} is not a file")
+            return int(info["size"]), str(fs.ukey(path))
+        except Exception as error:
+            raise _wrapped(self.uri, error) from error
+
+    def _read_local(self, start: int, stop: int) -> bytes:
+        assert self._local is not None
+        handle = os.open(self._local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            data = os.pread(handle, stop - start, start)
+            while len(data) < stop - start:  # the kernel gives at most 2 GiB at once
+                more = os.pread(handle, stop - start - len(data), start + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+        finally:
+            os.close(handle)
+
+    def _read_remote(self, start: int, stop: int) -> bytes:
+        fs, path = filesystem(self.uri, self._storage_options)  # fsspec keeps one per process and options
+        return bytes(fs.cat_file(path, start=start, end=stop))
+
+
+def content_id(*files: File) -> str:
+    """BLAKE3 over, for each file, its size (u64, little-endian) and its first and last MiB; in hex."""
+    digest = blake3()
+    for file in files:
+        digest.update(file.size.to_bytes(8, "little"))
+        digest.update(file.read(0, min(MIB, file.size)))
+        digest.update(file.read(max(0, file.size - MIB), file.size))
+    return digest.hexdigest()
+
+
+def join_ranges(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[slice]:
+    """Which of the ranges to fetch by one request each.
+
+    The smallest gaps are fetched along, as long as they add at most `SPARE_SHARE` to the wanted bytes.
+
+    Args:
+        starts, stops: (N,) ranges that don't overlap, ascending.
+
+    Returns:
+        Slices of consecutive ranges; together all of them, none over `MAX_REQUEST` unless it is one range.
+    """
+    if len(starts) == 0:
+        return []
+    gaps = starts[1:] - stops[:-1]
+    order = np.argsort(gaps, kind="stable")
+    affordable = np.cumsum(gaps[order]) <= SPARE_SHARE * int((stops - starts).sum())
+    joined = np.zeros(len(gaps), bool)
+    joined[order[affordable]] = True
+    groups: list[slice] = []
+    first = 0
+    for i in range(1, len(starts) + 1):
+        if i == len(starts) or not joined[i - 1] or stops[i] - starts[first] > MAX_REQUEST:
+            groups.append(slice(first, i))
+            first = i
+    return groups
+
+
+def fetches(
+    file: File, starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> Iterator[Callable[[], memoryview]]:
+    """For each range a function that gives its bytes; neighbours far away share a request.
+
+    Local ranges are read when their function is called, in whichever thread that is; remote ones are
+    requested a little ahead of the caller.
+    """
+    if file.is_local:
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            yield partial(_read_view, file, start, stop)
+        return
+    groups = join_ranges(starts, stops)
+    spans = [(int(starts[g.start]), int(stops[g.stop - 1])) for g in groups]
+    requests = read_ahead(partial(_read_view, file, *span) for span in spans)
+    for group, span, data in zip(groups, spans, requests, strict=True):
+        for start, stop in zip(starts[group].tolist(), stops[group].tolist(), strict=True):
+            yield partial(_part, data, start - span[0], stop - span[0])
+
+
+def _read_view(file: File, start: int, stop: int) -> memoryview:
+    return memoryview(file.read(start, stop))
+
+
+def _part(data: memoryview, start: int, stop: int) -> memoryview:
+    return data[start:stop]
+
+
+def read_ahead(jobs: Iterable[Callable[[], T]], threads: int = 2) -> Iterator[T]:
+    """Gives the results of the jobs in order while the next ones run in threads.
+
+    Fetching, decompressing and checksums release the interpreter's lock. A single job runs in place.
+    """
+    source = iter(jobs)
+    first = next(source, None)
+    if first is None:
+        return
+    second = next(source, None)
+    if second is None:
+        yield first()
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="logloom-read")
+    try:
+        pending: deque[Future[T]] = deque([pool.submit(first), pool.submit(second)])
+        for job in source:
+            pending.append(pool.submit(job))
+            yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _wrapped(uri: str, error: Exception) -> Exception:
+    if isinstance(error, LogloomError):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return LogReadError(f"{uri}: there is no such file")
+    if isinstance(error, PermissionError | IsADirectoryError):
+        return LogReadError(f"{uri}: can't be read: {error}")
+    return StorageError(f"{uri}: the storage failed: {type(error).__name__}: {error}")

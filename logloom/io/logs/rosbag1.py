@@ -1,0 +1,209 @@
+"""ROS 1 bags, format 2.0, read from their specification: the kind, the index, the chunks.
+
+Here: `KIND` and the container of one file.
+Elsewhere: record layouts (rosbag1_records), files without an index (rosbag1_scan), the log (log).
+The format has no checksums; bz2 and lz4 bring their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
+from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.container import Channel, Chunk, FileIndex, index_of
+from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.ranges import File
+from logloom.io.logs.rosbag1_records import (
+    BAG_HEADER,
+    CHUNK,
+    CHUNK_INFO,
+    CONNECTION,
+    INDEX_ENTRY,
+    MAGIC,
+    Record,
+    channel_of,
+    index_entries,
+    nanoseconds,
+    read_chunk,
+    record_at,
+    walked_chunk,
+)
+from logloom.io.logs.rosbag1_scan import Scan
+
+HEAD = 4096  # the bag header is padded to this
+INDEX_HEAD = 55  # bytes of an index data record before its entries, as all recorders write it
+SHARE_ENTRY = np.dtype([("conn", "<u4"), ("count", "<u4")])
+
+
+class Rosbag1Kind:
+    """Opens ROS 1 bags."""
+
+    name = "rosbag1"
+    suffixes = (".bag", ".bag.active", ".orig.bag")
+
+    def matches(self, uri: str, head: bytes) -> bool:
+        return head.startswith(MAGIC[:8])
+
+    def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
+        return ContainerLog(uris, options, Rosbag1File)
+
+
+KIND = Rosbag1Kind()
+
+
+@dataclass(frozen=True)
+class ChunkInfo:
+    """A chunk info record.
+
+    Attributes:
+        offset: of the chunk, in the file.
+        counts: (connection, number of messages) pairs.
+    """
+
+    offset: int
+    first: int
+    last: int
+    counts: list[tuple[int, int]]
+
+
+class Rosbag1File:
+    """The container of one bag file."""
+
+    remedy = "repair the file with `rosbag reindex`"
+
+    def __init__(self, file: File, options: OpenOptions):
+        self.file = file
+        self._max_chunk_bytes = self.settings = options.max_chunk_bytes
+
+    def read_index(self) -> FileIndex | None:
+        uri, size = self.file.uri, self.file.size
+        head = self.file.read(0, min(size, HEAD))
+        if not head.startswith(MAGIC):
+            version = head[: len(MAGIC)]
+            if version.startswith(MAGIC[:8]):
+                raise UnknownEncodingError(
+                    f"{uri}: is a bag of another version, {version!r}; migrate it with `rosbag fix` first"
+                )
+            raise LogReadError(f"{uri}: is no ROS 1 bag, it starts with {version!r}")
+        try:
+            header = record_at(memoryview(head), len(MAGIC))
+            if header.op != BAG_HEADER:
+                raise ValueError(f"the bag header has opcode {header.op}")
+            start = header.unsigned("index_pos", 8)
+            counts = header.unsigned("conn_count", 4), header.unsigned("chunk_count", 4)
+        except ValueError as error:
+            raise self._damaged(len(MAGIC), str(error)) from error
+        if start == 0:
+            return None
+        if start > size:
+            raise TruncatedLogError(
+                f"{uri}: ends at byte {size}, before its index at byte {start}; the file was cut. "
+                f"To go on, {self.remedy}, or set on_error: salvage to use what is whole."
+            )
+        if size - start > self._max_chunk_bytes:
+            raise self._damaged(start, "the index is larger than max_chunk_bytes")
+        try:
+            return self._parse_index(memoryview(self.file.read(start, size)), start, counts)
+        except ValueError as error:
+            raise self._damaged(start, f"the index is damaged: {error}") from error
+
+    def scan(self) -> FileIndex:
+        return Scan(self.file, self._max_chunk_bytes).run()
+
+    def decode(self, stretch: np.void, data: memoryview) -> Chunk:
+        if stretch["loose"]:
+            return walked_chunk(np.frombuffer(data, np.uint8))
+        return read_chunk(data, self._max_chunk_bytes, bool(stretch["cut"]))
+
+    def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
+        offset, stop = int(stretch["offset"]), int(stretch["offset"] + stretch["length"])
+        try:
+            chunk = self._chunk_record(offset, stop)
+            entries = index_entries(memoryview(self.file.read(min(offset + chunk.stop, stop), stop)))
+        except ValueError as error:
+            raise self._damaged(offset, str(error)) from error
+        times = {connection: nanoseconds(part) for connection, part in entries.items() if len(part)}
+        return {connection: (int(part.min()), int(part.max())) for connection, part in times.items()}
+
+    def _parse_index(self, data: memoryview, start: int, counts: tuple[int, int]) -> FileIndex:
+        connections: dict[int, Channel] = {}
+        chunks: list[ChunkInfo] = []
+        texts: dict[tuple[str, bytes], bytes] = {}
+        at = 0
+        while at < len(data):
+            record = record_at(data, at)
+            if record.stop > len(data):
+                raise ValueError("it ends in the middle of a record")
+            if record.op == CONNECTION:
+                found = channel_of(record, data, texts)
+                connections[found.id] = found
+            elif record.op == CHUNK_INFO:
+                chunks.append(_chunk_info(record, data))
+            at = record.stop
+        if (len(connections), len(chunks)) != counts:
+            raise ValueError(
+                f"it has {len(connections)} connections and {len(chunks)} chunks, the bag header promises "
+                f"{counts[0]} and {counts[1]}"
+            )
+        return self._build_index(connections, sorted(chunks, key=lambda chunk: chunk.offset), start)
+
+    def _build_index(self, connections: dict[int, Channel], chunks: list[ChunkInfo], stop: int) -> FileIndex:
+        starts = [chunk.offset for chunk in chunks]
+        if any(b <= a for a, b in zip([len(MAGIC), *starts], [*starts, stop], strict=True)):
+            raise ValueError("its chunks overlap")
+        head, plain, packed = self._shape(starts[0], stop) if chunks else (0, 1, 1)
+        stretches: list[tuple[Any, ...]] = []
+        shares: list[tuple[int, ...]] = []
+        for number, (chunk, end) in enumerate(zip(chunks, [*starts[1:], stop], strict=True)):
+            length = end - chunk.offset
+            index = sum(INDEX_HEAD + INDEX_ENTRY.itemsize * count for _, count in chunk.counts)
+            size = max(0, length - index - head) * plain // packed
+            times = chunk.first, chunk.last
+            stretches.append((number << 32, chunk.offset, length, 0, size, *times, False, False))
+            for connection, count in sorted(chunk.counts):
+                if connection not in connections:
+                    raise ValueError(f"connection {connection} is described nowhere")
+                if count:
+                    shares.append((number, connection, count, *times))
+        if len({share[:2] for share in shares}) != len(shares):
+            raise ValueError("a chunk names a connection twice")
+        return index_of(connections, stretches, shares)
+
+    def _shape(self, offset: int, stop: int) -> tuple[int, int, int]:
+        """Bytes of the first chunk's header, uncompressed and compressed data.
+
+        They stand for the others: the index of a bag doesn't tell, and asking each takes a request.
+        """
+        record = self._chunk_record(offset, stop)
+        return record.data, record.unsigned("size", 4), max(1, record.stop - record.data)
+
+    def _chunk_record(self, offset: int, stop: int) -> Record:
+        record = record_at(memoryview(self.file.read(offset, min(offset + HEAD, stop))), 0)
+        if record.op != CHUNK:
+            raise ValueError(f"a chunk should start at byte {offset}, found opcode {record.op}")
+        return record
+
+    def _damaged(self, offset: int, what: str) -> LogReadError:
+        return LogReadError(
+            f"{self.file.uri}: {what} (at byte {offset}). To go on, {self.remedy}, "
+            "or set on_error: salvage to use what is whole."
+        )
+
+
+def _chunk_info(record: Record, data: memoryview) -> ChunkInfo:
+    if record.unsigned("ver", 4) != 1:
+        raise ValueError("a chunk info record is of an unknown version")
+    table = np.frombuffer(data[record.data : record.stop], np.uint8)
+    if len(table) != record.unsigned("count", 4) * SHARE_ENTRY.itemsize:
+        raise ValueError("a chunk info record is damaged")
+    return ChunkInfo(
+        record.unsigned("chunk_pos", 8),
+        record.time("start_time"),
+        record.time("end_time"),
+        table.view(SHARE_ENTRY).tolist(),
+    )

@@ -1,0 +1,404 @@
+"""ROS 1 bag records (format 2.0) as bytes: their headers, and finding messages among them, many at a time.
+
+Here: pure functions on buffers.
+Elsewhere: reading files (rosbag1), files without an index or with damage (rosbag1_scan).
+A record is a length (u32), header fields (each a length, `name=` and a value), a length (u32) and data;
+integers are little-endian; times are seconds and nanoseconds (u32 each).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.logs.compression import decompress, decompress_prefix
+from logloom.io.logs.container import Buffer, Channel, Chunk, Int64s, broken_chunk, every_offset
+
+MAGIC = b"#ROSBAG V2.0\n"
+MESSAGE, BAG_HEADER, INDEX, CHUNK, CHUNK_INFO, CONNECTION = range(2, 8)
+
+LENGTH = struct.Struct("<I")
+TIME = struct.Struct("<II")
+INDEX_ENTRY = np.dtype([("seconds", "<u4"), ("nanoseconds", "<u4"), ("offset", "<u4")])
+SECOND = 1_000_000_000
+MAX_HEADER = 1 << 20
+MAX_BROKEN = 64  # broken records in one chunk, after which the rest of it is left
+MAX_LAYOUTS = 16  # orders of header fields in one chunk; recorders use one
+MAX_BEFORE_OP, MAX_AFTER_OP = 128, 4096  # where resync looks for a header's ends around its opcode
+REQUIRED_FIELDS = {
+    MESSAGE: (b"conn", b"time"),
+    INDEX: (b"conn", b"count"),
+    CHUNK: (b"compression", b"size"),
+    CHUNK_INFO: (b"chunk_pos", b"count"),
+    CONNECTION: (b"conn", b"topic"),
+}
+IN_CHUNK = re.compile(rb"\x04\0\0\0op=[\x02\x07]")
+IN_FILE = re.compile(rb"\x04\0\0\0op=[\x02\x04-\x07]")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record's header and where its data lie.
+
+    Attributes:
+        data, stop: offsets in the buffer.
+    """
+
+    fields: dict[bytes, bytes]
+    data: int
+    stop: int
+
+    @property
+    def op(self) -> int:
+        return int.from_bytes(self.fields.get(b"op", b""), "little")
+
+    def unsigned(self, name: str, width: int) -> int:
+        """A number in the header.
+
+        Raises:
+            ValueError: it is missing or of another width.
+        """
+        value = self.fields.get(name.encode(), b"")
+        if len(value) != width:
+            raise ValueError(f"the record's field {name} is missing or damaged")
+        return int.from_bytes(value, "little")
+
+    def time(self, name: str) -> int:
+        value = self.fields.get(name.encode(), b"")
+        if len(value) != TIME.size:
+            raise ValueError(f"the record's field {name} is missing or damaged")
+        seconds, nanoseconds = TIME.unpack(value)
+        return int(seconds) * SECOND + int(nanoseconds)
+
+    def text(self, name: str) -> str:
+        if name.encode() not in self.fields:
+            raise ValueError(f"the record's field {name} is missing")
+        return self.fields[name.encode()].decode("utf-8")
+
+
+def record_at(data: memoryview, at: int) -> Record:
+    """The record at an offset; its data may reach beyond the buffer.
+
+    Raises:
+        ValueError: no record can start there, or its header is incomplete.
+    """
+    if at + 4 > len(data):
+        raise ValueError("a record ends early")
+    length = LENGTH.unpack_from(data, at)[0]
+    start = at + 4 + length
+    if length > MAX_HEADER or start + 4 > len(data):
+        raise ValueError(f"a record claims a header of {length} bytes")
+    fields = header_fields(data[at + 4 : start])
+    size = LENGTH.unpack_from(data, start)[0]
+    record = Record(fields, start + 4, start + 4 + size)
+    if not all(name in fields for name in (b"op", *REQUIRED_FIELDS.get(record.op, ()))):
+        raise ValueError("a record's header lacks fields")
+    return record
+
+
+def header_fields(header: memoryview) -> dict[bytes, bytes]:
+    """The fields of a header by name.
+
+    Raises:
+        ValueError: they don't fit into it.
+    """
+    fields: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(header):
+        if at + 4 > len(header):
+            raise ValueError("a record's header is damaged")
+        stop = at + 4 + LENGTH.unpack_from(header, at)[0]
+        name, equals, value = bytes(header[at + 4 : stop]).partition(b"=")
+        if stop > len(header) or not equals:
+            raise ValueError("a record's header is damaged")
+        fields[name] = value
+        at = stop
+    return fields
+
+
+def channel_of(record: Record, data: memoryview, texts: dict[tuple[str, bytes], bytes]) -> Channel:
+    """The connection that a connection record describes.
+
+    Args:
+        texts: definitions by (type, MD5 sum), added to. Publishers send texts that differ in comments only;
+            where the sums agree, the first one stands for all.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    if record.stop > len(data):
+        raise ValueError("a connection record ends early")
+    inner = header_fields(data[record.data : record.stop])
+    name = Record(inner, 0, 0).text("type")
+    text = inner.get(b"message_definition", b"")
+    text = texts.setdefault((name, inner.get(b"md5sum", text)), text)
+    return Channel(record.unsigned("conn", 4), record.text("topic"), name, "ros1", "ros1msg", text)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How message headers lie in a chunk: the order of their fields is the recorder's choice.
+
+    Attributes:
+        dtype: of the header with the lengths around it.
+        template: such a header, as bytes.
+        fixed: which of these all of them share; as numbers, and as (start, bytes) of each run.
+    """
+
+    dtype: np.dtype[Any]
+    template: Buffer
+    fixed: NDArray[np.intp]
+    runs: tuple[tuple[int, bytes], ...]
+
+    def matches(self, data: memoryview, at: int) -> bool:
+        """Whether the record at an offset is a message of this layout."""
+        if at + self.dtype.itemsize > len(data):
+            return False
+        return all(data[at + start : at + start + len(run)] == run for start, run in self.runs)
+
+
+def layout_of(data: memoryview, at: int) -> Layout:
+    """The layout of the message record at an offset.
+
+    Raises:
+        ValueError: it is none.
+    """
+    record = record_at(data, at)
+    record.unsigned("conn", 4)
+    record.time("time")
+    if record.op != MESSAGE:
+        raise ValueError("no message record")
+    size = record.data - at
+    places = {}
+    field = at + 4
+    while field < record.data - 4:
+        length = LENGTH.unpack_from(data, field)[0]
+        name = bytes(data[field + 4 : field + 4 + length]).partition(b"=")[0]
+        places[name] = field + 4 + len(name) + 1 - at
+        field += 4 + length
+    conn, time = places[b"conn"], places[b"time"]
+    dtype = np.dtype(
+        {
+            "names": ["conn", "seconds", "nanoseconds", "length"],
+            "formats": ["<u4"] * 4,
+            "offsets": [conn, time, time + 4, size - 4],
+            "itemsize": size,
+        }
+    )
+    free = np.zeros(size, bool)
+    for start, width in ((conn, 4), (time, 8), (size - 4, 4)):
+        free[start : start + width] = True
+    template = np.frombuffer(data[at : at + size], np.uint8)
+    fixed = np.flatnonzero(~free)
+    groups = np.split(fixed, np.flatnonzero(np.diff(fixed) > 1) + 1)
+    runs = tuple((int(group[0]), template[group].tobytes()) for group in groups)
+    return Layout(dtype, template, fixed, runs)
+
+
+def read_chunk(data: memoryview, max_bytes: int, cut: bool) -> Chunk:
+    """The messages of a chunk.
+
+    Args:
+        data: the chunk record and the index records that follow it.
+        cut: whether the file ends within the chunk record.
+    """
+    try:
+        buffer, stop = uncompressed(data, max_bytes, cut)
+    except ValueError as error:
+        return broken_chunk(str(error))
+    if cut:
+        return walked_chunk(buffer, ("the file ends in the middle of the chunk",))
+    if stop == len(data):
+        return walked_chunk(buffer)
+    try:
+        return indexed_chunk(buffer, index_entries(data[stop:]))
+    except ValueError as error:
+        return walked_chunk(buffer, (str(error),))
+
+
+def uncompressed(data: memoryview, max_bytes: int, cut: bool = False) -> tuple[Buffer, int]:
+    """The records in a chunk, and where the chunk record ends.
+
+    Raises:
+        ValueError: no chunk, too large, of unknown compression, damaged.
+    """
+    record = record_at(data, 0)
+    if record.op != CHUNK:
+        raise ValueError(f"a chunk record should start there, found opcode {record.op}")
+    size, name = record.unsigned("size", 4), record.text("compression")
+    if size > max_bytes:
+        raise ValueError(f"the chunk claims {size} uncompressed bytes, more than max_chunk_bytes")
+    if record.stop > len(data) and not cut:
+        raise ValueError(f"the chunk claims {record.stop - record.data} bytes of data, more than there are")
+    body = data[record.data : record.stop]
+    plain = decompress_prefix(name, body, size) if cut else decompress(name, body, size)
+    return np.frombuffer(plain, np.uint8), record.stop
+
+
+def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
+    """Index data records by connection: arrays of dtype INDEX_ENTRY. Other records end them.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    entries: dict[int, NDArray[Any]] = {}
+    at = 0
+    while at < len(data):
+        record = record_at(data, at)
+        if record.op != INDEX:
+            break
+        count = record.unsigned("count", 4)
+        connection = record.unsigned("conn", 4)
+        if record.stop > len(data) or record.stop - record.data != count * INDEX_ENTRY.itemsize:
+            raise ValueError("the chunk's index is damaged")
+        if connection in entries:
+            raise ValueError(f"the chunk has two indices for connection {connection}")
+        entries[connection] = np.frombuffer(data[record.data : record.stop], INDEX_ENTRY)
+        at = record.stop
+    return entries
+
+
+def nanoseconds(times: NDArray[Any]) -> Int64s:
+    """int64 times of a structured array with `seconds` and `nanoseconds`."""
+    return times["seconds"].astype(np.int64) * SECOND + times["nanoseconds"].astype(np.int64)
+
+
+def indexed_chunk(buffer: Buffer, entries: dict[int, NDArray[Any]]) -> Chunk:
+    """The messages of a chunk by its index, which is compared with the records themselves.
+
+    Raises:
+        ValueError: the index and the records disagree.
+    """
+    lie = "the chunk's index disagrees with its records"
+    table = np.concatenate([*entries.values(), np.empty(0, INDEX_ENTRY)])
+    channel = np.repeat(np.array(list(entries), np.int64), [len(part) for part in entries.values()])
+    offset, time = table["offset"].astype(np.int64), nanoseconds(table)
+    if (offset[1:] <= offset[:-1]).any():
+        order = np.argsort(offset, kind="stable")
+        offset, time, channel = offset[order], time[order], channel[order]
+    chunk = chunk_at(buffer, offset)
+    if not ((chunk.channel == channel).all() and (chunk.log_time == time).all()):
+        raise ValueError(lie)
+    edges = np.concatenate([[0], chunk.start + chunk.length])
+    nexts = np.concatenate([offset, [len(buffer)]])
+    for gap in np.flatnonzero(edges != nexts).tolist():
+        if not _only_connections(buffer.data, int(edges[gap]), int(nexts[gap])):
+            raise ValueError(lie)
+    return chunk
+
+
+def _only_connections(data: memoryview, at: int, stop: int) -> bool:
+    """Whether [at, stop) is whole connection records."""
+    while at < stop:
+        record = record_at(data[:stop], at)
+        if record.op != CONNECTION:
+            return False
+        at = record.stop
+    return at == stop
+
+
+def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> Chunk:
+    """The messages whose records start at the given offsets.
+
+    Raises:
+        ValueError: no whole message record starts at one of them.
+    """
+    columns = np.zeros((4, len(offset)), np.int64)  # connection, log time, start, length
+    todo = np.arange(len(offset))
+    for _ in range(MAX_LAYOUTS):
+        if len(todo) == 0:
+            break
+        layout = layout_of(buffer.data, int(offset[todo[0]]))
+        heads = every_offset(buffer, layout.dtype)
+        todo, beyond = todo[offset[todo] < len(heads)], todo[offset[todo] >= len(heads)]
+        whole = every_offset(buffer, np.dtype(("V", layout.dtype.itemsize)))[offset[todo]]
+        same = whole.view(np.uint8).reshape(len(todo), -1)[:, layout.fixed] == layout.template[layout.fixed]
+        matches = same.all(axis=1)
+        mine = todo[matches]
+        found = heads[offset[mine]]
+        columns[0, mine] = found["conn"]
+        columns[1, mine] = nanoseconds(found)
+        columns[2, mine] = offset[mine] + layout.dtype.itemsize
+        columns[3, mine] = found["length"]
+        todo = np.concatenate([todo[~matches], beyond])
+    if len(todo) or (columns[2] + columns[3] > len(buffer)).any():
+        raise ValueError("a message record in the chunk is damaged")
+    channel, time, start, length = columns
+    return Chunk(buffer, channel, time, time, offset, start, length, problems)
+
+
+def walked_chunk(buffer: Buffer, problems: tuple[str, ...] = ()) -> Chunk:
+    """The messages of a buffer, record by record; after a broken record, from the next plausible one."""
+    offsets, _, broken = walk_over_damage(buffer)
+    try:
+        return chunk_at(buffer, offsets, problems + broken)
+    except ValueError as error:
+        return broken_chunk(str(error))
+
+
+def walk_over_damage(buffer: Buffer) -> tuple[Int64s, list[int], tuple[str, ...]]:
+    """Offsets of message records, of connection records, and where broken ones are."""
+    offsets: list[int] = []
+    others: list[int] = []
+    broken: list[str] = []
+    at = 0
+    while len(broken) < MAX_BROKEN:
+        at = walk(buffer.data, at, offsets, others)
+        if at == len(buffer):
+            break
+        broken.append(f"the record at offset {at} in it is broken")
+        at = resync(buffer, at + 1, IN_CHUNK)
+    return np.array(offsets, np.int64), others, tuple(broken)
+
+
+def walk(data: memoryview, at: int, offsets: list[int], others: list[int]) -> int:
+    """Follows message and connection records, adding their offsets to the lists.
+
+    Returns:
+        Where it stopped: the end, or the first record that is of another kind, broken or incomplete.
+    """
+    end = len(data)
+    layout: Layout | None = None
+    while at < end:
+        try:
+            if layout is None or not layout.matches(data, at):
+                record = record_at(data, at)
+                if record.op == CONNECTION and record.stop <= end:
+                    others.append(at)
+                    at = record.stop
+                    continue
+                layout = layout_of(data, at)
+        except ValueError:
+            break
+        size = layout.dtype.itemsize
+        stop = at + size + int(LENGTH.unpack_from(data, at + size - 4)[0])
+        if stop > end:
+            break
+        offsets.append(at)
+        at = stop
+    return at
+
+
+def resync(data: Buffer | memoryview, at: int, ops: re.Pattern[bytes]) -> int:
+    """The next offset at which a record may start, going by its header; the buffer's length if none."""
+    view = data if isinstance(data, memoryview) else data.data
+    for match in ops.finditer(view, at):
+        op = match.start()
+        # The field with the opcode may stand anywhere in the header.
+        for start in range(max(at, op - 4 - MAX_BEFORE_OP), op - 3):
+            length = LENGTH.unpack_from(view, start)[0]
+            if op + 8 <= start + 4 + length <= op + MAX_AFTER_OP and _may_start(view, start):
+                return start
+    return len(view)
+
+
+def _may_start(data: memoryview, at: int) -> bool:
+    try:
+        return record_at(data, at).op in REQUIRED_FIELDS
+    except ValueError:
+        return False

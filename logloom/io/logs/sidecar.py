@@ -1,0 +1,93 @@
+"""Indices that logloom makes of logs which bring none, kept beside datasets so that each is made once.
+
+Here: `Sidecars`, the folder of these files, and their contents: the index of a scanned file, and the message
+times of a topic by stretch.
+Elsewhere: scanning (mcap_scan, rosbag1_scan), use (log).
+
+A sidecar is a magic, the BLAKE3 of the rest, and a msgpack map. Its name starts with the content id of its
+file. Equal logs give equal bytes; one that is damaged or of another version counts as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.io.logs.base import TimeSource
+from logloom.io.logs.container import SHARE, STRETCH, Channel, FileIndex, Lost
+from logloom.io.storage import Store
+
+MAGIC = b"LLINDEX1"  # the digit counts up when scanning finds other things
+BOUNDS = np.dtype([("stretch", "<i8"), ("first", "<i8"), ("last", "<i8"), ("refused", "<i8")])
+
+
+@dataclass(frozen=True)
+class Sidecars:
+    """A folder of sidecar indices; without a URI nothing is kept."""
+
+    uri: str | None
+    storage_options: Mapping[str, Any]
+
+    def load_index(self, content_id: str, max_chunk_bytes: int) -> FileIndex | None:
+        """The index of a scanned file; None where there is none made under the same limit."""
+        data = self._load(f"{content_id}.index")
+        if data is None or data["max_chunk_bytes"] != max_chunk_bytes:
+            return None
+        return FileIndex(
+            {row[0]: Channel(*row) for row in data["channels"]},
+            np.frombuffer(data["stretches"], STRETCH),
+            np.frombuffer(data["shares"], SHARE),
+            data["num_numbers"],
+            tuple(Lost(*row) for row in data["lost"]),
+            is_scanned=True,
+        )
+
+    def save_index(self, content_id: str, max_chunk_bytes: int, index: FileIndex) -> None:
+        data = {
+            "max_chunk_bytes": max_chunk_bytes,
+            "channels": [astuple(index.channels[channel]) for channel in sorted(index.channels)],
+            "stretches": index.stretches.tobytes(),
+            "shares": index.shares.tobytes(),
+            "num_numbers": index.num_numbers,
+            "lost": [astuple(lost) for lost in index.lost],
+        }
+        self._save(f"{content_id}.index", data)
+
+    def load_bounds(self, content_id: str, topic: str, source: TimeSource) -> NDArray[Any] | None:
+        """(K,) of dtype BOUNDS: by stretch, the first and last message time of a topic and its refusals."""
+        data = self._load(_bounds_name(content_id, topic, source))
+        return None if data is None else np.frombuffer(data["bounds"], BOUNDS)
+
+    def save_bounds(self, content_id: str, topic: str, source: TimeSource, bounds: NDArray[Any]) -> None:
+        data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
+        self._save(_bounds_name(content_id, topic, source), data)
+
+    def _load(self, name: str) -> dict[str, Any] | None:
+        if self.uri is None:
+            return None
+        try:
+            data = Store.at(self.uri, self.storage_options).read(name)
+        except FileNotFoundError:
+            return None
+        start = len(MAGIC) + 32
+        if not data.startswith(MAGIC) or blake3(data[start:]).digest() != data[len(MAGIC) : start]:
+            return None
+        loaded: dict[str, Any] = msgpack.unpackb(data[start:])
+        return loaded
+
+    def _save(self, name: str, data: dict[str, Any]) -> None:
+        if self.uri is None:
+            return
+        body = msgpack.packb(data)
+        store = Store.at(self.uri, self.storage_options)
+        store.replace(name, MAGIC + blake3(body).digest() + body)
+
+
+def _bounds_name(content_id: str, topic: str, source: TimeSource) -> str:
+    return f"{content_id}.{source}.{blake3(topic.encode()).hexdigest(length=8)}.times"

@@ -1,0 +1,82 @@
+"""Message times: by which rule, within which bounds, and which messages are refused.
+
+Here: pure functions on `RawMessages`, a decoder and a request.
+Elsewhere: reading the messages (log), decoding them (layouts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, TimeSource, TopicRequest
+from logloom.io.logs.raw import Decoder, RawMessages
+
+
+def log_range(request: TopicRequest, source: TimeSource) -> tuple[int, int]:
+    """The log times, first and last, between which the messages of a request lie."""
+    delay = 0 if source == "log" else request.max_delay
+    if delay is None:
+        return MIN_TIME, MAX_TIME
+    first = request.start if request.start == MIN_TIME else max(MIN_TIME, request.start - delay)
+    last = request.stop if request.stop == MAX_TIME else min(MAX_TIME, request.stop - 1 + delay)
+    return first, last
+
+
+def within(times: NDArray[np.int64], start: int, stop: int) -> NDArray[np.bool_]:
+    """Which times lie in [start, stop); a stop of `MAX_TIME` is an open end."""
+    return (times >= start) & ((times < stop) | (stop == MAX_TIME))
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """Message times and what is wrong with them.
+
+    Attributes:
+        time: (N,).
+        usable: (N,).
+        reason: why message `row`, which isn't usable, is refused.
+    """
+
+    time: NDArray[np.int64]
+    usable: NDArray[np.bool_]
+    reason: Callable[[int], str]
+
+
+def stamp(raw: RawMessages, decoder: Decoder, source: TimeSource, max_delay: int | None) -> Stamped:
+    """Gives messages their times, and refuses those whose length or time can't be right.
+
+    Args:
+        max_delay: the furthest a time may lie from its log time, in ns, or None.
+    """
+    fits = decoder.check(raw)
+    log = raw.log_time
+    time = {"header": decoder.header_time, "publish": _publish_time, "log": _log_time}[source](raw)
+    known = (time != 0) & (time != MIN_TIME) if source != "log" else np.ones(len(raw), bool)
+    known &= time != MAX_TIME
+    near = np.ones(len(raw), bool)
+    if max_delay is not None and source != "log":
+        # Log times are never negative, so only the sum can leave 64 bits.
+        latest = log + np.minimum(max_delay, MAX_TIME - log)
+        near = (time >= log - max_delay) & (time <= latest)
+
+    def reason(row: int) -> str:
+        if not fits[row]:
+            return f"its {raw.length[row]} bytes don't fit its definition"
+        if not known[row]:
+            return f"its {source} time is {time[row]}, which is no time"
+        delay = (int(time[row]) - int(log[row])) / 1e9
+        return f"its {source} time lies {delay:+.3f} s from its log time, further than max_delay allows"
+
+    return Stamped(time, fits & known & near, reason)
+
+
+def _log_time(raw: RawMessages) -> NDArray[np.int64]:
+    return raw.log_time
+
+
+def _publish_time(raw: RawMessages) -> NDArray[np.int64]:
+    return raw.publish_time
