@@ -1,0 +1,202 @@
+"""Columns that users compute from others.
+
+Here: the `derive` marker, how a function is found and identified, and how it is called and checked.
+Elsewhere: which columns are derived (logloom.transforms.columns), when they are (logloom.transforms.rows).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from logloom.blocks import Array, Ragged, Values, take
+from logloom.digests import ColumnDigest, file_digest
+from logloom.errors import LogloomError, UsageError
+from logloom.schema import ColumnType
+from logloom.transforms.columns import DerivedPlan
+from logloom.transforms.resample import Times, cast_values
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_MARK = "__logloom_derive__"
+
+
+def derive(function: Function) -> Function:
+    """Marks a function that computes a column from others, so that recipes may name it.
+
+    It takes a dict from column name to (rows, ...) array, a `Ragged` where lengths differ by row, all of them
+    read-only, and returns (rows, ...) values. It must be row-wise: a row's value depends on that row alone.
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+def load_files(paths: Sequence[str | pathlib.Path]) -> None:
+    """Imports Python files as modules of their own name, so that "name:function" finds them.
+
+    Raises:
+        UsageError: a file can't be imported, or its name is that of another module.
+    """
+    for path in map(pathlib.Path, paths):
+        loaded = sys.modules.get(path.stem)
+        if loaded is not None and pathlib.Path(getattr(loaded, "__file__", None) or "") == path.absolute():
+            continue
+        spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
+        if loaded is not None or not path.stem.isidentifier() or spec is None or spec.loader is None:
+            raise UsageError(
+                f"{path}: its name must be an identifier that no imported module has, and end in .py"
+            )
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[path.stem]
+            raise UsageError(f"{path}: can't be imported: {type(error).__name__}: {error}") from error
+
+
+def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
+    """Finds the function "module:function".
+
+    Raises:
+        UsageError: there is none, or it is not marked with `logloom.derive`.
+    """
+    module_name, _, function_name = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"derive {name!r}: {error}. "
+            "Write module:function, of an installed package or of a file given as --py."
+        ) from error
+    if not callable(function) or not getattr(function, _MARK, False):
+        raise UsageError(f"derive {name!r}: mark the function with @logloom.derive")
+    return function  # type: ignore[no-any-return]
+
+
+def source_digest(name: str) -> str:
+    """BLAKE3 of the source file that defines the function, in hex.
+
+    Raises:
+        UsageError: the function can't be found, or has no source file.
+    """
+    function = inspect.unwrap(load(name))
+    try:
+        path = inspect.getsourcefile(function)
+    except TypeError:
+        path = None
+    if path is None or not pathlib.Path(path).is_file():
+        raise UsageError(
+            f"derive {name!r}: its source file can't be found, so a change of it would go unnoticed"
+        )
+    return file_digest(path)
+
+
+def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Values:
+    """Calls a column's function on some rows.
+
+    Args:
+        inputs: the columns that `plan.inputs` names, (n, ...) each.
+        ticks: (n,) of the rows.
+
+    Returns:
+        (n, *shape) or n ragged values of the column's type.
+
+    Raises:
+        LogloomError: the function fails, or returns something else than n values of this type.
+    """
+    function = load(plan.function)
+    try:
+        result = function({name: _read_only(inputs[name]) for name in plan.inputs})
+    except Exception as error:
+        raise LogloomError(
+            f"column {plan.name!r}: {plan.function} fails on rows {ticks[0]} to {ticks[-1]} ns: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    try:
+        values = _values(result, plan.ctype)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise LogloomError(
+            f"column {plan.name!r}: {plan.function} returned {type(result).__name__}, "
+            f"which is no {plan.ctype} per row: {error}"
+        ) from error
+    _check_shape(plan, values, len(ticks))
+    return cast_values(values, plan.ctype, plan.name, ticks)
+
+
+def check_row_wise(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times, whole: Values) -> None:
+    """Checks that two halves of the rows, computed apart, equal the whole to the bit.
+
+    Raises:
+        LogloomError: they don't.
+    """
+    middle = len(ticks) // 2
+    for half in (slice(0, middle), slice(middle, len(ticks))):
+        rows = {name: take(inputs[name], half) for name in plan.inputs}
+        if len(ticks[half]) and not _same(compute(plan, rows, ticks[half]), take(whole, half), plan.ctype):
+            raise LogloomError(
+                f"column {plan.name!r}: {plan.function} gives other values when it gets fewer rows. "
+                "A row's value must depend on that row alone, for how rows are grouped differs by run."
+            )
+
+
+def _values(result: Any, ctype: ColumnType) -> Values:
+    """What the function returned, as values of a block."""
+    if isinstance(result, Ragged):
+        return result
+    if ctype.kind != "array":
+        return Ragged.from_bytes([row.encode() if isinstance(row, str) else bytes(row) for row in result])
+    if ctype.is_ragged:
+        rows = [np.asarray(row) for row in result]
+        if any(row.ndim != len(ctype.shape) or row.shape[ctype.num_ragged :] != ctype.tail for row in rows):
+            raise ValueError(f"shapes {sorted({row.shape for row in rows})}")
+        dtypes = sorted({row.dtype for row in rows}, key=str)
+        flat: list[Array] = [row.reshape(-1, *ctype.tail) for row in rows]
+        values = np.concatenate(flat) if flat else np.empty((0, *ctype.tail), ctype.dtype)
+        if len(dtypes) > 1 and ctype.dtype not in dtypes:
+            raise ValueError(f"rows of differing dtypes {', '.join(map(str, dtypes))}")
+        return Ragged(
+            values, np.array([row.shape[: ctype.num_ragged] for row in rows]).reshape(len(rows), -1)
+        )
+    return np.asarray(result)
+
+
+def _check_shape(plan: DerivedPlan, values: Values, num_rows: int) -> None:
+    if isinstance(values, Ragged):
+        fits = plan.ctype.is_ragged and values.tail == plan.ctype.tail
+        fits = fits and values.shapes.shape == (num_rows, plan.ctype.num_ragged)
+        found = f"{len(values)} ragged rows of {values.dtype}"
+    else:
+        fits = values.shape == (num_rows, *plan.ctype.shape)
+        found = f"{values.dtype} of shape {values.shape}"
+    numbers = values.dtype.kind in "iufb" and plan.ctype.dtype.kind in "iufb"
+    if not fits or not (numbers or values.dtype == plan.ctype.dtype):
+        raise LogloomError(
+            f"column {plan.name!r}: {plan.function} returned {found} for {num_rows} rows of {plan.ctype}"
+        )
+
+
+def _read_only(values: Values) -> Values:
+    """A view that can't be written to, so that no function changes the columns that others see."""
+    if isinstance(values, Ragged):
+        return Ragged(_frozen(values.values), values.shapes) if values.is_joined else values
+    return _frozen(values)
+
+
+def _frozen(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _same(a: Values, b: Values, ctype: ColumnType) -> bool:
+    digests = [ColumnDigest("", ctype) for _ in (a, b)]
+    for digest, values in zip(digests, (a, b), strict=True):
+        digest.update(values)
+    return digests[0].hexdigest() == digests[1].hexdigest()

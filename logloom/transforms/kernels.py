@@ -1,0 +1,226 @@
+"""Arithmetic on sampled values, the same to the bit on every CPU.
+
+Here: interpolation (linear, slerp, angle), reduction of windows, and casts.
+Elsewhere: which messages take part (logloom.transforms.resample).
+
+Values are (N, ...) arrays. Only separate additions, subtractions, multiplications, divisions, square roots,
+floors and comparisons are used, each rounded as IEEE 754 says: numpy's transcendental functions, its pairwise
+sums and its BLAS give other bits on other CPUs. Whoever calls silences floating point warnings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array
+from logloom.transforms.columns import Policy
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+NAN = np.array(0x7FF8000000000000, np.uint64).view(np.float64)
+TURN = 2 * np.pi
+PARALLEL = 0.9995  # quaternions with a larger dot product are interpolated along the chord
+
+# Taylor coefficients in z = x * x: sin x = x * P(z) for |x| <= pi / 2, asin x = x * Q(z) for |x| <= 0.2.
+_SIN = [float(Fraction((-1) ** n, math.factorial(2 * n + 1))) for n in range(12)]
+_ASIN = [
+    float(Fraction(math.factorial(2 * n), 4**n * math.factorial(n) ** 2 * (2 * n + 1))) for n in range(13)
+]
+
+
+def canonical(values: Floats) -> Floats:
+    """Rewrites every NaN, in place, to the one with bits 0x7ff8000000000000."""
+    values[np.isnan(values)] = NAN
+    return values
+
+
+def linear(a: Floats, b: Floats, w: Floats) -> Floats:
+    """a + (b - a) * w, of (n, ...) values with (n,) weights."""
+    return canonical(a + (b - a) * _beside(w, a))
+
+
+def angle(a: Floats, b: Floats, w: Floats) -> Floats:
+    """Radians along the shorter arc from a to b, positive where they are exactly half a turn apart."""
+    return canonical(wrap(a + wrap(b - a) * _beside(w, a)))
+
+
+def wrap(angles: Floats) -> Floats:
+    """The angles in (-pi, pi]; those within stay as they are, infinite ones become NaN."""
+    angles = np.where(np.isinf(angles), NAN, angles)
+    # Beyond 2**53 turns one step leaves a rest of many turns, hence the loop.
+    while (far := np.abs(angles) > TURN).any():
+        angles = np.where(far, angles - np.floor(angles / TURN) * TURN, angles)
+    angles = np.where(angles <= -np.pi, angles + TURN, angles)
+    return np.where(angles > np.pi, angles - TURN, angles)
+
+
+def slerp(a: Floats, b: Floats, w: Floats) -> Floats:
+    """Unit quaternions on the shorter great arc from a to b; (n, ..., 4) of any norm but zero."""
+    a, b, w = normalised(a), normalised(b), _beside(w, a)
+    dot = _dot(a, b)
+    b = np.where(dot < 0, -b, b)
+    dot = np.abs(dot)
+    chord = normalised(a + (b - a) * w)
+    theta = _arccos(np.minimum(dot, PARALLEL))
+    arc = (a * _sin((1 - w) * theta) + b * _sin(w * theta)) / _sin(theta)
+    return canonical(np.where(dot > PARALLEL, chord, arc))
+
+
+def normalised(quaternions: Floats) -> Floats:
+    """The quaternions divided by their norm; NaN where it is zero or not finite."""
+    # Divided by the largest part first, for squares of very small or large parts leave the range of float64.
+    largest = np.abs(quaternions[..., :1])
+    for part in range(1, 4):
+        other = np.abs(quaternions[..., part : part + 1])
+        largest = np.where(other > largest, other, largest)
+    scaled = quaternions / largest
+    return canonical(scaled / np.sqrt(_dot(scaled, scaled)))
+
+
+def has_zero_norm(quaternions: Array) -> Mask:
+    """(n,) whether any quaternion of a message is zero; of (n, ..., 4)."""
+    zero: Mask = np.all(quaternions == 0, axis=-1).reshape(len(quaternions), -1)
+    found: Mask = np.logical_or.reduce(zero, axis=1)
+    return found
+
+
+def _dot(a: Floats, b: Floats) -> Floats:
+    """(..., 1) sums of four products, left to right."""
+    total = a[..., :1] * b[..., :1]
+    for part in range(1, 4):
+        total = total + a[..., part : part + 1] * b[..., part : part + 1]
+    return total
+
+
+def _arccos(c: Floats) -> Floats:
+    """Angles whose cosines are c, 0 <= c <= 0.9995."""
+    # Sine and cosine of half the angle three times over, until the series of asin is short.
+    sine, cosine = np.sqrt((1 - c) * 0.5), np.sqrt((1 + c) * 0.5)
+    for _ in range(2):
+        cosine = np.sqrt((1 + cosine) * 0.5)
+        sine = sine / (2 * cosine)
+    return 8 * (sine * _polynomial(_ASIN, sine * sine))
+
+
+def _sin(x: Floats) -> Floats:
+    """Sines of 0 <= x <= pi / 2."""
+    return x * _polynomial(_SIN, x * x)
+
+
+def _polynomial(coefficients: list[float], z: Floats) -> Floats:
+    total = np.full_like(z, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * z + coefficient
+    return total
+
+
+def _beside(w: Floats, values: Floats) -> Floats:
+    """(n,) weights shaped so that they multiply (n, ...) values."""
+    return w.reshape(len(w), *[1] * (values.ndim - 1))
+
+
+Step = Callable[[Array, Array], Array]
+
+
+def _add(total: Array, value: Array) -> Array:
+    return np.asarray(total + value)
+
+
+def _smaller(best: Array, value: Array) -> Array:
+    return np.where(_is_nan(best) | ~(_is_nan(value) | (value < best)), best, value)
+
+
+def _larger(best: Array, value: Array) -> Array:
+    return np.where(_is_nan(best) | ~(_is_nan(value) | (value > best)), best, value)
+
+
+def _is_nan(values: Array) -> Mask:
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+
+
+def reduce_windows(
+    policy: Policy, values: Array, starts: NDArray[np.intp], lengths: NDArray[np.intp]
+) -> Array:
+    """Reduces runs of values, each from its first to its last.
+
+    Args:
+        policy: mean, min, max, sum, first or last.
+        values: (N, ...) in message order.
+        starts, lengths: (T,) of the runs, each at least one long.
+
+    Returns:
+        (T, ...) float64 for mean and sum, else the dtype of `values`.
+    """
+    if policy == "first":
+        return values[starts]
+    if policy == "last":
+        return values[starts + lengths - 1]
+    if policy in ("mean", "sum"):
+        values = values.astype(np.float64)
+    reduced = _fold(_STEPS[policy], values, starts, lengths)
+    if policy == "mean":
+        reduced = reduced / _beside(lengths.astype(np.float64), reduced)
+    return canonical(reduced) if policy in ("mean", "sum") else reduced
+
+
+_STEPS: Mapping[str, Step] = {"mean": _add, "sum": _add, "min": _smaller, "max": _larger}
+
+
+def _fold(step: Step, values: Array, starts: NDArray[np.intp], lengths: NDArray[np.intp]) -> Array:
+    """step(... step(step(v0, v1), v2) ..., vn) of every run, from left to right."""
+    result = values[starts]
+    longest = int(lengths.max(initial=0))
+    if longest > len(starts) and step is _add:
+        # Few long runs. A cumulative sum adds one value after the other; np.sum and reduceat add pairwise.
+        for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+            result[row] = np.add.accumulate(values[start : start + length], axis=0)[-1]
+        return result
+    if longest > len(starts):
+        for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+            result[row] = _halve(step, values[start : start + length])
+        return result
+    for k in range(1, longest):
+        active = np.flatnonzero(lengths > k)
+        result[active] = step(result[active], values[starts[active] + k])
+    return result
+
+
+def _halve(step: Step, values: Array) -> Array:
+    """Reduces (n, ...) values by an associative step, joining neighbours until one is left."""
+    while len(values) > 1:
+        pairs = step(values[:-1:2], values[1::2])
+        values = np.concatenate([pairs, values[-1:]]) if len(values) % 2 else pairs
+    first: Array = values[0]
+    return first
+
+
+def first_misfit(values: Array, dtype: np.dtype[Any]) -> int | None:
+    """The flat index of the first number that the integer type can't hold; None where all fit."""
+    if dtype.kind not in "iu" or values.dtype == dtype or values.dtype.kind == "b":
+        return None
+    limits = np.iinfo(dtype)
+    if values.dtype.kind == "f":
+        # The limits as float64 are exact powers of two; not every int64 has a float64 of its own.
+        rounded = np.rint(values.astype(np.float64))
+        misfit = ~((rounded >= float(limits.min)) & (rounded < float(limits.max + 1)))
+    else:
+        own = np.iinfo(values.dtype)
+        misfit = (values < max(limits.min, own.min)) | (values > min(limits.max, own.max))
+    return int(np.argmax(misfit)) if misfit.any() else None
+
+
+def cast(values: Array, dtype: np.dtype[Any]) -> Array:
+    """The values in another type: to integers half to even, to bool whether they differ from zero.
+
+    Numbers that an integer type can't hold must be excluded before (see `first_misfit`).
+    """
+    if values.dtype.kind == "f" and dtype.kind in "iu":
+        values = np.rint(values)
+    return values.astype(dtype, copy=False)

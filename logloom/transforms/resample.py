@@ -1,0 +1,289 @@
+"""Resampling: which messages each tick uses, and what their values become.
+
+Here: `choose` and `Choice`, pure functions over arrays.
+Elsewhere: ticks (logloom.transforms.ticks), arithmetic on values (logloom.transforms.kernels), reading
+messages and making blocks (logloom.transforms.rows).
+
+Messages are ordered by (message time, position in the log). Policies of one or two messages see only the last
+of equal times; windows and counts see all. Times are int64 ns, those of messages with the column's offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array, Ragged, Values, empty, take
+from logloom.errors import LogloomError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME
+from logloom.schema import NO_AGE, ColumnType
+from logloom.transforms import kernels
+from logloom.transforms.columns import BETWEEN, REDUCED, SINGLE, Policy, Sampling
+
+Times = NDArray[np.int64]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+Range = tuple[Indices, Indices]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The messages that each tick uses: those from `lo` to `hi` in the order of their times.
+
+    Attributes:
+        ticks: (T,) ascending.
+        order: (M,) indices of messages in (message time, position) order.
+        times: (M,) their message times.
+        lo, hi: (T,) ranges in `order`; empty where no message is usable.
+    """
+
+    policy: Policy
+    ticks: Times
+    order: Indices
+    times: Times
+    lo: Indices
+    hi: Indices
+
+    @property
+    def available(self) -> Mask:
+        """(T,) whether there was a usable message; a count is always available."""
+        return np.ones(len(self.ticks), np.bool_) if self.policy == "count" else self.lo < self.hi
+
+    @property
+    def age(self) -> Times:
+        """(T,) tick minus the time of the message used: the earlier of two, the latest of a window."""
+        age = np.full(len(self.ticks), NO_AGE)
+        used = np.flatnonzero(self.lo < self.hi)
+        age[used] = self.ticks[used] - self.times[(self.lo if self.policy in BETWEEN else self.hi - 1)[used]]
+        return age
+
+    @property
+    def rows(self) -> Indices:
+        """The messages that any tick uses, as ascending indices without repeats."""
+        return np.sort(self.order[self._needed()])
+
+    def select(self, ticks: Indices | Mask | slice) -> Choice:
+        """The same for some of the ticks."""
+        return replace(self, ticks=self.ticks[ticks], lo=self.lo[ticks], hi=self.hi[ticks])
+
+    def apply(
+        self,
+        values: Values,
+        ctype: ColumnType,
+        name: str = "",
+        adapt: Callable[[Values], Values] | None = None,
+    ) -> tuple[Values, Times, Mask]:
+        """What the column holds at each tick.
+
+        Args:
+            values: of the messages `rows`, in that order. A count looks at none.
+            ctype: of a row.
+            name: of the column, for messages.
+            adapt: from resampled values to what the column shows of them, before the cast to `ctype`.
+
+        Returns:
+            (T, *shape) or T ragged values, (T,) ages in ns, (T,) availabilities.
+
+        Raises:
+            LogloomError: a number doesn't fit the integer type of the column.
+        """
+        available = self.available
+        if not available.any():
+            return empty(ctype, len(available)), self.age, available
+        chosen = self if available.all() else self.select(available)
+        with np.errstate(all="ignore"):
+            resampled = chosen._resample(values)
+            usable = cast_values(adapt(resampled) if adapt else resampled, ctype, name, chosen.ticks)
+        return _spread(usable, available, ctype), self.age, available
+
+    def _needed(self) -> Indices:
+        """Where in `order` the messages lie that any tick uses, ascending."""
+        used = self.lo < self.hi
+        lo, hi = self.lo[used], self.hi[used]
+        if len(lo) == 0:
+            return np.empty(0, np.intp)
+        base = int(lo.min())
+        length = int(hi.max()) - base + 1
+        depth = np.cumsum(np.bincount(lo - base, minlength=length) - np.bincount(hi - base, minlength=length))
+        return np.flatnonzero(depth) + base
+
+    def _resample(self, values: Values) -> Values:
+        """One value for each tick, all of which are available."""
+        if self.policy == "count":
+            return (self.hi - self.lo).astype(np.int64)
+        needed = self._needed()
+        base = int(needed[0]) if len(needed) else 0
+        # slots[i] is where the value of the message at `base + i` in order lies.
+        slots = np.zeros((int(needed[-1]) - base + 1) if len(needed) else 0, np.intp)
+        slots[needed[np.argsort(self.order[needed])] - base] = np.arange(len(needed))
+        lo, hi = self.lo - base, self.hi - base
+        if self.policy in SINGLE:
+            return take(values, slots[lo])
+        if isinstance(values, Ragged):
+            raise LogloomError(f"{self.policy} can't be applied to values whose length differs by message")
+        if self.policy in BETWEEN:
+            return self._interpolate(values[slots[lo]], values[slots[hi - 1]])
+        if self.policy == "window":
+            lengths = hi - lo
+            flat = np.arange(lengths.sum()) + np.repeat(lo - (np.cumsum(lengths) - lengths), lengths)
+            return Ragged(values[slots[flat]], lengths)
+        return kernels.reduce_windows(self.policy, values[slots], lo, hi - lo)
+
+    def _interpolate(self, a: Array, b: Array) -> Array:
+        """Between the messages before and after each tick; where they are one, its value."""
+        before, after = self.times[self.lo], self.times[self.hi - 1]
+        apart = np.flatnonzero(before != after)
+        kernel, alone = _BETWEEN[self.policy]
+        a = a.astype(np.float64)
+        result = alone(a)
+        w = (self.ticks - before)[apart] / (after - before)[apart]
+        result[apart] = kernel(a[apart], b[apart].astype(np.float64), w)
+        return result
+
+
+Kernel = Callable[[kernels.Floats, kernels.Floats, kernels.Floats], kernels.Floats]
+Alone = Callable[[kernels.Floats], kernels.Floats]
+
+# Between two messages, and at the very time of one.
+_BETWEEN: Mapping[str, tuple[Kernel, Alone]] = {
+    "linear": (kernels.linear, kernels.canonical),
+    "slerp": (kernels.slerp, kernels.normalised),
+    "angle": (kernels.angle, lambda a: kernels.canonical(kernels.wrap(a))),
+}
+
+
+def choose(sampling: Sampling, times: Times, ticks: Times) -> Choice:
+    """Finds the messages that each tick uses.
+
+    Args:
+        sampling: any policy but static.
+        times: (N,) message times, offset included, in log order.
+        ticks: (T,) ascending.
+    """
+    if (times[1:] >= times[:-1]).all():
+        order, ordered = np.arange(len(times)), times
+    else:
+        order = np.argsort(times, kind="stable")  # stable: equal times keep their order in the log
+        ordered = times[order]
+    if sampling.policy in SINGLE or sampling.policy in BETWEEN:
+        last = np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(ordered)), np.bool_))
+        if not last.all():
+            order, ordered = order[last], ordered[last]
+    if len(ordered):
+        lo, hi = _RANGES[sampling.policy](sampling, ordered, ticks)
+    else:
+        lo = hi = np.zeros(len(ticks), np.intp)
+    return Choice(sampling.policy, ticks, order, ordered, lo, hi)
+
+
+def _previous(sampling: Sampling, times: Times, ticks: Times) -> Range:
+    at = np.searchsorted(times, ticks, "right") - 1
+    return _one(at, _gap_back(times, ticks, at) <= sampling.tolerance)
+
+
+def _next(sampling: Sampling, times: Times, ticks: Times) -> Range:
+    at = np.searchsorted(times, ticks, "left")
+    return _one(at, _gap_forward(times, ticks, at) <= sampling.tolerance)
+
+
+def _nearest(sampling: Sampling, times: Times, ticks: Times) -> Range:
+    before, after = np.searchsorted(times, ticks, "right") - 1, np.searchsorted(times, ticks, "left")
+    back, forward = _gap_back(times, ticks, before), _gap_forward(times, ticks, after)
+    return _one(np.where(back <= forward, before, after), np.minimum(back, forward) <= sampling.tolerance)
+
+
+def _exact(sampling: Sampling, times: Times, ticks: Times) -> Range:
+    at = np.searchsorted(times, ticks, "left")
+    return _one(at, _gap_forward(times, ticks, at) == 0)
+
+
+def _both(sampling: Sampling, times: Times, ticks: Times) -> Range:
+    before, after = np.searchsorted(times, ticks, "right") - 1, np.searchsorted(times, ticks, "left")
+    widest = np.maximum(_gap_back(times, ticks, before), _gap_forward(times, ticks, after))
+    usable = widest <= sampling.tolerance
+    return np.where(usable, before, 0), np.where(usable, after + 1, 0)
+
+
+def _window(sampling: Sampling, times: Times, ticks: Times) -> Range:
+    lo, hi = (np.searchsorted(times, shifted(ticks, by), "right") for by in sampling.window)
+    return lo, np.maximum(lo, hi)
+
+
+_RANGES: Mapping[str, Callable[[Sampling, Times, Times], Range]] = {
+    "previous": _previous,
+    "next": _next,
+    "nearest": _nearest,
+    "exact": _exact,
+    **dict.fromkeys(BETWEEN, _both),
+    **dict.fromkeys(REDUCED | {"window"}, _window),
+}
+
+
+def _one(at: Indices, usable: Mask) -> Range:
+    return np.where(usable, at, 0), np.where(usable, at + 1, 0)
+
+
+_NEVER = np.iinfo(np.uint64).max
+
+
+# Distances are unsigned: between a negative stamp and a tick they may outgrow int64.
+def _gap_back(times: Times, ticks: Times, at: Indices) -> NDArray[np.uint64]:
+    """(T,) from message `at` forward to the tick; the largest number where `at` is -1."""
+    gap = ticks.view(np.uint64) - times[np.maximum(at, 0)].view(np.uint64)
+    return np.where(at >= 0, gap, _NEVER)
+
+
+def _gap_forward(times: Times, ticks: Times, at: Indices) -> NDArray[np.uint64]:
+    """(T,) from the tick forward to message `at`; the largest number where `at` is past the end."""
+    gap = times[np.minimum(at, len(times) - 1)].view(np.uint64) - ticks.view(np.uint64)
+    return np.where(at < len(times), gap, _NEVER)
+
+
+def shifted(times: Times, by: int) -> Times:
+    """times + by, held within int64."""
+    return np.minimum(times, MAX_TIME - by) + by if by >= 0 else np.maximum(times, MIN_TIME - by) + by
+
+
+def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> Values:
+    """The values in the column's dtype.
+
+    Raises:
+        LogloomError: a number doesn't fit an integer type; names column and tick.
+    """
+    if values.dtype == ctype.dtype:
+        return values
+    flat = values.values if isinstance(values, Ragged) else values
+    misfit = kernels.first_misfit(flat, ctype.dtype)
+    if misfit is not None:
+        element = misfit // max(1, int(np.prod(flat.shape[1:])))
+        row = element
+        if isinstance(values, Ragged):
+            row = int(np.searchsorted(values.offsets, element, "right")) - 1
+        raise LogloomError(
+            f"column {name!r} at tick {ticks[row]} ns: {flat.flat[misfit]} does not fit {ctype.dtype}. "
+            "Give the column a wider dtype."
+        )
+    with np.errstate(all="ignore"):
+        flat = kernels.cast(flat, ctype.dtype)
+    return Ragged(flat, values.shapes) if isinstance(values, Ragged) else flat
+
+
+def _spread(usable: Values, available: Mask, ctype: ColumnType) -> Values:
+    """Lays the rows of available ticks among rows that hold nothing."""
+    if available.all():
+        return usable
+    if not isinstance(usable, Ragged):
+        rows = empty(ctype, len(available))
+        assert isinstance(rows, np.ndarray)
+        rows[available] = usable
+        return rows
+    shapes = np.zeros((len(available), ctype.num_ragged), np.int64)
+    shapes[available] = usable.shapes
+    if usable.is_joined:
+        return Ragged(usable.values, shapes)
+    nothing = np.empty((*[0] * ctype.num_ragged, *ctype.tail), ctype.dtype)
+    parts = iter(usable)
+    return Ragged.from_rows([next(parts) if row else nothing for row in available.tolist()], ctype)

@@ -1,0 +1,259 @@
+"""Rows: from the messages of a span to blocks.
+
+Here: `build_blocks`, which works on a span piece by piece, so that memory stays bounded however long it is.
+Rows don't depend on how a log is cut into spans, pieces and blocks.
+Elsewhere: pieces and their columns (logloom.transforms.pieces), where spans are cut (spans), accounts
+(tally), filters (where) and derived columns (derive).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Block, Ragged, Values, empty, take
+from logloom.errors import UsageError
+from logloom.io.logs.base import Log, Refusal
+from logloom.transforms import derive, where
+from logloom.transforms.columns import DerivedPlan, RowPlan, Span
+from logloom.transforms.pieces import Piece, Sampled, Static, read_statics
+from logloom.transforms.resample import Indices, Times
+from logloom.transforms.spans import ByteIndex, cut
+from logloom.transforms.tally import ColumnTally, Seen, Tally, add_up, reconcile, within
+
+__all__ = ["RowStream", "Static", "Tally", "build_blocks", "read_statics", "reconcile"]
+
+UNKNOWN_BYTES = 1 << 20  # guessed for one row's value of a column without fixed shape, until rows were seen
+
+
+def build_blocks(
+    log: Log,
+    log_id: str,
+    plan: RowPlan,
+    span: Span,
+    *,
+    max_bytes: int,
+    statics: Mapping[str, Static] | None = None,
+) -> RowStream:
+    """The rows of a span, to be iterated once.
+
+    Args:
+        max_bytes: of a block, about; a block has at least one row.
+        statics: as `read_statics` gave them, where at hand.
+
+    Raises (while iterating):
+        LogReadError: the log is damaged, under `on_error: fail`.
+        UsageError: columns of one topic disagree about its message time, or the filter about the columns.
+        LogloomError: a value doesn't fit its column, or a derived column's function fails.
+    """
+    return RowStream(log, log_id, plan, span, max_bytes, statics)
+
+
+class RowStream:
+    """Blocks of a span's rows; `tally` is complete when all were taken."""
+
+    def __init__(
+        self,
+        log: Log,
+        log_id: str,
+        plan: RowPlan,
+        span: Span,
+        max_bytes: int,
+        statics: Mapping[str, Static] | None,
+    ):
+        self._log, self._log_id, self._plan, self._span = log, log_id, plan, span
+        self._statics = statics
+        self._budget = _Budget(plan, max_bytes)
+        self._maker = _RowMaker(plan)
+        self._tally: Tally | None = None
+
+    @property
+    def tally(self) -> Tally:
+        """The span's accounts.
+
+        Raises:
+            UsageError: not all blocks were taken yet.
+        """
+        if self._tally is None:
+            raise UsageError("the tally of a span is known once all its blocks were taken")
+        return self._tally
+
+    def __iter__(self) -> Iterator[Block]:
+        log, plan, span = self._log, self._plan, self._span
+        statics = read_statics(log, plan) if self._statics is None else self._statics
+        pieces = cut(span, plan, log.summary, self._budget.max_bytes, ByteIndex(log.summary))
+        accounts = _Accounts(plan, span, statics)
+        for piece in pieces:
+            part = Piece(log, plan, piece, statics)
+            kept = accounts.drop_unavailable(part)
+            for group in self._budget.groups(kept):
+                columns = self._maker.rows(part, group)
+                stamps = columns["timestamp"]
+                accounts.dropped["where"] += len(group) - len(stamps)
+                for rows in self._budget.blocks(columns):
+                    block = columns if rows is None else {n: take(v, rows) for n, v in columns.items()}
+                    yield Block(self._log_id, span.name, accounts.rows, block)
+                    accounts.rows += len(block["timestamp"])
+            accounts.close(part)
+        self._tally = accounts.tally()
+
+
+class _Budget:
+    """How many rows to make at a time, learnt from the rows made so far."""
+
+    def __init__(self, plan: RowPlan, max_bytes: int):
+        self.max_bytes = max(1, max_bytes)
+        types = plan.schema.all.values()
+        fixed = sum(math.prod(t.tail) * t.dtype.itemsize for t in types if not t.is_ragged)
+        self._row_bytes = 8 + fixed + UNKNOWN_BYTES * sum(t.is_ragged for t in types)
+        self._group = 0
+
+    def groups(self, ticks: Indices) -> Iterator[Indices]:
+        """Cuts ticks into groups whose rows are about as large as a block may be."""
+        at = 0
+        while at < len(ticks):
+            wanted = max(1, self.max_bytes // max(1, self._row_bytes))
+            self._group = min(wanted, 4 * self._group) if self._group else wanted
+            yield ticks[at : at + self._group]
+            at += self._group
+
+    def blocks(self, columns: Mapping[str, Values]) -> Iterator[slice | None]:
+        """Cuts rows into blocks; None stands for all rows at once."""
+        sizes = _row_bytes(columns)
+        if len(sizes) == 0:
+            return
+        self._row_bytes = int(sizes.max())
+        ends = np.cumsum(sizes)
+        if ends[-1] <= self.max_bytes:
+            yield None
+            return
+        at = 0
+        while at < len(sizes):
+            done = int(ends[at - 1]) if at else 0
+            stop = max(at + 1, int(np.searchsorted(ends, done + self.max_bytes, "right")))
+            yield slice(at, stop)
+            at = stop
+
+
+def _row_bytes(columns: Mapping[str, Values]) -> NDArray[np.int64]:
+    """(n,) bytes of each row."""
+    sizes = np.zeros(len(columns["timestamp"]), np.int64)
+    for values in columns.values():
+        if isinstance(values, Ragged):
+            sizes += values.lengths * (math.prod(values.tail) * values.dtype.itemsize)
+        else:
+            sizes += values.itemsize * math.prod(values.shape[1:])
+    return sizes
+
+
+class _Accounts:
+    """What is counted while a span is made."""
+
+    def __init__(self, plan: RowPlan, span: Span, statics: Mapping[str, Static]):
+        self._plan, self._span, self._statics = plan, span, statics
+        self.planned = self.rows = 0
+        self.dropped = Counter(dict.fromkeys([f"require {name}" for name in plan.require], 0))
+        self.dropped["where"] = 0
+        self._owned: Counter[str] = Counter()
+        self._lost: dict[Refusal, None] = {}
+        self._seen: dict[str, list[Seen]] = {c.name: [] for c in plan.columns}
+
+    def drop_unavailable(self, part: Piece) -> Indices:
+        """The piece's ticks at which all required columns are available."""
+        self.planned += len(part.ticks)
+        kept = np.ones(len(part.ticks), np.bool_)
+        for name in self._plan.require:
+            missing = kept & ~part.columns[name].available
+            self.dropped[f"require {name}"] += int(missing.sum())
+            kept &= ~missing
+        return np.flatnonzero(kept)
+
+    def close(self, part: Piece) -> None:
+        """Counts the messages of a piece whose rows are made."""
+        for topic, messages in part.messages.items():
+            self._owned[topic] += int(within(messages.time, part.span).sum())
+            lost = [r for r in messages.refused if within(np.array([r.log_time]), part.span)[0]]
+            self._lost |= dict.fromkeys(lost)
+        for name, column in part.columns.items():
+            if isinstance(column, Sampled):
+                self._seen[name].append(column.seen())
+
+    def tally(self) -> Tally:
+        columns = {
+            c.name: ColumnTally(used=min(self.rows, len(self._statics[c.name].value)))
+            if c.sampling.policy == "static"
+            else add_up(self._seen[c.name], c.sampling, self._span)
+            for c in self._plan.columns
+        }
+        dropped = {reason: count for reason, count in self.dropped.items() if count}
+        span, owned = self._span, dict(sorted(self._owned.items()))
+        return Tally(
+            span.start, span.stop, self.planned, self.rows, dropped, owned, tuple(self._lost), columns
+        )
+
+
+class _RowMaker:
+    """Makes all columns of some ticks, those that the filter looks at first."""
+
+    def __init__(self, plan: RowPlan):
+        self._plan = plan
+        self._order = ["timestamp", *plan.schema.all]
+        self._derived = {d.name: d for d in plan.derived}
+        self._unchecked = set(self._derived)
+        self._filter = where.parse(plan.where) if plan.where else None
+        if self._filter is not None:
+            self._filter.check(plan.schema.all)
+
+    def rows(self, part: Piece, ticks: Indices) -> dict[str, Values]:
+        """`timestamp` and every column of the schema, at those of the given ticks that pass the filter."""
+        columns: dict[str, Values] = {"timestamp": part.ticks[ticks]}
+        if self._filter is not None:
+            for name in self._filter.columns:
+                self._make(columns, _column_of(name), part, ticks, ())
+            passed = np.flatnonzero(self._filter.mask(columns, len(ticks)))
+            if len(passed) < len(ticks):
+                ticks = ticks[passed]
+                columns = {name: take(values, passed) for name, values in columns.items()}
+        for name in self._plan.order:
+            self._make(columns, name, part, ticks, ())
+        for column in part.columns.values():
+            column.keep(ticks)
+        return {name: columns[name] for name in self._order}
+
+    def _make(
+        self, columns: dict[str, Values], name: str, part: Piece, ticks: Indices, asked: tuple[str, ...]
+    ) -> None:
+        """Adds a column, and before it those that it is derived from."""
+        if name in columns:
+            return
+        plan = self._derived.get(name)
+        if plan is None:
+            columns[name], columns[f"{name}.age"], columns[f"{name}.available"] = part.columns[name].rows(
+                ticks
+            )
+            return
+        if name in asked:
+            raise UsageError(
+                f"columns are derived from each other in a circle: {' from '.join([*asked, name])}"
+            )
+        for needed in plan.inputs:
+            self._make(columns, _column_of(needed), part, ticks, (*asked, name))
+        columns[name] = self._derive(plan, columns, part.ticks[ticks])
+
+    def _derive(self, plan: DerivedPlan, columns: Mapping[str, Values], ticks: Times) -> Values:
+        if len(ticks) == 0:
+            return empty(plan.ctype)
+        values = derive.compute(plan, columns, ticks)
+        if plan.name in self._unchecked and len(ticks) > 1:
+            derive.check_row_wise(plan, columns, ticks, values)
+            self._unchecked.discard(plan.name)
+        return values
+
+
+def _column_of(name: str) -> str:
+    """The column that a name belongs to: c for c.age and c.available."""
+    return name.removesuffix(".age").removesuffix(".available")

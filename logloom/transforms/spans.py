@@ -1,0 +1,185 @@
+"""Partitions: how the ticks of a log are cut into spans, and a span into what is read at a time.
+
+Here: `plan_spans`, `cut` and the bytes of a time range by the index.
+Elsewhere: ticks (logloom.transforms.ticks), what a span becomes (logloom.transforms.rows).
+All arithmetic is on integers, so a log gives the same spans everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from logloom.errors import LogReadError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary
+from logloom.transforms.columns import RateClock, RowPlan, Span, TopicClock
+from logloom.transforms.ticks import tick_range, tick_time
+
+MAX_SPANS = 1_000_000
+BYTES_PER_TICK = 64  # what the choice of messages costs for each tick and column, beside values
+
+
+class ByteIndex:
+    """How many bytes of a log lie in a range of log time, each chunk's bytes spread evenly over its time."""
+
+    def __init__(self, summary: LogSummary):
+        first, last = summary.chunk_times.reshape(-1, 2).T
+        order = np.argsort(first, kind="stable")
+        self._first = first[order]
+        self._last = np.maximum(first, last)[order]
+        self._latest = np.maximum.accumulate(self._last) if len(order) else self._last
+        self._bytes = summary.chunk_bytes[order]
+        self._total = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(self._bytes, out=self._total[1:])
+
+    def before(self, time: int) -> int:
+        """Bytes of messages earlier than `time`."""
+        # Chunks left of `ended` end before `time`, those right of `begun` start at or after it.
+        ended = int(np.searchsorted(self._latest, time, "left"))
+        begun = int(np.searchsorted(self._first, time, "left"))
+        total = int(self._total[ended])
+        for chunk in range(ended, begun):
+            first, last, size = int(self._first[chunk]), int(self._last[chunk]), int(self._bytes[chunk])
+            length = last - first + 1
+            total += size * min(time - first, length) // length
+        return total
+
+    def between(self, start: int, stop: int) -> int:
+        """Bytes of messages in [start, stop)."""
+        return self.before(stop) - self.before(start)
+
+
+def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
+    """The partitions of a log, in time order; none where the log has no ticks.
+
+    They share out all of time: the first is open to `MIN_TIME`, the last to `MAX_TIME`. A span of a rate
+    clock names just the ticks that lie in the log's extent.
+
+    Raises:
+        LogReadError: the log's extent asks for more than a million partitions.
+        UsageError: the clock's rate is not usable.
+    """
+    if summary.num_messages == 0:
+        return []
+    if isinstance(plan.clock, RateClock):
+        spans = _rate_spans(summary, plan, plan.clock)
+    else:
+        spans = _topic_spans(summary, plan, plan.clock)
+    if spans:
+        spans[0] = Span(MIN_TIME, spans[0].stop, spans[0].ticks)
+        spans[-1] = Span(spans[-1].start, MAX_TIME, spans[-1].ticks)
+    return spans
+
+
+def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Span]:
+    """Spans of whole ticks: the grid of `plan.rows` ticks, halved where it holds too many bytes."""
+    first, stop = tick_range(clock.rate, summary.first, summary.last)
+    cells = range(first // plan.rows, -(-stop // plan.rows))
+    if first == stop:
+        return []
+    _check_number(len(cells), summary)
+    sizes = ByteIndex(summary)
+
+    def span_of(lo: int, hi: int) -> Span | None:
+        ticks = max(lo, first), min(hi, stop)
+        if ticks[0] >= ticks[1]:
+            return None
+        start, end = (tick_time(clock.rate, k) for k in ticks)
+        return Span(start, end, ticks)
+
+    def too_big(span: Span) -> bool:
+        assert span.ticks is not None
+        start = MIN_TIME if span.ticks[0] == first else span.start
+        end = MAX_TIME if span.ticks[1] == stop else span.stop
+        return sizes.between(start, end) > plan.bytes
+
+    grid = ((j * plan.rows, (j + 1) * plan.rows) for j in cells)
+    return [span for lo, hi in grid for span in _halved(lo, hi, span_of, too_big)]
+
+
+def _topic_spans(summary: LogSummary, plan: RowPlan, clock: TopicClock) -> list[Span]:
+    """Spans of time in which the clock's topic has about `plan.rows` messages, halved like those of ticks."""
+    info = summary.topics.get(clock.topic)
+    if info is None or info.num_messages == 0:
+        return []
+    sizes = ByteIndex(summary)
+    period = plan.rows * (info.last - info.first) // (info.num_messages - 1) if info.num_messages > 1 else 0
+    if period > 0:
+        grid = range(info.first // period, info.last // period + 1)
+        _check_number(len(grid), summary)
+        cells = [(j * period, (j + 1) * period) for j in grid]
+    else:
+        cells = [(summary.first, summary.last + 1)]
+    # What other topics recorded before the clock started and after it ended belongs to the outer cells.
+    cells[0] = min(summary.first, cells[0][0]), cells[0][1]
+    cells[-1] = cells[-1][0], max(summary.last + 1, cells[-1][1])
+    shortest = max(1, (period or cells[0][1] - cells[0][0]) // plan.rows)  # about one tick
+
+    def too_big(span: Span) -> bool:
+        return span.stop - span.start > shortest and sizes.between(span.start, span.stop) > plan.bytes
+
+    return [span for lo, hi in cells for span in _halved(lo, hi, Span, too_big)]
+
+
+def cut(
+    span: Span,
+    plan: RowPlan,
+    summary: LogSummary,
+    max_bytes: int,
+    sizes: ByteIndex | None = None,
+) -> list[Span]:
+    """Cuts a span into pieces that are read and resampled one after the other.
+
+    The pieces share out the span, in time order; each has at most `max_bytes` of messages by the index,
+    unless it is so short that most of what it reads is its halo.
+
+    Args:
+        sizes: of the same summary, when at hand.
+    """
+    sizes = sizes or ByteIndex(summary)
+    first, stop = max(span.start, summary.first), min(span.stop, summary.last + 1)
+    shortest = max((c.sampling.back + c.sampling.forward for c in plan.columns), default=0)
+    tick_bytes = BYTES_PER_TICK * max(1, len(plan.columns))
+
+    def piece_of(lo: int, hi: int) -> Span:
+        start, end = span.start if lo == first else lo, span.stop if hi == stop else hi
+        if span.ticks is None or not isinstance(plan.clock, RateClock):
+            return Span(start, end)
+        k0 = span.ticks[0] if lo == first else tick_range(plan.clock.rate, lo, lo)[0]
+        k1 = span.ticks[1] if hi == stop else tick_range(plan.clock.rate, hi, hi)[0]
+        k0, k1 = (min(max(k, span.ticks[0]), span.ticks[1]) for k in (k0, k1))
+        return Span(start, end, (k0, k1))
+
+    def too_big(piece: Span) -> bool:
+        length = min(piece.stop, stop) - max(piece.start, first)
+        num_ticks = piece.ticks[1] - piece.ticks[0] if piece.ticks else 0
+        if num_ticks * tick_bytes > max_bytes:
+            return True
+        return length > shortest and sizes.between(piece.start, piece.stop) > max_bytes
+
+    return list(_halved(first, stop, piece_of, too_big)) if stop - first > 1 else [span]
+
+
+def _halved(
+    lo: int, hi: int, span_of: Callable[[int, int], Span | None], too_big: Callable[[Span], bool]
+) -> Iterator[Span]:
+    """The span of [lo, hi), or those of its halves, and so on."""
+    span = span_of(lo, hi)
+    if span is None:
+        return
+    if hi - lo < 2 or not too_big(span):
+        yield span
+        return
+    middle = (lo + hi) // 2
+    yield from _halved(lo, middle, span_of, too_big)
+    yield from _halved(middle, hi, span_of, too_big)
+
+
+def _check_number(num_spans: int, summary: LogSummary) -> None:
+    if num_spans > MAX_SPANS:
+        raise LogReadError(
+            f"{summary.uris[0]}: log times from {summary.first} to {summary.last} ns ask for {num_spans} "
+            f"partitions, more than {MAX_SPANS}. A message probably has a wrong log time; otherwise set "
+            "a lower clock rate or more partition.rows."
+        )

@@ -1,0 +1,255 @@
+"""Accounts: what became of every message and every tick.
+
+Here: the `Tally` of a partition, and `reconcile`, which adds up those of a log.
+Elsewhere: what is counted (logloom.transforms.rows), who stores tallies (logloom.io.manifest).
+
+A message is counted by the span that owns its message time (without a column's offset), a refused one by the
+span that owns its log time. A column *uses* a message that stands in a row, so one that served only dropped
+ticks is not chosen. Spans know of the messages they use from other spans, and of their own ones that other
+spans may use; the union of both is taken when all spans are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import LogloomError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
+from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span
+from logloom.transforms.ticks import tick_range
+
+Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ColumnTally:
+    """What a span knows of a column's messages.
+
+    Attributes:
+        used: messages that the span owns and the column uses within it.
+        used_outside: positions of messages that it uses but does not own, ascending.
+        unused_edge: positions of messages that it owns and does not use, but other spans may; ascending.
+        refused: messages that the span owns and this column alone can't use.
+    """
+
+    used: int = 0
+    used_outside: tuple[int, ...] = ()
+    unused_edge: tuple[int, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The accounts of one span.
+
+    Attributes:
+        planned: ticks of the span.
+        rows: those that became rows.
+        dropped: those that did not, by reason, in the order of the recipe.
+        owned: usable messages that the span owns, by topic read.
+        lost: messages that the log's reader refused.
+        columns: by column that comes from a topic.
+    """
+
+    start: int
+    stop: int
+    planned: int = 0
+    rows: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    owned: Mapping[str, int] = field(default_factory=dict)
+    lost: tuple[Refusal, ...] = ()
+    columns: Mapping[str, ColumnTally] = field(default_factory=dict)
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """All that was refused, by the reader or by a column."""
+        return _distinct([*self.lost, *(r for column in self.columns.values() for r in column.refused)])
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Tally:
+        columns = {
+            name: ColumnTally(
+                column["used"],
+                tuple(column["used_outside"]),
+                tuple(column["unused_edge"]),
+                tuple(Refusal(**refusal) for refusal in column["refused"]),
+            )
+            for name, column in data["columns"].items()
+        }
+        lost = tuple(Refusal(**refusal) for refusal in data["lost"])
+        return cls(**{**data, "lost": lost, "columns": columns})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A column's messages in one piece of a span; positions come with message times."""
+
+    used: int
+    outside: tuple[Times, Times]
+    edge: tuple[Times, Times]
+    refused: tuple[Refusal, ...] = ()
+
+
+def within(times: Times, span: Span) -> Mask:
+    """Which times a span owns; its ends may be open."""
+    return (times >= span.start) & ((times < span.stop) | (span.stop == MAX_TIME))
+
+
+def near_edge(times: Times, sampling: Sampling, span: Span) -> Mask:
+    """Which of its own message times ticks of other spans may reach."""
+    # A tick before the span is start - 1 at most, and uses message times up to forward - offset beyond it.
+    before, after = (
+        span.start + sampling.forward - sampling.offset,
+        span.stop - sampling.back - sampling.offset,
+    )
+    near = np.zeros(len(times), np.bool_)
+    if span.start != MIN_TIME:
+        near |= times < min(before, MAX_TIME)
+    if span.stop != MAX_TIME:
+        near |= times >= max(after, MIN_TIME)
+    return near
+
+
+def see(sampling: Sampling, span: Span, times: Times, positions: Times, used: Mask) -> Seen:
+    """Accounts for a column's messages in one piece of a span."""
+    own = within(times, span)
+    outside = used & ~own
+    edge = own & ~used & near_edge(times, sampling, span)
+    return Seen(int((used & own).sum()), (positions[outside], times[outside]), (positions[edge], times[edge]))
+
+
+def add_up(seen: Sequence[Seen], sampling: Sampling, span: Span) -> ColumnTally:
+    """Accounts for a column in a span, from those of its pieces."""
+    outside, outside_times = _joined([s.outside for s in seen])
+    edge, edge_times = _joined([s.edge for s in seen])
+    used_by_other_piece = np.isin(edge, outside)
+    foreign = ~within(outside_times, span)
+    open_edge = ~used_by_other_piece & near_edge(edge_times, sampling, span)
+    return ColumnTally(
+        sum(s.used for s in seen) + int(used_by_other_piece.sum()),
+        tuple(np.unique(outside[foreign]).tolist()),
+        tuple(np.unique(edge[open_edge]).tolist()),
+        _distinct(refusal for s in seen for refusal in s.refused),
+    )
+
+
+def _joined(parts: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *(p for p, _ in parts)]), np.concatenate([none, *(t for _, t in parts)])
+
+
+@dataclass(frozen=True)
+class ColumnAccount:
+    """What became of the messages of a column's topic: used + not_chosen + refused are all there are."""
+
+    used: int
+    not_chosen: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class TopicAccount:
+    """What became of a topic's messages.
+
+    Attributes:
+        messages: in the log.
+        refused: by the reader, or by a column.
+        columns: of this topic.
+    """
+
+    messages: int
+    refused: int
+    columns: Mapping[str, ColumnAccount]
+
+
+def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> dict[str, TopicAccount]:
+    """Adds up a log's tallies, by topic in name order.
+
+    Args:
+        tallies: of all its partitions, in any order; none where the log has no ticks.
+
+    Raises:
+        LogloomError: a partition is missing or twice there, or the sums don't meet.
+    """
+    tallies = sorted(tallies, key=lambda tally: tally.start)
+    place = summary.uris[0] if summary.uris else "log"
+    _check_ticks(plan, summary, tallies, place)
+    lost = _distinct([*summary.refusals, *(refusal for tally in tallies for refusal in tally.lost)])
+    # Where the log itself is damaged, its index can't be trusted to count what was lost.
+    damaged = bool(summary.refusals) or any(refusal.topic == "" for refusal in lost)
+    topics = {c.topic for c in plan.columns} | {t for tally in tallies for t in tally.owned}
+    accounts = {}
+    for topic in sorted(topics & summary.topics.keys()):
+        messages = summary.topics[topic].num_messages
+        usable = messages
+        refused = 0
+        if any(topic in tally.owned for tally in tallies):
+            usable = sum(tally.owned.get(topic, 0) for tally in tallies)
+            refused = sum(refusal.num_messages for refusal in lost if refusal.topic == topic)
+            if damaged:
+                messages = max(messages, usable + refused)
+                refused = messages - usable
+            elif messages != usable + refused:
+                raise LogloomError(
+                    f"{place}: topic {topic} has {messages} messages by the index, but {usable} were read "
+                    f"and {refused} refused. This build is not safe to use; please report it."
+                )
+        accounts[topic] = _topic_account(plan, topic, (messages, usable, refused), tallies, place)
+    return accounts
+
+
+def _topic_account(
+    plan: RowPlan, topic: str, counts: tuple[int, int, int], tallies: Sequence[Tally], place: str
+) -> TopicAccount:
+    messages, usable, refused = counts
+    columns: dict[str, ColumnAccount] = {}
+    unusable: set[int] = set()
+    for column in plan.columns:
+        if column.topic != topic:
+            continue
+        parts = [tally.columns.get(column.name, ColumnTally()) for tally in tallies]
+        if column.sampling.policy == "static":
+            # Stamps don't matter to it, so it may well use a message that other columns can't.
+            used = max((part.used for part in parts), default=0)
+            columns[column.name] = ColumnAccount(used, messages - used, 0)
+            continue
+        outside = {position for part in parts for position in part.used_outside}
+        edge = {position for part in parts for position in part.unused_edge}
+        used = sum(part.used for part in parts) + len(outside & edge)
+        own = {refusal.position for part in parts for refusal in part.refused}
+        unusable |= own
+        not_chosen = usable - used - len(own)
+        if not_chosen < 0:
+            raise LogloomError(
+                f"{place}: column {column.name!r} uses {used} and refuses {len(own)} messages of {topic}, "
+                f"which has {usable} usable ones. This build is not safe to use; please report it."
+            )
+        columns[column.name] = ColumnAccount(used, not_chosen, refused + len(own))
+    return TopicAccount(messages, refused + len(unusable), columns)
+
+
+def _check_ticks(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally], place: str) -> None:
+    bounds = [MIN_TIME, *(tally.stop for tally in tallies)]
+    if tallies and (bounds[-1] != MAX_TIME or bounds[:-1] != [tally.start for tally in tallies]):
+        raise LogloomError(f"{place}: its {len(tallies)} partitions don't share out its time: one is missing")
+    planned = sum(tally.planned for tally in tallies)
+    kept = sum(tally.rows + sum(tally.dropped.values()) for tally in tallies)
+    if isinstance(plan.clock, RateClock) and summary.num_messages:
+        first, stop = tick_range(plan.clock.rate, summary.first, summary.last)
+        if planned != stop - first:
+            raise LogloomError(f"{place}: {stop - first} ticks by its extent, but {planned} were planned")
+    if planned != kept:
+        raise LogloomError(f"{place}: {planned} ticks planned, but {kept} became rows or were dropped")
+
+
+def _distinct(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    return tuple(dict.fromkeys(refusals))

@@ -1,0 +1,134 @@
+"""A log held in arrays: what the `Log` protocol promises, without files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from logloom.blocks import Values, take
+from logloom.errors import LogReadError
+from logloom.io.logs.base import (
+    MAX_TIME,
+    FieldSpec,
+    LogSummary,
+    Refusal,
+    TimeSource,
+    TopicInfo,
+    TopicRequest,
+)
+from logloom.schema import ColumnType
+
+LOST = "its stamp is zero"
+
+
+@dataclass
+class MemoryTopic:
+    """Messages in log order.
+
+    Attributes:
+        stamps, log_times, positions: (N,); a stamp of 0 is refused.
+        fields: path to (type, N values).
+    """
+
+    stamps: np.ndarray
+    log_times: np.ndarray
+    positions: np.ndarray
+    fields: Mapping[str, tuple[ColumnType, Values]]
+
+
+@dataclass
+class MemoryMessages:
+    source: MemoryTopic
+    topic: str
+    rows: np.ndarray
+    refused: Sequence[Refusal]
+    taken: int = 0
+
+    def __post_init__(self):
+        self.time = self.source.stamps[self.rows]
+        self.log_time = self.source.log_times[self.rows]
+        self.position = self.source.positions[self.rows]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def take(self, spec: FieldSpec, rows: np.ndarray) -> Values:
+        assert len(rows) == 0 or (np.diff(rows) > 0).all()
+        return take(self.source.fields[spec.paths[0]][1], self.rows[rows])
+
+
+@dataclass
+class MemoryLog:
+    """Reads as a log under `on_error: salvage`, or "fail"."""
+
+    topics: dict[str, MemoryTopic]
+    chunk: int = 3  # messages of a chunk in the index
+    on_error: str = "salvage"
+    uri: str = "memory.mcap"
+    refusals: tuple[Refusal, ...] = ()
+    requests: list[Mapping[str, TopicRequest]] = field(default_factory=list)
+
+    @property
+    def summary(self) -> LogSummary:
+        none = np.empty(0, np.int64)
+        times = np.concatenate([none, *(t.log_times for t in self.topics.values())])
+        positions = np.concatenate([none, *(t.positions for t in self.topics.values())])
+        times = times[np.argsort(positions)]
+        chunks = [times[i : i + self.chunk] for i in range(0, len(times), self.chunk)]
+        return LogSummary(
+            uris=(self.uri,),
+            size=100 * len(times),
+            content_id="",
+            topics={
+                name: TopicInfo(
+                    name,
+                    "",
+                    "cdr",
+                    "ros2msg",
+                    b"",
+                    len(t.stamps),
+                    int(t.log_times.min(initial=MAX_TIME)) if len(t.stamps) else 0,
+                    int(t.log_times.max(initial=0)) if len(t.stamps) else 0,
+                )
+                for name, t in sorted(self.topics.items())
+            },
+            first=int(times.min()) if len(times) else 0,
+            last=int(times.max()) if len(times) else 0,
+            chunk_times=np.array([[c.min(), c.max()] for c in chunks], np.int64).reshape(-1, 2),
+            chunk_bytes=np.array([100 * len(c) for c in chunks], np.int64),
+            refusals=self.refusals,
+        )
+
+    def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
+        return self.topics[topic].fields[spec.paths[0]][0]
+
+    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+        return sources[0]
+
+    def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, MemoryMessages]:
+        self.requests.append(requests)
+        return {name: self._read(name, r) for name, r in requests.items() if name in self.topics}
+
+    def _read(self, name: str, request: TopicRequest) -> MemoryMessages:
+        topic = self.topics[name]
+        delay = np.abs(topic.stamps - topic.log_times)
+        usable = topic.stamps != 0
+        if request.max_delay is not None:
+            usable &= delay <= request.max_delay
+        refused = []
+        for i in np.flatnonzero(~usable & _within(topic.log_times, request)).tolist():
+            if self.on_error == "fail":
+                raise LogReadError(f"{self.uri}: {LOST}")
+            refused.append(Refusal(self.uri, i, name, int(topic.positions[i]), int(topic.log_times[i]), LOST))
+        rows = np.flatnonzero(usable & _within(topic.stamps, request))
+        return MemoryMessages(topic, name, rows, refused)
+
+    def last_message(self, topic: str) -> MemoryMessages:
+        found = self.topics[topic]
+        return MemoryMessages(found, topic, np.arange(len(found.stamps))[-1:], ())
+
+
+def _within(times, request):
+    return (times >= request.start) & ((times < request.stop) | (request.stop == MAX_TIME))
