@@ -69,9 +69,9 @@ def _read_blocks(
 class WriteToTar(beam.PTransform):
     """Writes blocks to `<root>/<log_id>/<partition>/shard.tar` and gives what was written.
 
-    No payload is shuffled: each block becomes a piece of its shard at once, and pieces are joined in row order.
-    Gives {"uri", "log_id", "partition", "rows", "bytes"} for each shard; its bytes don't depend on how rows
-    were cut into blocks.
+    No payload is shuffled: each block becomes a piece of its shard at once, and pieces are joined in row
+    order. Gives {"uri", "log_id", "partition", "rows", "bytes"} for each shard; its bytes don't depend on how
+    rows were cut into blocks.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class WriteToTar(beam.PTransform):
             | "HasRows" >> beam.Filter(len)
             | "WritePieces" >> beam.Map(_write_piece, self._store, self._schema, self._ext)
             | "PiecesOfShards" >> beam.GroupByKey()
-            | "JoinPieces" >> beam.MapTuple(_join_pieces, store=self._store)
+            | "JoinPieces" >> beam.Map(_join_pieces, self._store)
         )
 
 
@@ -112,9 +112,9 @@ def _write_piece(
 
 
 def _join_pieces(
-    shard: tuple[str, str], pieces: Iterable[tuple[int, int, int, int, str]], store: Store
+    shard: tuple[tuple[str, str], Iterable[tuple[int, int, int, int, str]]], store: Store
 ) -> dict[str, Any]:
-    log_id, partition = shard
+    (log_id, partition), pieces = shard
     ordered = sorted(set(pieces))
     rows, last = 0, None
     for first_row, count, first_stamp, last_stamp, _ in ordered:

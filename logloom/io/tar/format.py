@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from logloom.errors import UsageError
 from logloom.io.tar.npy import npy_header
 from logloom.io.tar.reader import TarReader
-from logloom.io.tar.samples import EXTENSION, META, members_of
+from logloom.io.tar.samples import EXTENSION, META, key_before, members_of
 from logloom.io.tar.writer import TarWriter
 from logloom.io.units import UnitContext
 from logloom.schema import ColumnType, Schema, check_column_name
@@ -71,6 +71,14 @@ class TarFormat:
             else:
                 problems += _extension_problems(name, extension, stored.columns[name])
         return problems
+
+    def check_log(self, options: TarOptions, log_id: str, log_uri: str) -> list[str]:
+        """A log_id that can't name members."""
+        try:
+            key_before(log_id)
+        except UsageError as error:
+            return [f"{log_uri}: {error}"]
+        return []
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: TarOptions, context: UnitContext

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array, Ragged, Values
-from logloom.errors import DatasetError
 from logloom.schema import ColumnType
 
 
@@ -66,18 +65,18 @@ def _texts(values: Array | Sequence[Array], ctype: ColumnType) -> list[Any]:
     return texts
 
 
-def parse_meta(data: bytes, place: str) -> dict[str, Any]:
+def parse_meta(data: bytes) -> dict[str, Any]:
     """One row's JSON object.
 
     Raises:
-        DatasetError: not a JSON object.
+        ValueError: not a JSON object.
     """
     try:
         found = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{place}: not a JSON object ({error})") from error
+        raise ValueError(f"not a JSON object ({error})") from error
     if not isinstance(found, dict):
-        raise DatasetError(f"{place}: not a JSON object")
+        raise ValueError("not a JSON object")
     return found
 
 
@@ -85,23 +84,23 @@ def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
-def read_column(name: str, ctype: ColumnType, rows: Sequence[Mapping[str, Any]], place: str) -> Values:
+def read_column(name: str, ctype: ColumnType, rows: Sequence[Mapping[str, Any]]) -> Values:
     """The values of one column.
 
     Args:
         rows: what `parse_meta` gave for each.
 
     Raises:
-        DatasetError: a value is missing, or of another type.
+        ValueError: a value is missing, or of another type.
     """
     try:
         values = [row[name] for row in rows]
     except KeyError:
-        raise DatasetError(f"{place}: a sample's meta.json has no {name}") from None
+        raise ValueError(f"it has no {name}") from None
     try:
         return _from_json(values, ctype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DatasetError(f"{place}: {name} in a sample's meta.json is no {ctype}: {error}") from error
+        raise ValueError(f"{name} is no {ctype}: {error}") from error
 
 
 def _from_json(values: list[Any], ctype: ColumnType) -> Values:

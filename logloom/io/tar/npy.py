@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array
-from logloom.errors import DatasetError
 
 _MAGIC = b"\x93NUMPY"
 _ALIGNMENT = 64  # what numpy aligns data to
@@ -33,15 +32,14 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return _MAGIC + b"\x01\x00" + length.to_bytes(2, "little") + text.ljust(length - 1) + b"\n"
 
 
-def read_npy(data: Array, place: str) -> Array:
+def read_npy(data: Array) -> Array:
     """The array in a .npy file, as a view of its bytes.
 
     Args:
         data: (n,) uint8, the whole file.
-        place: for errors.
 
     Raises:
-        DatasetError: damaged, of pickled objects, or shorter or longer than its header says.
+        ValueError: damaged, of pickled objects, or shorter or longer than its header says.
     """
     wide = len(data) > 6 and data[6] > 1
     start = 12 if wide else 10
@@ -50,15 +48,13 @@ def read_npy(data: Array, place: str) -> Array:
     try:
         dtype, shape, fortran = _parse(head)
     except Exception as error:  # numpy parses it as Python: there are many ways to fail
-        raise DatasetError(f"{place}: not an .npy array ({error})") from error
+        raise ValueError(f"not an .npy array ({error})") from error
     values = data[start + length :]
     count = 1
     for n in shape:
         count *= n
     if len(values) != count * dtype.itemsize:
-        raise DatasetError(
-            f"{place}: {len(values)} bytes of values, its npy header says {count * dtype.itemsize}"
-        )
+        raise ValueError(f"{len(values)} bytes of values, its npy header says {count * dtype.itemsize}")
     if dtype.itemsize == 0:
         return np.zeros(shape, dtype)
     return values.view(dtype).reshape(shape, order="F" if fortran else "C")

@@ -106,7 +106,7 @@ class TarReader:
         self.schema = schema if schema is not None else Schema({})
         self._arguments = (self.uris, schema, entries, allow_truncated, storage_options)
         self._has_schema = schema is not None
-        given: Sequence[Mapping[str, Any] | None] = entries or [None] * len(self.uris)
+        given: Sequence[Mapping[str, Any] | None] = entries if entries else [None for _ in self.uris]
         self._shards = [
             _Shard(Source(uri, storage_options), entry, allow_truncated)
             for uri, entry in zip(self.uris, given, strict=True)
@@ -245,7 +245,35 @@ def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) ->
 def _read_columns(
     shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
 ) -> dict[str, Values | list[Array]]:
-    """Columns of neighbouring samples of one layout; those with members of their own as one array per row."""
+    """Columns of neighbouring samples of one layout; those with members of their own as one array per row.
+
+    Raises:
+        DatasetError: a member holds something else; names sample, member and offset.
+    """
+    try:
+        return _decode_columns(shard, start, stop, names, schema)
+    except ValueError:
+        for sample in range(start, stop):  # which one was it?
+            for name in names:
+                try:
+                    _decode_columns(shard, sample, sample + 1, (name,), schema)
+                except ValueError as error:
+                    raise DatasetError(f"{_place(shard, sample, name)}: {error}") from error
+        raise
+
+
+def _place(shard: _Shard, sample: int, name: str) -> str:
+    index = shard.index
+    suffixes = index.layouts[index.layout[sample]]
+    k = next((k for k, suffix in enumerate(suffixes) if column_of(suffix) == name), None)
+    k = suffixes.index(META) if k is None else k
+    offset = index.offsets[index.starts[sample] + k]
+    return f"{shard.source.uri}: {index.keys[sample]}.{suffixes[k]} at byte {offset}"
+
+
+def _decode_columns(
+    shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
+) -> dict[str, Values | list[Array]]:
     index, place = shard.index, shard.source.uri
     plan = _plan(shard, start, names, schema)
     per_sample = len(index.layouts[index.layout[start]])
@@ -260,12 +288,11 @@ def _read_columns(
     found: dict[str, Values | list[Array]] = {}
     for name, ctype, k in plan.columns:
         suffix = plan.suffixes[k]
-        found[name] = [decode(name, ctype, part, suffix, place) for part in data[k::step]]
+        found[name] = [decode(name, ctype, part, suffix) for part in data[k::step]]
     if plan.meta >= 0:
         keys = [parse_key(key, place) for key in index.keys[start:stop]]
         texts = [part.tobytes() for part in data[plan.meta :: step]]
-        metas = [(*key, text) for key, text in zip(keys, texts, strict=True)]
-        found |= decode_meta(metas, plan.small, place)
+        found |= decode_meta([(*key, text) for key, text in zip(keys, texts, strict=True)], plan.small)
     return found
 
 

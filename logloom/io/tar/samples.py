@@ -10,7 +10,7 @@ are kept as they are. Which of these a column becomes follows from its declared 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -138,40 +138,37 @@ def column_of(suffix: str) -> str:
     return suffix.rpartition(".")[0]
 
 
-def decode(name: str, ctype: ColumnType, data: Array, suffix: str, place: str) -> Array:
+def decode(name: str, ctype: ColumnType, data: Array, suffix: str) -> Array:
     """One row's value of a column that has a member of its own.
 
     Args:
         data: (size,) uint8, the member's bytes; the value is a view of them.
 
     Raises:
-        DatasetError: the member holds another type.
+        ValueError: the member holds another type.
     """
     if ctype.kind == "bytes":
         return data
     if not suffix.endswith(".npy"):
-        raise DatasetError(f"{place}: {name} should be an .npy member, found {suffix}")
-    value = read_npy(data, place)
+        raise ValueError(f"{name} should be an .npy member")
+    value = read_npy(data)
     leading = value.shape[: ctype.num_ragged]
     if value.dtype != ctype.dtype or value.shape != leading + ctype.tail or len(leading) != ctype.num_ragged:
-        raise DatasetError(f"{place}: {name} is {value.dtype} {list(value.shape)}, the schema says {ctype}")
+        raise ValueError(f"{name} is {value.dtype} {list(value.shape)}, the schema says {ctype}")
     return value
 
 
-def decode_meta(
-    rows: Sequence[tuple[str, int, bytes]], types: Mapping[str, ColumnType], place: str
-) -> Iterator[tuple[str, Values]]:
+def decode_meta(rows: Sequence[tuple[str, int, bytes]], types: Mapping[str, ColumnType]) -> dict[str, Values]:
     """The columns of meta.json members.
 
     Args:
         rows: log_id and timestamp as the key says, and the member's bytes.
 
     Raises:
-        DatasetError: no JSON, of another sample, or values of other types.
+        ValueError: no JSON, of another sample, or values of other types.
     """
-    parsed = [parse_meta(data, place) for _, _, data in rows]
+    parsed = [parse_meta(data) for _, _, data in rows]
     for (log_id, timestamp, _), found in zip(rows, parsed, strict=True):
         if (found.get("log_id"), found.get("timestamp")) != (log_id, timestamp):
-            raise DatasetError(f"{place}: the meta.json of {log_id}/{timestamp} is of another sample")
-    for name, ctype in types.items():
-        yield name, read_column(name, ctype, parsed, place)
+            raise ValueError(f"it is of another sample, {found.get('log_id')}/{found.get('timestamp')}")
+    return {name: read_column(name, ctype, parsed) for name, ctype in types.items()}

@@ -67,7 +67,8 @@ class Source:
         """
         if self._size is None:
             if self.is_local:
-                self._size = os.fstat(self._open().descriptor).st_size
+                file = self._open()
+                self._size = os.fstat(file.descriptor).st_size
             else:
                 fs, path = filesystem(self.uri, self._options)
                 try:
@@ -103,8 +104,9 @@ class Source:
     def read_head(self, offset: int, size: int) -> bytes:
         """A few bytes, perhaps fewer at the end of the file; remote ones in large steps forward."""
         if self.is_local:
+            file = self._open()
             try:
-                return os.pread(self._open().descriptor, size, offset)
+                return os.pread(file.descriptor, size, offset)
             except OSError as error:
                 raise self._explain(error) from error
         start, window = self._window
@@ -149,19 +151,23 @@ class Source:
         return data
 
     def _open(self) -> _OpenFile:
+        """The open file; to be held while its descriptor is used, since another thread may let go of it."""
         file = self._file
-        if file is None:
+        if file is not None:
+            return file
+        with _opening:
+            if self._file is not None:
+                return self._file
             try:
                 file = self._file = _OpenFile(self._path)
             except OSError as error:
                 raise self._explain(error) from error
-            with _opening:
-                _opened.append(weakref.ref(self))
-                while len(_opened) > _MAX_OPEN:
-                    oldest = _opened.popleft()()
-                    if oldest is not None:
-                        oldest._file = None
-        return file
+            _opened.append(weakref.ref(self))
+            while len(_opened) > _MAX_OPEN:
+                oldest = _opened.popleft()()
+                if oldest is not None:
+                    oldest._file = None
+            return file
 
     def _explain(self, error: OSError) -> LogloomError:
         if isinstance(error, FileNotFoundError):

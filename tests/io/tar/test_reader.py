@@ -1,0 +1,205 @@
+"""Rows read back: equal to the bit, at random, from many threads and processes; foreign archives too."""
+
+import concurrent.futures
+import multiprocessing
+import pickle
+import tarfile
+
+import fsspec
+import numpy as np
+import pytest
+import webdataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logloom.blocks import Block, Ragged
+from logloom.errors import DatasetError, UsageError
+from logloom.io.tar import TarReader, TarWriter
+from logloom.schema import STRING, ColumnType, Schema
+from tests.io.tar.rows import TYPES, assert_equal_values, digests, random_block, schema_of, schemas
+
+
+def write(path, schema, block, ext=None):
+    writer = TarWriter(path, schema, ext)
+    writer.append(block)
+    return writer.close()
+
+
+def assert_same_rows(reader, block, schema):
+    assert len(reader) == len(block)
+    for row in range(len(block)):
+        expected, found = block.row(row, schema), reader[row]
+        assert list(found) == list(expected)
+        for name in expected:
+            assert_equal_values(found[name], expected[name])
+
+
+@pytest.mark.parametrize("ctype", TYPES, ids=lambda t: f"{t}".replace(" ", ""))
+def test_every_type_comes_back_to_the_bit(tmp_path, ctype):
+    schema = schema_of([ctype])
+    block = random_block(schema, 6, 5)
+    entry = write(tmp_path / "shard.tar", schema, block)
+    reader = TarReader(tmp_path / "shard.tar", schema, entries=[entry])
+    assert_same_rows(reader, block, schema)
+    assert digests(list(reader.blocks()), schema) == digests([block], schema)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_the_bits_of_nans_in_scalars_survive(tmp_path, dtype):
+    size = np.dtype(dtype).itemsize
+    quiet, signalling = {
+        2: (0x7E01, 0xFD55),
+        4: (0x7FC00001, 0xFF812345),
+        8: (0x7FF8 << 48 | 9, 0xFFF0 << 48 | 5),
+    }[size]
+    values = np.array([quiet, signalling], f"<u{size}").view(f"<{dtype}")
+    schema = Schema({"x": ColumnType(dtype)})
+    write(tmp_path / "shard.tar", schema, Block("d", "p", 0, {"timestamp": np.arange(2), "x": values}))
+    (block,) = TarReader(tmp_path / "shard.tar", schema).blocks()
+    assert block.columns["x"].tobytes() == values.tobytes()
+
+
+@settings(max_examples=30, deadline=None)
+@given(schema=schemas(), rows=st.integers(1, 12), seed=st.integers(0, 99), max_bytes=st.integers(1, 5000))
+def test_blocks_of_any_size_hold_the_rows_written(schema, rows, seed, max_bytes, tmp_path_factory):
+    path = tmp_path_factory.mktemp("blocks") / "shard.tar"
+    block = random_block(schema, rows, seed)
+    reader = TarReader(path, schema, entries=[write(path, schema, block)])
+    blocks = list(reader.blocks(max_bytes=max_bytes))
+    assert [b.first_row for b in blocks] == np.cumsum([0, *map(len, blocks)])[:-1].tolist()
+    assert {(b.log_id, b.partition) for b in blocks} == {("car/drive", "p3")}
+    assert digests(blocks, schema) == digests([block], schema)
+
+
+def test_rows_of_many_shards_are_one_sequence(tmp_path):
+    schema = schema_of(TYPES[:4])
+    blocks = [random_block(schema, n, n, log_id=f"log{n}") for n in (3, 1, 5)]
+    for n, block in enumerate(blocks):
+        write(tmp_path / f"{n}.tar", schema, block)
+    reader = TarReader([tmp_path / f"{n}.tar" for n in range(3)], schema)
+    assert len(reader) == 9
+    assert [reader[i]["log_id"] for i in range(9)] == ["log3"] * 3 + ["log1"] + ["log5"] * 5
+    assert reader[-1]["timestamp"] == blocks[2].timestamp[-1]
+    assert [row["timestamp"] for row in reader.__getitems__([4, 0])] == [
+        blocks[2].timestamp[0],
+        blocks[0].timestamp[0],
+    ]
+    for index in (9, -10):
+        with pytest.raises(IndexError, match="of 9"):
+            reader[index]
+
+
+def test_only_the_members_asked_for_are_read(tmp_path):
+    schema = Schema({"near": ColumnType("<f8", (2,)), "far": ColumnType("<f8", (2,))}, ("near",))
+    block = random_block(schema, 2, 0)
+    write(tmp_path / "shard.tar", schema, block)
+    data = (tmp_path / "shard.tar").read_bytes()
+    (tmp_path / "shard.tar").write_bytes(data.replace(b"\x93NUMPY", b"\x93NOPY!", 1))  # far of row 0
+    reader = TarReader(tmp_path / "shard.tar", schema)
+    row = reader.row(0, ["near", "near.age"])
+    assert list(row) == ["log_id", "timestamp", "near", "near.age"]
+    assert_equal_values(row["near"], block.columns["near"][0])
+    assert_equal_values(row["near.age"], block.columns["near.age"][0])
+    with pytest.raises(DatasetError, match="far"):
+        reader.row(0, ["far"])
+
+
+def test_columns_are_chosen_by_globs(tmp_path):
+    schema = schema_of(TYPES[:6])
+    write(tmp_path / "shard.tar", schema, random_block(schema, 2, 0))
+    reader = TarReader(tmp_path / "shard.tar", schema)
+    assert list(reader.row(1, ["c1.*"])) == ["log_id", "timestamp", "c1.part"]
+    (block,) = reader.blocks(["c4.part.available", "c3.*"])
+    assert list(block.columns) == ["timestamp", "c3.part", "c4.part.available"]
+    with pytest.raises(UsageError, match="c9"):
+        reader.row(0, ["c9"])
+
+
+def test_a_reader_pickles_and_serves_threads_and_forks(tmp_path):
+    schema = schema_of(TYPES[::7])
+    block = random_block(schema, 40, 1)
+    write(tmp_path / "shard.tar", schema, block)
+    reader = TarReader(tmp_path / "shard.tar", schema)
+    assert_same_rows(pickle.loads(pickle.dumps(reader)), block, schema)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for row, found in zip(range(400), pool.map(lambda i: reader[i % 40], range(400)), strict=True):
+            assert found["timestamp"] == block.timestamp[row % 40]
+    with multiprocessing.get_context("fork").Pool(2) as processes:
+        stamps = processes.map(StampOf(reader), range(40))
+    assert stamps == block.timestamp.tolist()
+
+
+class StampOf:
+    def __init__(self, reader):
+        self.reader = reader
+
+    def __call__(self, index):
+        return int(self.reader[index]["timestamp"])
+
+
+def test_more_shards_than_files_may_be_open(tmp_path):
+    for n in range(300):
+        write(tmp_path / f"{n}.tar", Schema({}), random_block(Schema({}), 1, n))
+    reader = TarReader([tmp_path / f"{n}.tar" for n in range(300)], Schema({}))
+    assert len({int(reader[i % 300]["timestamp"]) for i in range(600)}) > 250
+
+
+def test_rows_are_read_from_an_object_store(tmp_path):
+    schema = schema_of(TYPES[::5])
+    block = random_block(schema, 5, 1)
+    entry = write(tmp_path / "shard.tar", schema, block)
+    fsspec.filesystem("memory").pipe_file("/tar-reader/shard.tar", (tmp_path / "shard.tar").read_bytes())
+    reader = TarReader("memory://tar-reader/shard.tar", schema, entries=[entry])
+    assert_same_rows(reader, block, schema)
+    with pytest.raises(DatasetError, match="no such file"):
+        len(TarReader("memory://tar-reader/none.tar", schema))
+
+
+def test_a_string_that_is_no_utf8_is_kept_but_no_row_shows_it(tmp_path):
+    schema = Schema({"s": STRING})
+    block = Block("d", "p", 0, {"timestamp": np.arange(1), "s": Ragged.from_bytes([b"\xff\xc3\xa9"])})
+    write(tmp_path / "shard.tar", schema, block)
+    reader = TarReader(tmp_path / "shard.tar", schema)
+    (found,) = reader.blocks()
+    assert found.columns["s"][0].tobytes() == b"\xff\xc3\xa9"
+    with pytest.raises(DatasetError, match="UTF-8"):
+        reader[0]
+
+
+def test_foreign_archives_give_the_samples_that_webdataset_gives(tmp_path, shared_data):
+    path = tmp_path / "made.tar"
+    with webdataset.TarWriter(str(path)) as sink:
+        for n in range(5):
+            sink.write(
+                {"__key__": f"a.b/{n}", "left.jpg": bytes([n]), "x.JSON": {"n": n}, "npy": np.arange(n)}
+            )
+    for archive in (path, shared_data / "webdataset/mpdata.tar", shared_data / "webdataset/tendata.tar"):
+        reader = TarReader(archive)
+        expected = list(webdataset.WebDataset(str(archive), shardshuffle=False))
+        assert len(reader) == len(expected)
+        for row, sample in enumerate(expected):
+            fields = {k: v for k, v in sample.items() if k == "__key__" or not k.startswith("__")}
+            assert reader[row] == fields
+        assert list(reader.row(2, [])) == ["__key__"]
+    with pytest.raises(UsageError, match="schema"):
+        next(TarReader(path).blocks())
+
+
+def test_a_compressed_archive_is_refused_with_the_way_out(shared_data):
+    with pytest.raises(UsageError, match=r"gzip.*sampleiterator"):
+        len(TarReader(shared_data / "webdataset/sample.tgz"))
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_names_of_every_tar_dialect_are_read(tmp_path, form):
+    names = ["short.txt", "d" * 90 + "/" + "e" * 90 + ".txt"]
+    if form != tarfile.USTAR_FORMAT:
+        names += ["x" * 400 + ".txt", "né" * 80 + ".txt"]
+    with tarfile.open(tmp_path / "a.tar", "w", format=form) as tar:
+        folder = tarfile.TarInfo("folder")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for name in names:
+            tar.addfile(tarfile.TarInfo(name))
+    reader = TarReader(tmp_path / "a.tar")
+    assert [reader[i]["__key__"] for i in range(len(reader))] == [name[:-4] for name in names]
