@@ -110,12 +110,15 @@ class Cursor:
         """Stretches of `lengths` bytes at a place of each payload, end to end."""
         self.need(at + lengths)
         if isinstance(lengths, int):
-            same: NDArray[np.uint8] = self.items(at, np.dtype((np.uint8, (lengths,)))).reshape(-1)
-            return same
+            equal: NDArray[np.uint8] = self.items(at, np.dtype((np.uint8, (lengths,)))).reshape(-1)
+            return equal
         starts, ends = self.base + at, np.cumsum(lengths)
         total = int(ends[-1])
         if total < _COPY_BYTES * len(self):
-            return self.buffer[np.arange(total) + np.repeat(starts - (ends - lengths), lengths)]
+            gathered: NDArray[np.uint8] = self.buffer[
+                np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+            ]
+            return gathered
         joined = np.empty(total, np.uint8)
         for start, end, length in zip(starts.tolist(), ends.tolist(), lengths.tolist(), strict=True):
             joined[end - length : end] = self.buffer[start : start + length]

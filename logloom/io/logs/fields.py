@@ -18,6 +18,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,15 @@ class Selection:
         is_byte = isinstance(self.type, Number) and self.type.is_byte
         return is_byte and self.array is not None and self.array.length is None
 
+    @cached_property
     def within(self) -> Selection:
         """The same, seen from inside the first of `names`."""
         return replace(self, names=self.names[1:])
+
+    @cached_property
+    def packed(self) -> np.dtype[Any]:
+        """Of `type`, as it is kept inside arrays; see `packed`."""
+        return packed(self.type, self.width)
 
 
 def whole(name: str, field: Field, width: int) -> Selection:
@@ -191,7 +198,7 @@ def value_type(selection: Selection) -> tuple[np.dtype[Any], tuple[int | None, .
         if isinstance(selection.pick, slice):
             length = len(range(length or 0)[selection.pick])
         return dtype, (length, *shape)
-    dtype = packed(selection.type, selection.width)
+    dtype = selection.packed
     numbers = flat(dtype) if selection.flatten else None
     return numbers if numbers is not None else (dtype, ())
 

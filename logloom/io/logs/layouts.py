@@ -18,9 +18,9 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs import adapters
 from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
-from logloom.io.logs.cursor import At, Cursor, MisfitError, cursors
+from logloom.io.logs.cursor import Array, At, Cursor, MisfitError, cursors
 from logloom.io.logs.definitions import Struct, parse
-from logloom.io.logs.fields import Selection, joined_type, select
+from logloom.io.logs.fields import Selection, column_type, joined_type, select
 from logloom.io.logs.raw import RawMessages
 from logloom.io.logs.unfit import UnfitError
 from logloom.io.logs.wire import CDR, ROS1, Fixed, Repeated, Wire, compile_layout
@@ -90,10 +90,13 @@ class _LayoutDecoder:
         try:
             if spec.adapter is not None:
                 read = adapters.paths(spec, self.root)
-                width = adapters.text_width(spec)
-                found = self._read(raw, self._selections(read.values(), width))
+                selections = self._selections(read.values(), adapters.text_width(spec))
+                found = self._read(raw, selections)
                 return adapters.convert(spec, dict(zip(read, found, strict=True)))
-            return _side_by_side(self._read(raw, self._selections(spec.paths, spec.strings)))
+            selections = self._selections(spec.paths, spec.strings)
+            if len(selections) == 1:
+                return self._read(raw, selections)[0]
+            return self._side_by_side(raw, selections, ctype)
         except UnfitError as error:
             raise LogReadError(f"{raw.place(error.row)}: {error}") from error
         except MisfitError as error:
@@ -107,19 +110,54 @@ class _LayoutDecoder:
     def _selections(self, paths: Iterable[str], width: int) -> list[Selection]:
         return [select(self.root, path, width) for path in paths]
 
-    def _read(self, raw: RawMessages, selections: Sequence[Selection]) -> list[Values]:
-        """What is selected, of all messages in their order."""
+    def _side_by_side(self, raw: RawMessages, selections: Sequence[Selection], ctype: ColumnType) -> Values:
+        """Fields of one number type, laid next to each other along the last axis."""
+        if ctype.is_ragged:
+            parts = [part for part in self._read(raw, selections) if isinstance(part, Ragged)]
+            columns = [p.values if p.tail else p.values[:, None] for p in parts]
+            return Ragged(np.concatenate(columns, axis=1), parts[0].shapes)
+        joined = np.empty((len(raw), *ctype.tail), ctype.dtype)
+        targets, at = [], 0
+        for selection in selections:
+            shape = column_type(selection).tail
+            width = shape[0] if shape else 1
+            targets.append(joined[:, at : at + width] if shape else joined[:, at])
+            at += width
+        self._read(raw, selections, targets)
+        return joined
+
+    def _read(
+        self, raw: RawMessages, selections: Sequence[Selection], targets: Sequence[Array] | None = None
+    ) -> list[Values]:
+        """What is selected, of all messages in their order.
+
+        Args:
+            targets: for selections of fixed shape, where to put them: (N, *shape) each.
+        """
         wants: dict[Hashable, Selection] = dict(enumerate(selections))
-        rows, parts = [], []
+        fixed: dict[Hashable, Array] = dict(enumerate(targets or ()))
+        ragged: dict[Hashable, list[Ragged]] = {}
+        order = []
         for cursor in cursors(raw, self.encapsulated):
             if isinstance(cursor, MisfitError):
                 raise cursor
-            parts.append(self._visit(cursor, wants))
-            rows.append(cursor.rows)
-        order = np.concatenate(rows)
-        back = None if (np.diff(order) > 0).all() else np.argsort(order)
-        columns = [blocks.concatenate([part[slot] for part in parts]) for slot in wants]
-        return columns if back is None else [blocks.take(column, back) for column in columns]
+            order.append(cursor.rows)
+            for slot, values in self._visit(cursor, wants).items():
+                if isinstance(values, Ragged):
+                    ragged.setdefault(slot, []).append(values)
+                    continue
+                if slot not in fixed:
+                    if len(cursor) == len(raw):  # there is one cursor, and so it is in order
+                        fixed[slot] = values
+                        continue
+                    fixed[slot] = np.empty((len(raw), *values.shape[1:]), values.dtype)
+                fixed[slot][_slice(cursor.rows)] = values
+        columns = {slot: Ragged.concatenate(parts) for slot, parts in ragged.items()}
+        rows = np.concatenate(order)
+        if columns and (np.diff(rows) < 0).any():
+            back = np.argsort(rows, kind="stable")
+            columns = {slot: column.take(back) for slot, column in columns.items()}
+        return [columns[slot] if slot in columns else fixed[slot] for slot in wants]
 
     def _visit(self, cursor: Cursor, wants: Mapping[Hashable, Selection]) -> dict[Hashable, Values]:
         """What is wanted of some messages, whose lengths must be those of their definition."""
@@ -154,7 +192,7 @@ class _LayoutDecoder:
                 node.visit_first(cursor, at, {0: stamp.inner}, found)
                 break
             else:
-                node.visit(cursor, at, {0: stamp if isinstance(node, Fixed) else stamp.within()}, found)
+                node.visit(cursor, at, {0: stamp if isinstance(node, Fixed) else stamp.within}, found)
                 break
         times = found[0]
         assert isinstance(times, np.ndarray)
@@ -198,11 +236,7 @@ def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[
     return results
 
 
-def _side_by_side(columns: Sequence[Values]) -> Values:
-    """Columns of one number type, laid next to each other along the last axis."""
-    if len(columns) == 1:
-        return columns[0]
-    first = columns[0]
-    flat = [c.values if isinstance(c, Ragged) else c for c in columns]
-    joined = np.concatenate([part if part.ndim > 1 else part[:, None] for part in flat], axis=1)
-    return Ragged(joined, first.shapes) if isinstance(first, Ragged) else joined
+def _slice(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+    """Consecutive rows as a slice, which is copied to in one go."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows

@@ -14,13 +14,20 @@ import numpy as np
 from logloom.blocks import Ragged, Values
 from logloom.io.logs.cursor import Array, Cursor
 from logloom.io.logs.definitions import Number, Struct, Type
-from logloom.io.logs.fields import Selection, flat, packed
+from logloom.io.logs.fields import Selection, flat
 
 SECOND = 1_000_000_000
 
 
 def selected(source: Array, selection: Selection) -> Array:
-    """What is selected of values of fixed layout.
+    """What is selected of structs of fixed layout: `settled`, of the field that its names lead to."""
+    for name in selection.names:
+        source = source[name]
+    return settled(source, selection)
+
+
+def settled(source: Array, selection: Selection) -> Array:
+    """What is selected of the field at the end of a selection's names.
 
     Args:
         source: (n, ...) as they lie in messages: of any byte order, padded, "u1" for bools, times as structs.
@@ -28,11 +35,9 @@ def selected(source: Array, selection: Selection) -> Array:
     Returns:
         (n, ...) little-endian and packed.
     """
-    for name in selection.names:
-        source = source[name]
     if selection.inner is not None:
         return selected(source if selection.pick is None else source[..., selection.pick], selection.inner)
-    values = repacked(source, selection.type, packed(selection.type, selection.width))
+    values = repacked(source, selection.type, selection.packed)
     return flattened(values) if selection.flatten else values
 
 
@@ -55,7 +60,7 @@ def repacked(source: Array, kind: Type, dtype: np.dtype[Any]) -> Array:
 
 def flattened(values: Array) -> Array:
     """Structured values whose numbers all have one type as vectors (..., k); others as they are."""
-    numbers = flat(values.dtype)
+    numbers = flat(values.dtype) if values.dtype.names else None
     if numbers is None:
         return values
     dtype, shape = numbers

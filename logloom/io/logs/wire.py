@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 from logloom.blocks import Ragged, Values
 from logloom.io.logs.cursor import Array, At, Cursor, settle, spread
 from logloom.io.logs.definitions import Field, Number, Struct, Text, Type
-from logloom.io.logs.fields import Selection, packed, value_type, whole
-from logloom.io.logs.values import checked_text, fixed_text, flattened, selected, text_of_wide
+from logloom.io.logs.fields import Selection, value_type, whole
+from logloom.io.logs.values import checked_text, fixed_text, flattened, selected, settled, text_of_wide
 
 _FEW_ROWS = 4  # so many messages or fewer go one by one, where a place is a plain int
 
@@ -70,12 +69,15 @@ class Node(ABC):
 class Fixed(Node):
     """What has the same size in every message: a number, an array of numbers, a run of such fields."""
 
-    def __init__(self, align: int, sizes: Sequence[int], make: Make):
+    def __init__(self, align: int, sizes: Sequence[int], make: Make, leads: bool):
         """
         Args:
             align: of its most aligned number.
             sizes: bytes it takes from each phase below `align`.
             make: from (phase, byte order) to the padding before it and its dtype.
+            leads: whether a most aligned number comes first, so that what depends on the phase is padding
+                before it and nothing else. If its size is a multiple of `align` too, it *tiles*: elements of
+                an array of it lie at equal distances, whatever the phase of the first.
         """
         self.align = align
         self.sizes = tuple(sizes)
@@ -84,11 +86,8 @@ class Fixed(Node):
         self._make = make
         self._layouts: dict[tuple[int, str], tuple[int, np.dtype[Any]]] = {}
 
-    @property
-    def tiles(self) -> bool:
-        """Whether elements of an array lie at equal distances, all alike, whatever the phase of the first."""
-        ends = self.sizes[0] % self.align == 0
-        return ends and all(size - (-p % self.align) == self.sizes[0] for p, size in enumerate(self.sizes))
+        self.leads = leads
+        self.tiles = leads and sizes[0] % align == 0
 
     @property
     def stride(self) -> int:
@@ -110,21 +109,44 @@ class Fixed(Node):
         return at + self.table[at % self.align]
 
     def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
-        for slot, selection in wants.items():
-            found[slot] = _by_phase(cursor, at, self.align, partial(self._read, selection))
+        if self.leads:
+            at = _aligned(at, self.align)
         end = self.end(at)
         cursor.need(end)
+        if not wants:
+            return end
+        if isinstance(at, int) or self.leads:
+            phase = 0 if self.leads else int(at) % self.align
+            found.update(self._read(cursor, at, phase, wants))
+            return end
+        phases = at % self.align
+        for phase in np.unique(phases).tolist():
+            some = phases == phase
+            for slot, values in self._read(cursor.take(some), at[some], phase, wants).items():
+                if slot not in found:
+                    found[slot] = np.empty((len(cursor), *values.shape[1:]), values.dtype)
+                found[slot][some] = values  # type: ignore[index]
         return end
 
-    def _read(self, selection: Selection, cursor: Cursor, at: At) -> Array:
-        """What is selected, where all of `at` have one phase."""
-        phase = int(at if isinstance(at, int) else at[0])
-        offset, dtype = self.layout(phase, cursor.order)
-        for name in selection.names:
-            assert dtype.fields is not None
-            dtype, more = dtype.fields[name][:2]
-            offset += more
-        return selected(cursor.items(at + offset, dtype), replace(selection, names=()))
+    def _read(self, cursor: Cursor, at: At, phase: int, wants: Wants) -> dict[Hashable, Array]:
+        """What is wanted where all places have one phase."""
+        before, whole_dtype = self.layout(phase, cursor.order)
+        places = {slot: _follow(whole_dtype, selection.names) for slot, selection in wants.items()}
+        start = min(offset for offset, _ in places.values())
+        span = max(offset + dtype.itemsize for offset, dtype in places.values()) - start
+        if span > 2 * sum(dtype.itemsize for _, dtype in places.values()):
+            sources = {slot: cursor.items(at + before + o, dtype) for slot, (o, dtype) in places.items()}
+            return {slot: settled(sources[slot], selection) for slot, selection in wants.items()}
+        # Fields that lie close together are fetched together, since the way to memory is what costs.
+        names = [f"f{i}" for i in range(len(places))]
+        fields = {
+            "names": names,
+            "formats": [dtype for _, dtype in places.values()],
+            "offsets": [offset - start for offset, _ in places.values()],
+            "itemsize": span,
+        }
+        source = cursor.items(at + before + start, np.dtype(fields))  # type: ignore[call-overload]
+        return {slot: settled(source[n], s) for n, (slot, s) in zip(names, wants.items(), strict=True)}
 
 
 class Characters(Node):
@@ -227,27 +249,33 @@ class Record(Node):
         self.struct = struct
         self.parts = parts
         self.least = sum(node.least for _, node in parts)
+        self._wholes: dict[np.dtype[Any], dict[str, Selection]] = {}
 
     def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
         inner = dict(wants)
         for slot in [slot for slot, selection in wants.items() if not selection.names]:
-            width = inner.pop(slot).width
-            kept = packed(self.struct, width).names or ()
-            fields = [field for field in self.struct.fields if field.name in kept]
-            inner |= {(slot, field.name): whole(field.name, field, width) for field in fields}
+            fields = self._fields(inner.pop(slot))
+            inner |= {(slot, name): selection for name, selection in fields.items()}
         read: Found = {}
         for names, node in self.parts:
             inside = {slot: s for slot, s in inner.items() if s.names[0] in names}
             if not isinstance(node, Fixed):
-                inside = {slot: s.within() for slot, s in inside.items()}
+                inside = {slot: s.within for slot, s in inside.items()}
             at = node.visit(cursor, at, inside, read)
         for slot, selection in wants.items():
             found[slot] = read[slot] if selection.names else self._structured(cursor, slot, selection, read)
         return at
 
+    def _fields(self, selection: Selection) -> dict[str, Selection]:
+        """The fields that a structured value is made of."""
+        if selection.packed not in self._wholes:
+            fields = [field for field in self.struct.fields if field.name in (selection.packed.names or ())]
+            self._wholes[selection.packed] = {f.name: whole(f.name, f, selection.width) for f in fields}
+        return self._wholes[selection.packed]
+
     def _structured(self, cursor: Cursor, slot: Hashable, selection: Selection, read: Found) -> Array:
-        values = np.empty(len(cursor), packed(self.struct, selection.width))
-        for name in values.dtype.names or ():
+        values = np.empty(len(cursor), selection.packed)
+        for name in self._fields(selection):
             values[name] = fixed_text(cursor, read[slot, name], selection.width)
         return flattened(values) if selection.flatten else values
 
@@ -283,7 +311,7 @@ class _Compiler:
             base = plain.newbyteorder(order)  # type: ignore[arg-type]
             return -phase % align, base if count is None else np.dtype((base, (count,)))
 
-        return Fixed(align, [-phase % align + size for phase in range(align)], make)
+        return Fixed(align, [-phase % align + size for phase in range(align)], make, leads=True)
 
     def field(self, field: Field) -> Node:
         length = None if field.array is None else field.array.length
@@ -303,7 +331,7 @@ class _Compiler:
 
         size = element.sizes[0] * length
         pads = [-phase % element.align if length else 0 for phase in range(element.align)]
-        return Fixed(element.align, [pad + size for pad in pads], make)
+        return Fixed(element.align, [pad + size for pad in pads], make, leads=True)
 
     def record(self, struct: Struct) -> Record:
         parts: list[tuple[frozenset[str], Node]] = []
@@ -343,7 +371,9 @@ class _Compiler:
             for _, node in members:
                 at = node.end(at)
             sizes.append(at - phase)
-        return frozenset(name for name, _ in members), Fixed(align, sizes, make)
+        first = members[0][1]
+        leads = first.leads and first.align == align
+        return frozenset(name for name, _ in members), Fixed(align, sizes, make, leads)
 
 
 def _aligned(at: At, align: int) -> At:
@@ -365,23 +395,14 @@ def _without_zero(cursor: Cursor, start: At, length: At) -> At:
     return np.maximum(length - 1, 0)
 
 
-def _by_phase(cursor: Cursor, at: At, align: int, read: Callable[[Cursor, At], Array]) -> Array:
-    """What `read` gives for all payloads, called once for each phase in which places lie."""
-    if isinstance(at, int) or align == 1:
-        return read(cursor, at)
-    phases = at % align
-    kinds = np.unique(phases)
-    if len(kinds) == 1:
-        return read(cursor, at)
-    values: Array | None = None
-    for kind in kinds.tolist():
-        which = phases == kind
-        part = read(cursor.take(which), at[which])
-        if values is None:
-            values = np.empty((len(cursor), *part.shape[1:]), part.dtype)
-        values[which] = part
-    assert values is not None
-    return values
+def _follow(dtype: np.dtype[Any], names: Sequence[str]) -> tuple[int, np.dtype[Any]]:
+    """Where a field lies in a structured dtype, and its own dtype."""
+    offset = 0
+    for name in names:
+        assert dtype.fields is not None
+        dtype, more = dtype.fields[name][:2]
+        offset += more
+    return offset, dtype
 
 
 def _elements(element: Fixed, cursor: Cursor, at: At, count: At, inner: Selection | None) -> Array:
@@ -394,6 +415,8 @@ def _elements(element: Fixed, cursor: Cursor, at: At, count: At, inner: Selectio
         start = first - element.stride
         if not isinstance(count, int):
             start = np.where(count > 0, start, at)
+        elif count == 0:
+            start = at
         return selected(_viewed(cursor.runs(start, count * element.stride), dtype), inner)
     # The first elements start in a phase of their own, so other padding may lie in them.
     more = np.maximum(counts - 1, 0)
@@ -453,7 +476,9 @@ def _in_order(parts: list[Array], where: list[NDArray[np.int64]], selection: Sel
     if not parts:
         dtype, shape = value_type(selection)
         return np.empty((0, *(n or 0 for n in shape)), dtype)
-    values = np.concatenate(parts)
-    ordered = np.empty_like(values)
-    ordered[np.concatenate(where)] = values
+    ordered = np.empty((sum(map(len, where)), *parts[0].shape[1:]), parts[0].dtype)
+    # numpy moves opaque items faster than structured ones.
+    opaque = ordered.reshape(len(ordered), -1).view(f"V{ordered.nbytes // len(ordered)}")[:, 0]
+    for index, part in zip(where, parts, strict=True):
+        opaque[index] = np.ascontiguousarray(part).reshape(len(part), -1).view(opaque.dtype)[:, 0]
     return ordered
