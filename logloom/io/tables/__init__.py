@@ -15,10 +15,10 @@ _HOMES = {
     "RowLoader": "loader",
     "RowPositionError": "loader",
     "commit_table": "write",
-    "merge": "merge",
+    "merge": "merging",
     "read_index": "index",
     "row_loader": "loader",
-    "verify": "verify",
+    "verify": "verifying",
     "write_part": "write",
     "write_table": "write",
 }

@@ -72,10 +72,11 @@ class Layout:
         """The chunks of a block's rows; their pieces are views of `values` where these lie as needed.
 
         Args:
-            values: at least the group's columns, (num_rows, *shape) or ragged.
+            values: at least the group's columns: (num_rows, *shape), or as Ragged (fixed shapes too).
         """
-        if self.size is not None:
-            return _encode_fixed(self, values, num_rows)
+        arrays = {name: v for name in self.columns if isinstance(v := values[name], np.ndarray)}
+        if self.size is not None and len(arrays) == len(self.columns):
+            return _encode_fixed(self, arrays, num_rows)
         columns = [_pieces(values[name], ctype, num_rows) for name, ctype in self.columns.items()]
         return [tuple(piece for pieces in row for piece in pieces) for row in zip(*columns, strict=True)]
 
@@ -94,16 +95,14 @@ class Layout:
         return _walking_decoder(self, names)
 
 
-def _encode_fixed(layout: Layout, values: Mapping[str, Values], num_rows: int) -> Sequence[Chunk]:
+def _encode_fixed(layout: Layout, values: Mapping[str, Array], num_rows: int) -> Sequence[Chunk]:
     assert layout.size is not None
     rows = np.zeros((num_rows, layout.size), np.uint8)
     for name, ctype in layout.columns.items():
-        column = values[name]
-        assert isinstance(column, np.ndarray)
         size, start = row_bytes(ctype), layout.starts[name]
         if size == 0:
             continue
-        flat = np.ascontiguousarray(column, ctype.dtype).reshape(num_rows, -1).view(np.uint8)
+        flat = np.ascontiguousarray(values[name], ctype.dtype).reshape(num_rows, -1).view(np.uint8)
         if size == layout.size:  # a lone column without padding: its rows are the chunks
             rows = flat
         else:

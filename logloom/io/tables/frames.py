@@ -2,7 +2,7 @@
 
 Here: `Slot` (one table's share of the frame), `open_slots`, and the names that merged columns are shown by.
 Elsewhere: the service columns' names (logloom.io.tables.description), merging frames
-    (logloom.io.tables.merge).
+    (logloom.io.tables.merging).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.tables import description as d
-from logloom.io.tables.merge import MergeStep, merge_steps, num_slots
+from logloom.io.tables.merging import MergeStep, merge_steps, num_slots
 from logloom.io.tables.ranges import RangeReader
 from logloom.schema import ColumnType, Schema
 

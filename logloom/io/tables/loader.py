@@ -132,6 +132,9 @@ class RowLoader:
     def _type(self, variant: Sequence[int], slot: int, name: str) -> Any:
         return self._slots[slot].descriptions[variant[slot]].schema.all[name]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_plans": {}}
+
     def __len__(self) -> int:
         return self._length
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from logloom.errors import UsageError
 from logloom.io.tables.frames import Ints, Slot
 from logloom.io.tables.index import StoredLog, read_log
-from logloom.io.tables.merge import MergeStep
+from logloom.io.tables.merging import MergeStep
 from logloom.io.tables.plans import Step
 from logloom.io.tables.ranges import RangeReader
 
