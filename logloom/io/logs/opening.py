@@ -6,6 +6,7 @@ Elsewhere: the kinds, found by entry points in `logloom.logs`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Protocol
@@ -36,6 +37,7 @@ class Kind(Protocol):
         ...
 
 
+@functools.cache
 def kinds() -> dict[str, Kind]:
     """All installed kinds by name."""
     return {point.name: point.load() for point in sorted(entry_points(group="logloom.logs"))}

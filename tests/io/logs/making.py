@@ -1,6 +1,7 @@
 """Small logs for tests: written by the `mcap` and `rosbags` packages, never by logloom.
 
-Their messages are plain bytes, of which the first 8 are the header stamp; `ToyDecoder` reads them.
+Their messages are a header stamp and some bytes: as "toy" messages (the stamp an int64), which `ToyDecoder`
+reads, or as ROS 1 messages of the definition `ROS1`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,31 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from mcap.writer import CompressionType, IndexType, Writer
 
-from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
+from logloom.blocks import Ragged
+from logloom.io.logs.base import (
+    MAX_TIME,
+    MIN_TIME,
+    FieldSpec,
+    Log,
+    Messages,
+    TimeSource,
+    TopicInfo,
+    TopicRequest,
+)
 from logloom.io.logs.raw import RawMessages
 from logloom.schema import ColumnType
 
 SECOND = 1_000_000_000
+MS = 1_000_000
 START = 1_700_000_000 * SECOND
+TOY = ("toy/Message", "toydef", b"int64 stamp, then bytes")
+ROS1 = (
+    "test_msgs/Stamped",
+    "Header header\nuint8[] data\n"
+    + 80 * "="
+    + "\nMSG: std_msgs/Header\nuint32 seq\ntime stamp\nstring frame_id\n",
+)
+BYTES = FieldSpec(("data",))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,26 +49,35 @@ class Message:
     topic: str
     log_time: int
     publish_time: int
+    stamp: int
     data: bytes
 
 
-def toy_messages(
+def toy_payload(stamp: int, body: bytes) -> bytes:
+    return struct.pack("<q", stamp) + body
+
+
+def ros1_payload(stamp: int, body: bytes) -> bytes:
+    return struct.pack("<IIIII", 7, stamp // SECOND, stamp % SECOND, 0, len(body)) + body
+
+
+def make_messages(
     count: int = 200,
     topics: Sequence[str] = ("/a", "/b", "/c"),
     seed: int = 0,
-    max_payload: int = 200,
-    jitter: int = 20_000_000,
+    max_body: int = 200,
+    late: int = 20 * MS,
+    payload=toy_payload,
 ) -> list[Message]:
-    """Messages 10 ms apart whose payload starts with a header stamp up to `jitter` ns before the log time."""
+    """Messages 10 ms apart, logged up to `late` ns after their stamps; those of /a have one length."""
     rng = random.Random(seed)
     made = []
     for i in range(count):
-        log_time = START + i * 10_000_000
-        stamp = log_time - rng.randrange(jitter)
+        log_time = START + i * 10 * MS
+        stamp = log_time - rng.randrange(late + 1)
         topic = rng.choice(topics)
-        size = 40 if topic == "/a" else rng.randrange(8, max_payload)
-        data = struct.pack("<q", stamp) + rng.randbytes(size - 8)
-        made.append(Message(topic, log_time, log_time - 1000, data))
+        body = rng.randbytes(32 if topic == "/a" else rng.randrange(max_body))
+        made.append(Message(topic, log_time, log_time - 1000, stamp, payload(stamp, body)))
     return made
 
 
@@ -59,28 +88,21 @@ def write_mcap(
     compression: str = "zstd",
     chunk_size: int = 2000,
     encoding: str = "toy",
-    definitions: dict[str, tuple[str, str, bytes]] | None = None,
-    **options: object,
+    schema: tuple[str, str, bytes] = TOY,
+    **options,
 ) -> pathlib.Path:
-    """Writes an MCAP file.
-
-    Args:
-        definitions: by topic: type, definition encoding, definition.
-        options: of `mcap.writer.Writer`; `index_types` may be a list of names.
-    """
-    if isinstance(options.get("index_types"), list):
-        options["index_types"] = functools.reduce(
-            operator.or_, (IndexType[n] for n in options["index_types"]), IndexType.NONE
-        )
+    """Writes an MCAP file; `options` go to `mcap.writer.Writer` (index_types: a list of names)."""
+    if "index_types" in options:
+        names = options["index_types"]
+        options["index_types"] = functools.reduce(operator.or_, (IndexType[n] for n in names), IndexType.NONE)
     with path.open("wb") as file:
         writer = Writer(file, chunk_size, CompressionType[compression.upper()], **options)
         writer.start("", "logloom tests")
         channels: dict[str, int] = {}
+        schema_id = writer.register_schema(*schema)
         for i, message in enumerate(messages):
             if message.topic not in channels:
-                kind = (definitions or {}).get(message.topic, ("toy/Message", "toydef", b"stamp then bytes"))
-                schema = writer.register_schema(*kind)
-                channels[message.topic] = writer.register_channel(message.topic, encoding, schema)
+                channels[message.topic] = writer.register_channel(message.topic, encoding, schema_id)
             channel = channels[message.topic]
             writer.add_message(channel, message.log_time, message.data, message.publish_time, sequence=i)
         writer.finish()
@@ -88,18 +110,9 @@ def write_mcap(
 
 
 def write_bag(
-    path: pathlib.Path,
-    messages: Iterable[Message],
-    *,
-    compression: str = "none",
-    chunk_size: int = 2000,
-    definitions: dict[str, tuple[str, str]] | None = None,
+    path: pathlib.Path, messages: Iterable[Message], *, compression: str = "none", chunk_size: int = 2000
 ) -> pathlib.Path:
-    """Writes a ROS 1 bag.
-
-    Args:
-        definitions: by topic: type, definition.
-    """
+    """Writes a ROS 1 bag; its messages are of the definition `ROS1`."""
     from rosbags.rosbag1 import Writer as BagWriter
 
     path.unlink(missing_ok=True)
@@ -108,19 +121,18 @@ def write_bag(
         writer.set_compression(BagWriter.CompressionFormat[compression.upper()])
     writer.chunk_threshold = chunk_size
     with writer:
-        connections: dict[str, object] = {}
+        connections: dict = {}
         for message in messages:
             if message.topic not in connections:
-                name, definition = (definitions or {}).get(message.topic, ("toy/msg/Message", "uint8[] data"))
                 connections[message.topic] = writer.add_connection(
-                    message.topic, name, msgdef=definition, md5sum="0" * 32
+                    message.topic, ROS1[0], msgdef=ROS1[1], md5sum="0" * 32
                 )
             writer.write(connections[message.topic], message.log_time, message.data)
     return path
 
 
 class ToyDecoder:
-    """Decodes toy messages: the header stamp is their first 8 bytes; shorter ones don't fit."""
+    """Decodes toy messages; those shorter than a stamp don't fit."""
 
     def __init__(self, info: TopicInfo):
         self.info = info
@@ -132,24 +144,46 @@ class ToyDecoder:
         return next(iter(sources), None)
 
     def header_time(self, raw: RawMessages) -> np.ndarray:
-        payloads = payloads_of(raw)
-        return np.array(
-            [int.from_bytes(p[:8], "little", signed=True) if len(p) >= 8 else MIN_TIME for p in payloads],
-            np.int64,
-        )
+        stamps = [
+            int.from_bytes(payload[:8], "little", signed=True) if len(payload) >= 8 else MIN_TIME
+            for payload in payloads_of(raw)
+        ]
+        return np.array(stamps, np.int64)
 
     def check(self, raw: RawMessages) -> np.ndarray:
         return raw.length >= 8
 
-    def take(self, raw: RawMessages, spec: FieldSpec):
-        from logloom.blocks import Ragged
-
-        return Ragged.from_bytes(payloads_of(raw))
+    def take(self, raw: RawMessages, spec: FieldSpec) -> Ragged:
+        return Ragged.from_bytes([payload[8:] for payload in payloads_of(raw)])
 
 
 def payloads_of(raw: RawMessages) -> list[bytes]:
     """The payload of each message."""
-    return [
-        raw.buffers[b][s : s + n].tobytes()
-        for b, s, n in zip(raw.buffer.tolist(), raw.start.tolist(), raw.length.tolist(), strict=True)
-    ]
+    places = zip(raw.buffer.tolist(), raw.start.tolist(), raw.length.tolist(), strict=True)
+    return [raw.buffers[b][start : start + length].tobytes() for b, start, length in places]
+
+
+def everything(*time: TimeSource, max_delay: int | None = SECOND) -> TopicRequest:
+    return TopicRequest(MIN_TIME, MAX_TIME, time or ("log",), max_delay)
+
+
+def read_all(log: Log, *time: TimeSource) -> dict[str, Messages]:
+    """Every usable message of every topic, by log time unless another source is named."""
+    return log.read({topic: everything(*time) for topic in log.summary.topics})
+
+
+def contents(found: dict[str, Messages]) -> dict[str, list[tuple[int, int, bytes]]]:
+    """By topic, (log time, publish time, payload) of each message that was read."""
+    return {
+        topic: list(zip(m.log_time.tolist(), m.raw.publish_time.tolist(), payloads_of(m.raw), strict=True))
+        for topic, m in found.items()
+    }
+
+
+def expected(messages: Iterable[Message], publish: bool = True) -> dict[str, list[tuple[int, int, bytes]]]:
+    """What `contents` gives for whole logs; without publish times where the format has none."""
+    by_topic: dict[str, list[tuple[int, int, bytes]]] = {}
+    for m in messages:
+        row = (m.log_time, m.publish_time if publish else m.log_time, m.data)
+        by_topic.setdefault(m.topic, []).append(row)
+    return by_topic
