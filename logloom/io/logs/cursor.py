@@ -162,7 +162,7 @@ def cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitErr
                 yield Cursor(buffer, start, size, rows, "<")
             continue
         kind = buffer[start].astype(np.intp) << 8 | buffer[start + 1]
-        for value in np.unique(kind).tolist():
+        for value in np.unique(kind).tolist() if len(kind) and (kind != kind[0]).any() else kind[:1].tolist():
             which = kind == value
             if value > 1:
                 reason = f"its encapsulation is 0x{value:04x}, and only plain CDR (0x0000, 0x0001) is read"

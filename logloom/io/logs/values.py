@@ -30,13 +30,16 @@ def settled(source: Array, selection: Selection) -> Array:
     """What is selected of the field at the end of a selection's names.
 
     Args:
-        source: (n, ...) as they lie in messages: of any byte order, padded, "u1" for bools, times as structs.
+        source: (n, ...) as they lie in messages: of any byte order, padded, "u1" for bools, times as structs;
+            or already a vector, where the selection flattens a sub-message.
 
     Returns:
         (n, ...) little-endian and packed.
     """
     if selection.inner is not None:
         return selected(source if selection.pick is None else source[..., selection.pick], selection.inner)
+    if selection.packed.names and not source.dtype.names:
+        return source.astype(source.dtype.newbyteorder("<"), copy=False)
     values = repacked(source, selection.type, selection.packed)
     return flattened(values) if selection.flatten else values
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Ragged, Values
 from logloom.io.logs.cursor import Array, At, Cursor, settle, spread
 from logloom.io.logs.definitions import Field, Number, Struct, Text, Type
-from logloom.io.logs.fields import Selection, value_type, whole
+from logloom.io.logs.fields import Selection, flat, value_type, whole
 from logloom.io.logs.values import checked_text, fixed_text, flattened, selected, settled, text_of_wide
 
 _FEW_ROWS = 4  # so many messages or fewer go one by one, where a place is a plain int
@@ -131,7 +131,7 @@ class Fixed(Node):
     def _read(self, cursor: Cursor, at: At, phase: int, wants: Wants) -> dict[Hashable, Array]:
         """What is wanted where all places have one phase."""
         before, whole_dtype = self.layout(phase, cursor.order)
-        places = {slot: _follow(whole_dtype, selection.names) for slot, selection in wants.items()}
+        places = {slot: _follow(whole_dtype, selection, cursor.order) for slot, selection in wants.items()}
         start = min(offset for offset, _ in places.values())
         span = max(offset + dtype.itemsize for offset, dtype in places.values()) - start
         if span > 2 * sum(dtype.itemsize for _, dtype in places.values()):
@@ -395,13 +395,18 @@ def _without_zero(cursor: Cursor, start: At, length: At) -> At:
     return np.maximum(length - 1, 0)
 
 
-def _follow(dtype: np.dtype[Any], names: Sequence[str]) -> tuple[int, np.dtype[Any]]:
-    """Where a field lies in a structured dtype, and its own dtype."""
+def _follow(dtype: np.dtype[Any], selection: Selection, order: str) -> tuple[int, np.dtype[Any]]:
+    """Where a selected field lies in a structured dtype, and its own dtype."""
     offset = 0
-    for name in names:
+    for name in selection.names:
         assert dtype.fields is not None
         dtype, more = dtype.fields[name][:2]
         offset += more
+    # A sub-message that becomes a vector, and lies in messages as one, is fetched as one.
+    if selection.flatten and selection.inner is None and dtype.newbyteorder("<") == selection.packed:
+        numbers = flat(selection.packed) if dtype.names else None
+        if numbers is not None:
+            dtype = np.dtype((numbers[0].newbyteorder(order), numbers[1]))  # type: ignore[arg-type]
     return offset, dtype
 
 
