@@ -8,6 +8,7 @@ first. Bytes of a string that are no UTF-8 are escaped as lone surrogates, as Py
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -72,7 +73,7 @@ def parse_meta(data: bytes) -> dict[str, Any]:
         ValueError: not a JSON object.
     """
     try:
-        found = json.loads(data, parse_constant=_refuse_constant)
+        found = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not a JSON object ({error})") from error
     if not isinstance(found, dict):
@@ -82,6 +83,9 @@ def parse_meta(data: bytes) -> dict[str, Any]:
 
 def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def read_column(name: str, ctype: ColumnType, rows: Sequence[Mapping[str, Any]]) -> Values:
@@ -114,9 +118,9 @@ def _from_json(values: list[Any], ctype: ColumnType) -> Values:
     special = [row for row, value in enumerate(values) if isinstance(value, dict)]
     plain = [0.0 if isinstance(value, dict) else value for value in values] if special else values
     _require(plain, float)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore") if size < 8 else contextlib.nullcontext():
         numbers = np.array(plain, ctype.dtype)
-    if not (np.isfinite(numbers).all() and np.array_equal(numbers.astype("<f8"), plain)):
+    if not np.isfinite(numbers).all() or (size < 8 and not np.array_equal(numbers.astype("<f8"), plain)):
         raise ValueError(f"a number that f{size} can't hold")
     bits = numbers.view(f"<u{size}")
     for row in special:

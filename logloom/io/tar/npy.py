@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import io
-from typing import Any
+import math
+from typing import Any, Literal
 
 import numpy as np
 
@@ -46,22 +47,18 @@ def read_npy(data: Array) -> Array:
     length = int.from_bytes(data[8:start].tobytes(), "little")
     head = data[: start + length].tobytes()
     try:
-        dtype, shape, fortran = _parse(head)
+        dtype, shape, order, nbytes = _parse(head)
     except Exception as error:  # numpy parses it as Python: there are many ways to fail
         raise ValueError(f"not an .npy array ({error})") from error
     values = data[start + length :]
-    count = 1
-    for n in shape:
-        count *= n
-    if len(values) != count * dtype.itemsize:
-        raise ValueError(f"{len(values)} bytes of values, its npy header says {count * dtype.itemsize}")
-    if dtype.itemsize == 0:
-        return np.zeros(shape, dtype)
-    return values.view(dtype).reshape(shape, order="F" if fortran else "C")
+    if len(values) != nbytes:
+        raise ValueError(f"{len(values)} bytes of values, its npy header says {nbytes}")
+    return values.view(dtype).reshape(shape, order=order) if dtype.itemsize else np.zeros(shape, dtype)
 
 
 @functools.lru_cache(4096)
-def _parse(head: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+def _parse(head: bytes) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"], int]:
+    """The type, shape, order and bytes of the values that follow a header."""
     file = io.BytesIO(head)
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
@@ -72,4 +69,4 @@ def _parse(head: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         raise ValueError("pickled objects")
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape}")
-    return dtype, shape, fortran
+    return dtype, shape, "F" if fortran else "C", math.prod(shape) * dtype.itemsize

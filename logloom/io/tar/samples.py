@@ -9,6 +9,7 @@ are kept as they are. Which of these a column becomes follows from its declared 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -152,10 +153,14 @@ def decode(name: str, ctype: ColumnType, data: Array, suffix: str) -> Array:
     if not suffix.endswith(".npy"):
         raise ValueError(f"{name} should be an .npy member")
     value = read_npy(data)
-    leading = value.shape[: ctype.num_ragged]
-    if value.dtype != ctype.dtype or value.shape != leading + ctype.tail or len(leading) != ctype.num_ragged:
+    if value.dtype != ctype.dtype or not _fits(value.shape, ctype.shape):
         raise ValueError(f"{name} is {value.dtype} {list(value.shape)}, the schema says {ctype}")
     return value
+
+
+@functools.lru_cache(4096)
+def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(declared) and all(n in (None, m) for m, n in zip(shape, declared, strict=True))
 
 
 def decode_meta(rows: Sequence[tuple[str, int, bytes]], types: Mapping[str, ColumnType]) -> dict[str, Values]:

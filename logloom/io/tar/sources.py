@@ -40,6 +40,14 @@ _opened: collections.deque[weakref.ref[Source]] = collections.deque()
 _opening = threading.Lock()
 
 
+def _renew_lock() -> None:
+    global _opening
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)  # a thread of the parent may have held it
+
+
 class Source:
     """A file at a path or URI. Reads from many threads; pickles as its URI; survives a fork.
 
