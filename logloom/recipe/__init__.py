@@ -1,0 +1,17 @@
+"""The recipe: a short YAML file, or the same in Python, that says what to build from which logs."""
+
+from logloom.recipe.columns import DerivedColumn, TopicColumn
+from logloom.recipe.model import Clock, LogName, Partition, Recipe, Rows, SkipBudget, Split, Time
+
+__all__ = [
+    "Clock",
+    "DerivedColumn",
+    "LogName",
+    "Partition",
+    "Recipe",
+    "Rows",
+    "SkipBudget",
+    "Split",
+    "Time",
+    "TopicColumn",
+]

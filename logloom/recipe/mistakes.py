@@ -1,0 +1,157 @@
+"""Mistakes in a recipe: where each stands, and what pydantic says of it in plain words.
+
+Here: `Mistake`, `Places` (the lines of a recipe's keys), the error that lists them all, nearest names.
+Elsewhere: finding them (model, checks, logloom.transforms.resolve).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from logloom.errors import RecipeError
+
+Path = tuple[str | int, ...]  # ("columns", "camera.front", "tolerance")
+MAX_LISTED = 100
+# Steps that pydantic adds to a path: the chosen member of a union, the key of a mapping.
+PYDANTIC_STEPS = frozenset({"<one>", "<other>", "[key]"})
+
+
+@dataclass(frozen=True)
+class Mistake:
+    path: Path
+    message: str
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things stand in a recipe; no part of what it says, so it doesn't count in comparisons.
+
+    Attributes:
+        source: the recipe's name in messages.
+        lines: the line of each key and list item, from 1; empty for a recipe made in Python.
+    """
+
+    source: str = field(default="recipe", compare=False)
+    lines: Mapping[Path, int] = field(default_factory=dict, compare=False)
+
+    def line(self, path: Path) -> int | None:
+        """The line of a key, or of the nearest thing around it."""
+        return next((self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
+
+    def sentence(self, mistake: Mistake) -> str:
+        """`recipe.yaml:12: columns.speed.tolerence: unknown key; did you mean tolerance?`"""
+        line = self.line(mistake.path)
+        where = f"{self.source}:{line}" if line is not None else self.source
+        return f"{where}: {dotted(mistake.path)}{': ' if mistake.path else ''}{mistake.message}"
+
+    def error(self, mistakes: Iterable[Mistake]) -> RecipeError:
+        """All mistakes in one error, in the order of their lines."""
+        once = sorted(
+            set(mistakes), key=lambda m: (self.line(m.path) or 0, [str(p) for p in m.path], m.message)
+        )
+        lines = [self.sentence(mistake) for mistake in once[:MAX_LISTED]]
+        if len(once) > MAX_LISTED:
+            lines.append(f"{self.source}: and {len(once) - MAX_LISTED} more")
+        return RecipeError("\n".join(lines))
+
+
+def dotted(path: Path) -> str:
+    """columns.camera.front.window[1]"""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean x?", or what there is, or nothing where there is nothing."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]}?"
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"; there are {shown}" if names else ""
+
+
+def from_pydantic(errors: Iterable[Any], model: Any, prefix: Path = ()) -> Iterator[Mistake]:
+    """What pydantic found wrong, in plain words.
+
+    Args:
+        errors: `ValidationError.errors()`.
+        model: that was validated, a class or a type; tells which keys there are.
+        prefix: where the validated value stands in the recipe.
+    """
+    for error in errors:
+        loc = error["loc"]
+        last = len(loc) - 1 if error["type"] == "extra_forbidden" else len(loc)  # a key of the user's own
+        steps = tuple(step for i, step in enumerate(loc) if i >= last or step not in PYDANTIC_STEPS)
+        yield Mistake(prefix + steps, _plain_words(error, model, steps))
+
+
+def _plain_words(error: Any, model: Any, steps: Path) -> str:
+    kind, context, value = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "extra_forbidden":
+        return f"unknown key{nearest(str(steps[-1]), _keys(model, steps[:-1]))}"
+    if kind == "missing":
+        return "is missing"
+    if kind == "literal_error":
+        known = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+        if not isinstance(value, str):
+            return f"expected one of {', '.join(known)}, got {_shown(value)}"
+        return f"no such choice as {_shown(value)}{nearest(value, known)}"
+    if kind in ("value_error", "assertion_error"):
+        return str(context["error"])
+    expected = _EXPECTED.get(kind)
+    if expected:
+        return f"expected {expected}, got {_shown(value)}"
+    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, got {_shown(value)}"
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return "nothing"
+    text = str(value) if isinstance(value, int | float) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _keys(model: Any, steps: Sequence[str | int]) -> list[str]:
+    """The keys that the model at these steps takes."""
+    if get_origin(model) is Annotated:
+        return _keys(get_args(model)[0], steps)
+    if get_origin(model) in (Union, UnionType):
+        return [key for member in get_args(model) for key in _keys(member, steps)]
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        fields = {info.alias or name: info for name, info in model.model_fields.items()}
+        if not steps:
+            return list(fields)
+        info = fields.get(str(steps[0]))
+        return _keys(info.annotation, steps[1:]) if info is not None else []
+    inner = [member for member in get_args(model) if member is not Ellipsis]
+    return _keys(inner[-1], steps[1:]) if inner and steps else []

@@ -1,0 +1,203 @@
+"""The small values of a recipe: durations, sizes, rates and shares, and how each is written.
+
+Here: pydantic types that read "50ms", "512MiB", 29.97 or "1%" exactly and write it back the same.
+Elsewhere: where they stand in a recipe (model), the text that YAML numbers had (yaml).
+Durations are int nanoseconds, sizes int bytes, rates and shares exact decimals.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, SerializationInfo
+
+_DURATION_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_SIZE_UNITS = {
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+}
+_QUANTITY = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-zµ]*)")
+_NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?")
+
+MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ten years: times plus any duration still fit in int64
+MAX_SIZE = 1 << 50
+MAX_DIGITS = 18  # of a rate or a share
+MIN_RATE, MAX_RATE = Decimal("0.000001"), Decimal(10**9)  # a faster clock would repeat ticks
+
+
+class ExactFloat(float):
+    """A number as a recipe writes it: a float that keeps its text, since 29.97 has no exact float."""
+
+    text: str
+
+    def __new__(cls, text: str) -> ExactFloat:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ExactFloat, (self.text,))
+
+
+def duration(value: Any) -> int:
+    """Nanoseconds of a text such as "50ms", "-12ms" or "1.5s".
+
+    Raises:
+        ValueError: no duration; a number without unit, with a hint.
+    """
+    nanoseconds = _quantity(value, _DURATION_UNITS, "duration", "50ms")
+    if abs(nanoseconds) > MAX_DURATION:
+        raise ValueError(f"{value} is more than ten years")
+    return nanoseconds
+
+
+def length_of_time(value: Any) -> int:
+    """A duration that isn't negative."""
+    nanoseconds = duration(value)
+    if nanoseconds < 0:
+        raise ValueError(f"{value} is negative")
+    return nanoseconds
+
+
+def delay(value: Any) -> int | None:
+    """A length of time, or None for the word none."""
+    if value is None:
+        raise ValueError("expected a duration like 1s, or none")
+    return None if value == "none" else length_of_time(value)
+
+
+def duration_text(nanoseconds: int) -> str:
+    """How `duration` reads it: in the largest unit that leaves a whole number."""
+    units = [unit for unit in ("s", "ms", "us") if nanoseconds % _DURATION_UNITS[unit] == 0]
+    unit = units[0] if units else "ns"
+    return f"{nanoseconds // _DURATION_UNITS[unit]}{unit}"
+
+
+def size(value: Any) -> int:
+    """Bytes of a text such as "512MiB".
+
+    Raises:
+        ValueError: no size, or not positive; a number without unit, with a hint.
+    """
+    count = _quantity(value, _SIZE_UNITS, "size", "512MiB")
+    if not 0 < count <= MAX_SIZE:
+        raise ValueError(f"{value} is no size between 1B and {MAX_SIZE >> 40}TiB")
+    return count
+
+
+def size_text(count: int) -> str:
+    units = [unit for unit in ("TiB", "GiB", "MiB", "KiB") if count % _SIZE_UNITS[unit] == 0]
+    unit = units[0] if units else "B"
+    return f"{count // _SIZE_UNITS[unit]}{unit}"
+
+
+def rate(value: Any) -> Decimal:
+    """Ticks a second, exactly as written."""
+    hertz = exact(value, "a rate in Hz, like 10 or 29.97")
+    if not MIN_RATE <= hertz <= MAX_RATE:
+        raise ValueError(f"{decimal_text(hertz)} Hz is not between {MIN_RATE} and {MAX_RATE}")
+    return hertz
+
+
+def share(value: Any) -> Decimal:
+    """A part of the whole, between 0 and 1, exactly as written."""
+    part = exact(value, "a share between 0 and 1, like 0.9")
+    if not 0 <= part <= 1:
+        raise ValueError(f"{decimal_text(part)} is no share between 0 and 1")
+    return part
+
+
+def percent(value: Any) -> Decimal:
+    """A share written as "1%"."""
+    match = _QUANTITY.fullmatch(value.removesuffix("%")) if isinstance(value, str) else None
+    if match is None or match[2] or not str(value).endswith("%"):
+        raise ValueError(f"{_shown(value)} is no percentage; write it like 1%")
+    part = Decimal(match[1]) / 100
+    if not 0 < part <= 1:
+        raise ValueError(f"{value} is not above 0% and at most 100%")
+    return part
+
+
+def exact(value: Any, what: str) -> Decimal:
+    """A number's decimal, without trailing zeros.
+
+    Raises:
+        ValueError: it is no number, or has more digits than any clock needs.
+    """
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    if not is_number and not (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        raise ValueError(f"{_shown(value)} is no number; expected {what}")
+    number = Decimal(value.text if isinstance(value, ExactFloat) else str(value))
+    if not number.is_finite() or len(number.as_tuple().digits) > MAX_DIGITS or abs(number.adjusted()) > 30:
+        raise ValueError(f"{_shown(value)} has no use here; expected {what}, of at most {MAX_DIGITS} digits")
+    return number.normalize() if number else Decimal(0)
+
+
+def decimal_text(number: Decimal) -> str:
+    return format(number, "f")
+
+
+def _quantity(value: Any, units: dict[str, int], what: str, example: str) -> int:
+    match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number or (match and not match[2]):
+        unit = re.sub(r"[\d.]", "", example)
+        shown = value.text if isinstance(value, ExactFloat) else value
+        raise ValueError(f"{shown} has no unit; write a {what} like {shown}{unit}")
+    if match is None:
+        raise ValueError(f"{_shown(value)} is no {what}; write it like {example}")
+    if match[2] not in units:
+        raise ValueError(f"{value!r} has the unknown unit {match[2]!r}; there are {', '.join(units)}")
+    amount = Decimal(match[1]) * units[match[2]]
+    if amount != int(amount):
+        raise ValueError(f"{value} is no whole number of {next(iter(units))}")
+    return int(amount)
+
+
+def _shown(value: Any) -> str:
+    text = value.text if isinstance(value, ExactFloat) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _number(value: Decimal, info: SerializationInfo) -> int | ExactFloat | str:
+    if value == int(value):
+        return int(value)
+    # JSON's numbers are read as floats, which few decimals are.
+    return decimal_text(value) if info.mode == "json" else ExactFloat(decimal_text(value))
+
+
+def _percent_text(value: Decimal) -> str:
+    return f"{decimal_text((value * 100).normalize() if value else value)}%"
+
+
+Duration = Annotated[int, BeforeValidator(duration), PlainSerializer(duration_text, return_type=Any)]
+LengthOfTime = Annotated[
+    int, BeforeValidator(length_of_time), PlainSerializer(duration_text, return_type=Any)
+]
+Delay = Annotated[
+    int | None,
+    BeforeValidator(delay),
+    PlainSerializer(lambda ns: "none" if ns is None else duration_text(ns), return_type=Any),
+]
+Size = Annotated[int, BeforeValidator(size), PlainSerializer(size_text, return_type=Any)]
+Rate = Annotated[Decimal, BeforeValidator(rate), PlainSerializer(_number, return_type=Any)]
+Share = Annotated[Decimal, BeforeValidator(share), PlainSerializer(_number, return_type=Any)]
+Percent = Annotated[Decimal, BeforeValidator(percent), PlainSerializer(_percent_text, return_type=Any)]

@@ -1,0 +1,158 @@
+"""YAML as recipes use it: safe, with the line of every key, and numbers that keep their text.
+
+Here: `load` and `dump`. Plain data only: mappings with text keys, lists, text, numbers, true, false, null.
+Elsewhere: what the data means (model).
+Words such as on, yes, 2026-11-21 or 1:30 are text here, as in YAML 1.2. Aliases may repeat a part, within
+limits; tags, merge keys and duplicate keys are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import yaml
+
+from logloom.recipe.mistakes import Mistake, Path, Places
+from logloom.recipe.values import ExactFloat, decimal_text
+
+MAX_BYTES = 4 << 20
+MAX_DEPTH = 40
+MAX_VALUES = 200_000  # with those that aliases repeat
+MAX_NUMBER = 40  # characters
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = [
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
+]
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (so PyYAML wants it)
+
+
+class _Dumper(yaml.SafeDumper):
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _name, _pattern, _first in _SCALARS:
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
+_Dumper.add_representer(ExactFloat, lambda dumper, value: dumper.represent_scalar(f"{_TAG}float", value.text))
+_Dumper.add_representer(
+    Decimal, lambda dumper, value: dumper.represent_scalar(f"{_TAG}float", decimal_text(value))
+)
+_Dumper.add_multi_representer(tuple, lambda dumper, value: dumper.represent_list(value))
+
+
+def load(text: str, source: str) -> tuple[Any, Places, list[Mistake]]:
+    """The data of a YAML text, the line of each key and list item, and what recipes don't use of YAML.
+
+    Keys that stand twice, tags and the like are left out of the data and listed as mistakes.
+
+    Raises:
+        RecipeError: not YAML at all.
+    """
+    if len(text) > MAX_BYTES:
+        raise Places(source).error([Mistake((), f"{len(text)} characters are no recipe (limit {MAX_BYTES})")])
+    try:
+        node = yaml.compose(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = Mistake((), f"no YAML: {error.problem or error.context}")
+        raise Places(source, {(): mark.line + 1} if mark else {}).error([problem]) from error
+    except yaml.YAMLError as error:  # a character that YAML doesn't allow
+        raise Places(source).error([Mistake((), f"no YAML: {str(error).splitlines()[0]}")]) from error
+    except RecursionError as error:
+        raise Places(source).error([Mistake((), "is nested absurdly deep")]) from error
+    reading = _Reading()
+    data = reading.value(node, ()) if node is not None else None
+    return data, Places(source, reading.lines), reading.mistakes
+
+
+def dump(data: Any) -> str:
+    """Data as YAML, in its own order; `load` gives it back equal."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31)
+    return text
+
+
+def flow(data: Any) -> str:
+    """Data as YAML on one line."""
+    text: str = yaml.dump(
+        data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31, default_flow_style=True
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+class _Reading:
+    """One walk through the composed nodes."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Path, int] = {}
+        self.mistakes: list[Mistake] = []
+        self._count = 0
+
+    def value(self, node: yaml.Node, path: Path) -> Any:
+        self._count += 1
+        if self._count > MAX_VALUES or len(path) > MAX_DEPTH:
+            if self._count <= MAX_VALUES + 1:
+                self._refuse(path[:2], f"more than {MAX_VALUES} values or {MAX_DEPTH} levels")
+            self._count = max(self._count, MAX_VALUES + 1)
+            return None
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
+            items = []
+            for i, item in enumerate(node.value):
+                self.lines[(*path, i)] = item.start_mark.line + 1
+                items.append(self.value(item, (*path, i)))
+            return items
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        return self._refuse(path, f"the tag {node.tag} is not for recipes")
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._refuse(path, f"line {line}: a key must be text")
+                continue
+            key = key_node.value
+            inner = (*path, key)
+            if key in result:
+                self._refuse(inner, f"stands twice, in lines {self.lines[inner]} and {line}")
+                continue
+            self.lines[inner] = line
+            result[key] = self.value(value_node, inner)
+        return result
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+        text: str = node.value
+        kind = node.tag.removeprefix(_TAG)
+        if kind in ("str", "value", "merge"):
+            return text
+        if kind == "null":
+            return None
+        if kind == "bool" and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if kind in ("int", "float") and len(text) > MAX_NUMBER:
+            return self._refuse(path, f"a number of {len(text)} characters")
+        try:
+            if kind == "int":
+                return int(text)
+            if kind == "float":
+                number = ExactFloat(text)
+                return number if abs(number) < float("inf") else self._refuse(path, f"{text} is too large")
+        except ValueError:  # a tag written out: !!int "many"
+            pass
+        return self._refuse(path, f"the tag {node.tag} is not for recipes")
+
+    def _refuse(self, path: Path, message: str) -> None:
+        self.mistakes.append(Mistake(path, message))
