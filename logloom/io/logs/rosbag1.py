@@ -159,7 +159,8 @@ class Rosbag1File:
         head, plain, packed = self._shape(starts[0], stop) if chunks else (0, 1, 1)
         stretches: list[tuple[Any, ...]] = []
         shares: list[tuple[int, ...]] = []
-        for number, (chunk, end) in enumerate(zip(chunks, [*starts[1:], stop], strict=True)):
+        stops = [*starts[1:], stop][: len(starts)]
+        for number, (chunk, end) in enumerate(zip(chunks, stops, strict=True)):
             length = end - chunk.offset
             index = sum(INDEX_HEAD + INDEX_ENTRY.itemsize * count for _, count in chunk.counts)
             size = max(0, length - index - head) * plain // packed

@@ -254,7 +254,8 @@ def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
             break
         count = record.unsigned("count", 4)
         connection = record.unsigned("conn", 4)
-        if record.stop > len(data) or record.stop - record.data != count * INDEX_ENTRY.itemsize:
+        fits = record.stop - record.data == count * INDEX_ENTRY.itemsize and record.stop <= len(data)
+        if not fits or record.unsigned("ver", 4) != 1:
             raise ValueError("the chunk's index is damaged")
         if connection in entries:
             raise ValueError(f"the chunk has two indices for connection {connection}")

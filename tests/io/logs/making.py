@@ -36,7 +36,7 @@ MS = 1_000_000
 START = 1_700_000_000 * SECOND
 TOY = ("toy/Message", "toydef", b"int64 stamp, then bytes")
 ROS1 = (
-    "test_msgs/Stamped",
+    "test_msgs/msg/Stamped",
     "Header header\nuint8[] data\n"
     + 80 * "="
     + "\nMSG: std_msgs/Header\nuint32 seq\ntime stamp\nstring frame_id\n",
