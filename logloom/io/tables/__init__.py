@@ -15,6 +15,7 @@ _HOMES = {
     "RowLoader": "loader",
     "RowPositionError": "loader",
     "commit_table": "write",
+    "infer_types": "rows",
     "merge": "merging",
     "read_index": "index",
     "row_loader": "loader",

@@ -37,6 +37,20 @@ class Batch:
     rows: int
 
 
+def infer_types(rows: pd.DataFrame | Sequence[Row]) -> Schema:
+    """The schema that rows would be written with: fixed shapes where all of them agree, ragged ones elsewhere.
+
+    Raises:
+        UsageError: there are no rows, or a column mixes types.
+    """
+    if isinstance(rows, pd.DataFrame):
+        return _infer_frame(rows)
+    if not rows:
+        raise UsageError("no rows, so no column types: pass types=")
+    names = dict.fromkeys(name for row in rows for name in row)
+    return _infer({name: [row.get(name) for row in rows] for name in names}, {})
+
+
 def open_rows(
     rows: Rows, types: Schema | Mapping[str, ColumnType] | None
 ) -> tuple[Schema, tuple[str, ...], Iterator[Batch]]:
@@ -62,12 +76,8 @@ def open_rows(
         blocks: Iterator[Block] = itertools.chain([first], iterator)
         return types, KEYS, (Batch(block.log_id, block.columns, len(block)) for block in blocks)
     head = [] if first is None else [first, *_some(iterator)]
-    if types is None and not head:
-        raise UsageError("no rows, so no column types: pass types=")
-    names = list(dict.fromkeys(name for row in head for name in row))
-    first_values = {name: [row.get(name) for row in head] for name in names}
-    schema = _as_schema(types) if types is not None else _infer(first_values, {})
-    keys = tuple(key for key in KEYS if key in names) if head else KEYS
+    schema = _as_schema(types) if types is not None else infer_types(head)
+    keys = tuple(key for key in KEYS if key in head[0]) if head else KEYS
     return schema, keys, _batches(itertools.chain(head, iterator), schema)
 
 

@@ -1,0 +1,127 @@
+"""Batches: the same values as row by row, stacked."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import logloom.io.tables as tt
+from logloom.errors import UsageError
+from tests.io.tables.making import ALL_TYPES, assert_rows_equal, drive, typed_row
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    rows = [{"log_id": f"l{n // 10}", "timestamp": n, **typed_row(rng)} for n in range(30)]
+    root = tmp_path_factory.mktemp("typed")
+    tt.write_table(f"{root}/plain", rows, types=ALL_TYPES)
+    tt.write_table(f"{root}/packed", rows, types=ALL_TYPES, compress="zstd")
+    tt.write_table(f"{root}/grouped", rows, types=ALL_TYPES, groups={"all": ".*"}, compress={"all": "lz4"})
+    return root, rows
+
+
+@pytest.mark.parametrize("name", ["plain", "packed", "grouped"])
+def test_every_type_comes_back_from_every_kind_of_group(typed, name):
+    root, rows = typed
+    loader = tt.row_loader(tt.read_index(f"{root}/{name}"))
+    for position in (0, 29, 13):
+        row = loader.get_row(position)
+        assert set(row) == set(rows[position])
+        assert_rows_equal(row, rows[position])
+        for column, ctype in ALL_TYPES.columns.items():
+            if ctype.kind == "array":
+                assert row[column].dtype == ctype.dtype, column
+    assert loader.schema.columns["vector"].unit == "m"
+    assert loader.schema.columns["vector"].description == "where it is"
+
+
+@pytest.mark.parametrize("name", ["plain", "packed", "grouped"])
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 29), min_size=1, max_size=12))
+def test_a_batch_holds_what_its_rows_hold(typed, name, positions):
+    root, rows = typed
+    batch = tt.row_loader(tt.read_index(f"{root}/{name}"), check=True).get_many(positions)
+    wanted = [rows[position] for position in positions]
+    assert batch["log_id"] == [row["log_id"] for row in wanted]
+    for column, ctype in ALL_TYPES.columns.items():
+        values = [row[column] for row in wanted]
+        found = batch[column]
+        if ctype.kind != "array":
+            assert found == values
+        elif not ctype.is_ragged:
+            assert found.dtype == ctype.dtype
+            np.testing.assert_array_equal(found, np.stack(values))
+        else:
+            data, lengths = found
+            shapes = np.array([value.shape[: ctype.num_ragged] for value in values])
+            np.testing.assert_array_equal(lengths.reshape(shapes.shape), shapes)
+            np.testing.assert_array_equal(data, np.concatenate([v.reshape(-1, *ctype.tail) for v in values]))
+
+
+def test_batches_fill_the_arrays_they_are_given(tmp_path):
+    rows = [{"image": np.full((20, 30), n, np.float64), "r": np.arange(n, dtype=np.int32), "x": n} for n in range(8)]
+    tt.write_table(f"{tmp_path}/t", rows)
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))
+    out = {"image": np.empty((3, 20, 30)), "r": np.empty(100, np.int32), "x": np.empty(3, np.int64)}
+    batch = loader.get_many([7, 2, 5], out=out)
+    assert batch["image"] is out["image"]
+    assert np.shares_memory(batch["r"][0], out["r"])
+    assert out["image"][:, 0, 0].tolist() == [7, 2, 5]
+    assert out["x"].tolist() == [7, 2, 5]
+    assert batch["r"][0].tolist() == [*range(7), *range(2), *range(5)]
+    with pytest.raises(UsageError, match=r"out\['image'\] is float32"):
+        loader.get_many([1, 2, 3], out={"image": np.empty((3, 20, 30), np.float32)})
+    with pytest.raises(UsageError, match="needs int32 of at least"):
+        loader.get_many([7, 7], out={"r": np.empty(13, np.int32)})
+
+
+def test_large_batches_read_in_threads_hold_the_same_values(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [{"a": rng.random((200, 100)), "b": rng.bytes(int(rng.integers(10**5)))} for _ in range(40)]
+    tt.write_table(f"{tmp_path}/t", rows)
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"), threads=4)
+    positions = rng.integers(0, 40, 64)
+    batch = loader.get_many(positions)
+    np.testing.assert_array_equal(batch["a"], np.stack([rows[p]["a"] for p in positions]))
+    assert batch["b"] == [rows[p]["b"] for p in positions]
+
+
+def test_torch_style_batches_of_rows(typed):
+    root, rows = typed
+    loader = tt.row_loader(tt.read_index(f"{root}/plain"), ["vector", "points"])
+    for row, position in zip(loader.__getitems__([3, 1]), (3, 1), strict=True):
+        assert set(row) == {"log_id", "timestamp", "vector", "points"}
+        assert_rows_equal(row, rows[position])
+
+
+def test_empty_and_wild_positions_are_refused(typed):
+    loader = tt.row_loader(tt.read_index(f"{typed[0]}/plain"))
+    with pytest.raises(UsageError, match="an empty batch"):
+        loader.get_many([])
+    for wild in (-1, 30, 10**12):
+        with pytest.raises(IndexError, match=f"position {wild} of 30 rows"):
+            loader.get_many([0, wild])
+        with pytest.raises(tt.RowPositionError, match=f"position {wild} of 30 rows"):
+            loader.get_row(wild)
+        with pytest.raises(tt.RowPositionError):
+            loader.get_rows(wild)
+
+
+def test_rows_of_tables_of_one_kind_can_be_mixed_in_a_frame(tmp_path):
+    import pandas as pd
+
+    first, second = drive(num_logs=1, rows=5), drive(num_logs=1, rows=5, seed=1)
+    second = [{k: v for k, v in row.items() if k != "camera.front"} | {"extra": 1.0} for row in second]
+    tt.write_table(f"{tmp_path}/a", first, index="speed")
+    tt.write_table(f"{tmp_path}/b", second)
+    frame = pd.concat([tt.read_index(f"{tmp_path}/{name}") for name in "ab"])
+    loader = tt.row_loader(frame.iloc[::-1])
+    for position, wanted in enumerate([*first, *second][::-1]):
+        assert_rows_equal(loader.get_row(position, ["lidar.*", "speed"]), wanted)
+    assert loader.get_row(0, "extra")["extra"] == 1.0
+    with pytest.raises(UsageError, match=r"some rows .*/a.* no column 'extra'"):
+        loader.get_row(9, "extra")
+    assert len(loader.get_rows(9, "speed", range(5))) == 5
+    with pytest.raises(UsageError, match="from several tables"):
+        loader.get_many([0, 9], "speed")

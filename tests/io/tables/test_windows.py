@@ -1,0 +1,161 @@
+"""Windows: rows of the log as stored, whatever became of the frame."""
+
+import functools
+import pickle
+import tempfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import logloom.io.tables as tt
+from tests.io.tables.making import PERIOD, assert_rows_equal, drive, labels
+
+ON = ["log_id", "timestamp"]
+
+
+@functools.cache
+def stored() -> tuple[str, list, list]:
+    """A table with gaps and a labels table that lacks some of its rows; rows of both."""
+    root = tempfile.mkdtemp(prefix="windows-")
+    rows = drive(num_logs=3, rows=25)
+    rows = [row for number, row in enumerate(rows) if number not in (7, 8, 30, 61)]
+    tt.write_table(f"{root}/sensors", rows, index=["speed", "pedestrians_count"], max_gap=3 * PERIOD // 2)
+    some = [row for number, row in enumerate(labels(rows)) if number % 5 != 4]
+    tt.write_table(f"{root}/labels", some[::-1])
+    return root, rows, some
+
+
+def neighbours(rows, number, offsets, merged_with=None):
+    """The slow, obvious answer: the row at each offset, or None."""
+    found = []
+    for offset in offsets:
+        there = number + offset
+        step = 1 if offset > 0 else -1
+        path = range(number, there, step)
+        whole = 0 <= there < len(rows) and all(
+            0 <= place + step < len(rows)
+            and rows[place]["log_id"] == rows[place + step]["log_id"]
+            and abs(rows[place]["timestamp"] - rows[place + step]["timestamp"]) <= 3 * PERIOD // 2
+            for place in path
+        )
+        row = rows[there] if whole else None
+        if row is not None and merged_with is not None:
+            key = tuple(row[k] for k in ON)
+            row = row | merged_with[key] if key in merged_with else None
+        found.append(row)
+    return found
+
+
+def change(frame, how, seed):
+    """What people do to frames."""
+    if how == "filter":
+        return frame[frame.speed > 0.4]
+    if how == "sort":
+        return frame.sort_values("speed")
+    if how == "sample":
+        return frame.sample(frac=0.6, random_state=seed)
+    if how == "concat":
+        return pd.concat([frame[frame.speed > 0.5], frame[frame.speed < 0.6]])
+    if how == "pickle":
+        return pickle.loads(pickle.dumps(frame.iloc[::2]))
+    return frame
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    how=st.sampled_from(["", "filter", "sort", "sample", "concat", "pickle"]),
+    merged=st.booleans(),
+    offsets=st.lists(st.integers(-6, 6), min_size=1, max_size=7, unique=True),
+    stride=st.integers(1, 3),
+    seed=st.integers(0, 99),
+    pick=st.integers(0, 10**6),
+    pickled=st.booleans(),
+)
+def test_a_window_is_the_neighbours_as_stored(how, merged, offsets, stride, seed, pick, pickled):
+    root, rows, some = stored()
+    frame = tt.read_index(f"{root}/sensors")
+    if merged:
+        frame = tt.merge(frame, tt.read_index(f"{root}/labels"), on=ON)
+    frame = change(frame, how, seed)
+    loader = tt.row_loader(frame)
+    loader = pickle.loads(pickle.dumps(loader)) if pickled else loader
+    position = pick % len(loader)
+    keys = [tuple(row[k] for k in ON) for row in rows]
+    number = keys.index(tuple(frame[k].iloc[position] for k in ON))
+    by_key = {tuple(row[k] for k in ON): row for row in some} if merged else None
+    wanted = neighbours(rows, number, [o * stride for o in offsets], by_key)
+
+    found, mask = loader.get_rows(position, None, offsets, stride=stride, on_edge="pad")
+    assert mask.tolist() == [row is not None for row in wanted]
+    for row, expected in zip(found, wanted, strict=True):
+        if expected is not None:
+            assert_rows_equal(row, expected)
+            assert len(row) == (12 if merged else 10)
+    dropped = loader.get_rows(position, "lidar.*", offsets, stride=stride, on_edge="drop")
+    assert len(dropped) == mask.sum()
+    if not mask.all():
+        with pytest.raises(tt.RowPositionError, match="no rows at offsets"):
+            loader.get_rows(position, None, offsets, stride=stride)
+    batch, many = loader.get_window_many(
+        [position, position], ["ego.position", "lidar.points", "weather"], offsets, stride=stride, on_edge="pad"
+    )
+    assert many.tolist() == [mask.tolist()] * 2
+    assert batch["ego.position"].shape == (2, len(offsets), 3)
+    values, lengths = batch["lidar.points"]
+    assert lengths.shape == (2, len(offsets))
+    assert len(values) == lengths.sum()
+    for k, expected in enumerate(wanted):
+        if expected is not None:
+            np.testing.assert_array_equal(batch["ego.position"][1, k], expected["ego.position"])
+            assert batch["weather"][1][k] == expected["weather"]
+        else:
+            assert np.isnan(batch["ego.position"][1, k]).all()
+            assert lengths[1, k] == 0
+
+
+def test_padding_is_nan_zero_false_or_empty(tmp_path):
+    rows = [
+        {"log_id": "a", "timestamp": t, "x": 1.5, "n": 3, "ok": True, "b": b"xy", "s": "é", "r": np.ones((t + 1, 2))}
+        for t in range(2)
+    ]
+    tt.write_table(f"{tmp_path}/t", rows)
+    (row, real), mask = tt.row_loader(tt.read_index(f"{tmp_path}/t")).get_rows(
+        0, None, range(-1, 1), on_edge="pad"
+    )
+    assert mask.tolist() == [False, True]
+    assert_rows_equal(real, rows[0])
+    assert np.isnan(row["x"])
+    assert (row["n"], row["ok"], row["b"], row["s"], row["r"].shape) == (0, False, b"", "", (0, 2))
+    assert row["log_id"] == "a"
+
+
+def test_the_gap_can_be_said_when_loading(tmp_path):
+    rows = [{"log_id": "a", "timestamp": t, "x": t} for t in (0, 10, 20, 50, 60)]
+    tt.write_table(f"{tmp_path}/t", rows)
+    index = tt.read_index(f"{tmp_path}/t")
+    assert len(tt.row_loader(index).get_rows(4, "x", range(-4, 0))) == 4
+    for frame in (index, index.iloc[::2]):  # neighbours in the frame, and as stored
+        loader = tt.row_loader(frame, max_gap=15)
+        assert len(loader.get_rows(len(frame) - 1, "x", range(-4, 0), on_edge="drop")) == 1
+
+
+def test_windows_work_without_log_id_and_timestamp(tmp_path):
+    tt.write_table(f"{tmp_path}/t", [{"x": n} for n in range(9)])
+    index = tt.read_index(f"{tmp_path}/t").iloc[[4, 2]]
+    assert [row["x"] for row in tt.row_loader(index).get_rows(0, "x", range(-2, 3))] == [2, 3, 4, 5, 6]
+
+
+def test_windows_of_a_table_in_many_parts_cross_the_parts(tmp_path):
+    rows = drive(num_logs=1, rows=40)
+    types = tt.infer_types(rows)
+    entries = [
+        tt.write_part(f"{tmp_path}/t", rows[start : start + 10], f"{start:03}", types) for start in (30, 0, 20, 10)
+    ]
+    tt.commit_table(f"{tmp_path}/t", entries, types)
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))
+    found = loader.get_rows(12, None, range(-5, 20))
+    for row, wanted in zip(found, rows[7:32], strict=True):
+        assert_rows_equal(row, wanted)
