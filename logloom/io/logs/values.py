@@ -119,9 +119,7 @@ def fixed_text(cursor: Cursor, values: Values, width: int) -> Array:
         long = values.lengths > width
     if long.any():
         text = values[int(np.argmax(long))].tobytes().decode("utf-8")
-        what = (
-            f"text of {len(text)} characters, {text[:80]!r}, where the column keeps {width}; raise `strings`"
-        )
+        what = f"text {text[:80]!r} has {len(text)} characters, the column keeps {width}; raise `strings`"
         cursor.take(long).refuse(True, what)
     if texts is not None:
         return np.array(texts, f"<U{width}")
