@@ -1,0 +1,291 @@
+"""From the URIs and globs of a recipe to logs: which files there are, and which of them are one log.
+
+Here: finding files, naming logs by templates, and the split that a log falls into.
+Elsewhere: opening logs (logloom.io.logs), what a recipe means for them (resolve).
+Nothing here opens a log; a glob costs one or two listings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from blake3 import blake3
+
+from logloom.errors import LogloomError, UsageError
+from logloom.io.logs.base import LogSummary
+from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local
+from logloom.recipe import LogName, Recipe
+from logloom.recipe.mistakes import Mistake
+
+METADATA = "metadata.yaml"
+MAX_LOG_ID = 200  # bytes
+
+_BAG_FILE = re.compile(r".*\.(mcap|db3)(\.zstd|\.zst)?")
+_SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
+_MAGIC = re.compile(r"[*?\[]")
+_OPENERS = 16  # threads that list; they wait for storage, not for the processor
+_TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """The files of one log.
+
+    Attributes:
+        uris: absolute, in name order; joined in the order of their first log times.
+    """
+
+    log_id: str
+    uris: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What stands for a log: a file, or a ROS 2 bag's folder."""
+
+    uri: str
+    files: tuple[str, ...]
+
+
+class _NotFoundError(Exception):
+    """Why a URI or glob gives no log, in words that follow it."""
+
+
+def expand_logs(
+    recipe: Recipe, base: str | None = None, storage_options: Mapping[str, Any] | None = None
+) -> list[LogFiles]:
+    """The logs of a recipe, in the order of their log_ids.
+
+    Args:
+        base: URI of the folder that relative URIs start from; the working folder by default.
+        storage_options: for fsspec, by protocol.
+
+    Raises:
+        RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them.
+    """
+    mistakes: list[Mistake] = []
+    found: dict[str, _Found] = {}
+    for i, result in enumerate(_find_all(recipe.logs, base, storage_options)):
+        if isinstance(result, str):
+            mistakes.append(Mistake(("logs", i), result))
+        else:
+            found |= {item.uri: item for item in result}
+    try:
+        logs = _named(found.values(), recipe.log_id)
+    except UsageError as error:
+        mistakes.append(Mistake(("log_id",), str(error)))
+    if mistakes:
+        raise recipe.places.error(mistakes)
+    return logs
+
+
+def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> list[LogFiles]:
+    """The logs that URIs and globs mean, each named by its file (or folder).
+
+    Raises:
+        UsageError: lists all that match nothing.
+    """
+    results = _find_all(uris, None, storage_options)
+    problems = [result for result in results if isinstance(result, str)]
+    if problems:
+        raise UsageError("\n".join(problems))
+    found = {item.uri: item for result in results if not isinstance(result, str) for item in result}
+    return _named(found.values(), unique_template(found) or "{path}")
+
+
+def unique_template(uris: Iterable[str]) -> str | None:
+    """The shortest template of a log_id that tells all these files apart; None if none does."""
+    names = list(uris)
+    for template in _TEMPLATES:
+        if len({_fill(template, uri) for uri in names}) == len(names):
+            return template
+    return None
+
+
+def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
+    """Checks that files with one log_id can be one recording: no topic overlaps in time.
+
+    Args:
+        summaries: of the single files, in any order.
+
+    Raises:
+        UsageError: two files overlap; suggests the shortest log_id that tells them apart.
+    """
+    ranges: dict[str, list[tuple[int, int, str]]] = {}
+    for summary in summaries:
+        for topic, info in summary.topics.items():
+            if info.num_messages:
+                ranges.setdefault(topic, []).append((info.first, info.last, summary.uris[0]))
+    for topic, spans in sorted(ranges.items()):
+        spans.sort()
+        for (_, last, one), (first, _, other) in pairwise(spans):
+            if first < last:
+                template = unique_template(log.uris)
+                hint = f"`log_id: {template!r}` tells all its files apart" if template else "rename one"
+                raise UsageError(
+                    f"log_id {log.log_id!r} stands for {one} and {other}, which both have {topic} at one "
+                    f"time, so they are not one recording: {hint}"
+                )
+
+
+def log_id_of(uri: str, template: str | LogName) -> str:
+    """The log_id of a file or a bag's folder.
+
+    Raises:
+        UsageError: the expression doesn't match, or the result is no usable name.
+    """
+    if isinstance(template, LogName):
+        match = re.search(template.match, uri)
+        if match is None:
+            raise UsageError(f"{uri}: {template.match!r} is not in it")
+        log_id = template.as_.format(**_words(uri), **{k: v or "" for k, v in match.groupdict().items()})
+    else:
+        log_id = _fill(template, uri)
+    if len(log_id.encode()) > MAX_LOG_ID:
+        raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
+    strange = not log_id.isprintable() or "\\" in log_id
+    if strange or any(part in ("", ".", "..") for part in log_id.split("/")):
+        raise UsageError(f"{uri}: {log_id!r} can't be a log_id: it is to be part of file names")
+    return log_id
+
+
+def split_of(recipe: Recipe, log_id: str, uris: Sequence[str]) -> str:
+    """The split that a log's rows belong to; "all" for a recipe without.
+
+    u is the first 8 bytes, big-endian, of BLAKE3 of the `by` value; the first split in recipe order whose
+    cumulative share · 2⁶⁴ exceeds u takes the log. Exact: shares are decimals.
+
+    Args:
+        uris: of the log's files; templates look at the first.
+    """
+    if recipe.split is None:
+        return "all"
+    by = recipe.split.by
+    value = log_id if by == "log_id" else by.format(log_id=log_id, **_words(uris[0]))
+    u = int.from_bytes(blake3(value.encode()).digest()[:8], "big")
+    shares = [(name, share.as_integer_ratio()) for name, share in recipe.split.shares.items()]
+    below, over = 0, 1  # the cumulative share, as a fraction
+    for name, (part, whole) in shares:
+        below, over = below * whole + part * over, over * whole
+        if u * over < below << 64:
+            return name
+    raise AssertionError("the shares of a split sum to 1")
+
+
+# --- names ----------------------------------------------------------------------------------------------
+
+
+def _words(uri: str) -> dict[str, str]:
+    """What a template may say of a URI."""
+    path = uri.split("?", 1)[0].split("://", 1)[-1].strip("/")
+    folder = path.rpartition("/")[0]
+    return {
+        "stem": _SUFFIX.sub("", file_name_of(uri)),
+        "parent": file_name_of(folder) if folder else "",
+        "path": _SUFFIX.sub("", path),
+    }
+
+
+def _fill(template: str, uri: str) -> str:
+    return template.format(**_words(uri))
+
+
+def _named(found: Iterable[_Found], template: str | LogName) -> list[LogFiles]:
+    """Raises UsageError with all names that can't be."""
+    files: dict[str, set[str]] = {}
+    problems = []
+    for item in found:
+        try:
+            files.setdefault(log_id_of(item.uri, template), set()).update(item.files)
+        except UsageError as error:
+            problems.append(str(error))
+    if problems:
+        raise UsageError("\n".join(sorted(problems)))
+    return [LogFiles(log_id, tuple(sorted(files[log_id]))) for log_id in sorted(files)]
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def _find_all(
+    uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None
+) -> list[list[_Found] | str]:
+    """What each URI or glob means, or why it means nothing."""
+
+    def find(given: str) -> list[_Found] | str:
+        uri = absolute_uri(given, base)
+        try:
+            return _find(uri, options)
+        except _NotFoundError as error:
+            return f"{given}: {error}"
+        except LogloomError as error:
+            return str(error)
+        except Exception as error:  # every object store has errors of its own
+            return f"{given}: can't be listed ({uri}): {type(error).__name__}: {error}"
+
+    with ThreadPoolExecutor(_OPENERS) as pool:
+        return list(pool.map(find, uris))
+
+
+def _find(uri: str, options: Mapping[str, Any] | None) -> list[_Found]:
+    fs, path = filesystem(uri, options)
+    entries = fs.glob(path, detail=True) if _MAGIC.search(path) else {}
+    names = sorted(name for name, info in entries.items() if info["type"] != "directory")
+    folders = {name for name, info in entries.items() if info["type"] == "directory"}
+    if not entries:
+        if not fs.exists(path):
+            what = "matches nothing" if _MAGIC.search(path) else "there is no such file or folder"
+            raise _NotFoundError(f"{what} ({uri})" if uri != path else what)
+        names, folders = ([], {path.rstrip("/")}) if fs.isdir(path) else ([path], set())
+    bags = _bag_folders(fs, [*folders, *{_parent(name) for name in names if _is_bag_file(name)}])
+    if folders and not names and not bags.keys() & folders:
+        raise _NotFoundError("holds no ROS 2 bag (metadata.yaml); name the files in it, as in folder/*.mcap")
+    found = [_Found(_uri(uri, folder), tuple(_uri(uri, f) for f in files)) for folder, files in bags.items()]
+    found += [
+        _Found(_uri(uri, name), (_uri(uri, name),))
+        for name in names
+        if not (_is_bag_file(name) and _parent(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
+    ]
+    if not found:
+        raise _NotFoundError(f"matches no log ({uri})")
+    return found
+
+
+def _is_bag_file(name: str) -> bool:
+    last = name.rsplit("/", 1)[-1]
+    return last == METADATA or _BAG_FILE.fullmatch(last) is not None
+
+
+def _bag_folders(fs: Any, folders: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Those folders that are ROS 2 bags, and their files."""
+
+    def files_of(folder: str) -> tuple[str, ...]:
+        listed = [info["name"] for info in fs.ls(folder, detail=True) if info["type"] != "directory"]
+        if f"{folder}/{METADATA}" not in listed:
+            return ()
+        # Any tool may write a metadata.yaml; only a bag's own says so.
+        if b"rosbag2_bagfile_information" not in fs.cat_file(f"{folder}/{METADATA}", start=0, end=4096):
+            return ()
+        return tuple(sorted(name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1])))
+
+    unique = sorted(set(folders))
+    with ThreadPoolExecutor(_OPENERS) as pool:
+        return {
+            folder: files for folder, files in zip(unique, pool.map(files_of, unique), strict=True) if files
+        }
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _uri(like: str, path: str) -> str:
+    """The absolute URI of a path in the file system of `like`."""
+    if is_local(like) or "://" in path:
+        return path
+    return f"{like.split('://', 1)[0]}://{path}"

@@ -1,0 +1,312 @@
+"""A recipe meets its logs: topics and fields are looked up, types follow, all that is wrong is said at once.
+
+Here: `resolve`, which makes the row plan.
+Elsewhere: finding and naming logs (match, whose names stand here, too), what one key of a recipe may hold
+(logloom.recipe), making rows (rows).
+Only indices and message definitions are looked at. Logs that define a topic alike are looked at once, so that
+thousands of logs of one fleet cost as much as a few.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+
+from logloom.errors import LogloomError, UsageError
+from logloom.io.logs.base import FieldSpec, Log, TimeSource, TopicInfo
+from logloom.io.units import format_named
+from logloom.recipe import DerivedColumn, Recipe, TopicColumn
+from logloom.recipe.columns import TOLERANT, WINDOWED
+from logloom.recipe.mistakes import Mistake, Path, nearest
+from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.transforms import derive, where
+from logloom.transforms.columns import (
+    ColumnPlan,
+    DerivedPlan,
+    RateClock,
+    RowPlan,
+    Sampling,
+    TopicClock,
+    row_type,
+)
+from logloom.transforms.match import LogFiles, expand_logs, group_logs, split_of
+
+__all__ = ["LogFiles", "expand_logs", "group_logs", "resolve", "split_of"]
+
+MAX_NAMED = 5  # logs in one note
+_VIDEO = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora", re.IGNORECASE)
+_ROTATION = "rotation_matrix"
+
+
+@dataclass(frozen=True)
+class _Topic:
+    """A topic over all logs.
+
+    Attributes:
+        variants: for each way in which logs define it, the first log that does so.
+        absent: the logs that lack it, or have it without a message.
+    """
+
+    variants: Mapping[tuple[str, str, str, bytes], tuple[str, Log, TopicInfo]]
+    absent: tuple[str, ...]
+
+
+def resolve(recipe: Recipe, logs: Mapping[str, Log]) -> tuple[RowPlan, tuple[str, ...]]:
+    """What workers need to make the rows of these logs, and notes for people: topics that some logs lack.
+
+    Args:
+        logs: by log_id; at least one.
+
+    Raises:
+        RecipeError: topics that no log has, fields that no message has, policies, time sources and outputs
+            that don't fit, logs that disagree about a field: all of them, each with its line and the way out.
+        UsageError: no logs.
+    """
+    if not logs:
+        raise UsageError("a recipe can't be resolved without logs")
+    return _Resolving(recipe, logs).plan()
+
+
+class _Resolving:
+    """One recipe on its way to a plan; collects mistakes."""
+
+    def __init__(self, recipe: Recipe, logs: Mapping[str, Log]):
+        self._recipe = recipe
+        self._logs = {log_id: logs[log_id] for log_id in sorted(logs)}
+        self._topics: dict[str, _Topic] = {}
+        self._mistakes: list[Mistake] = []
+        self._notes: list[str] = []
+        clock = recipe.clock
+        self._clock = RateClock(clock.rate) if clock.rate is not None else None
+
+    def plan(self) -> tuple[RowPlan, tuple[str, ...]]:
+        recipe = self._recipe
+        clock = self._clock or self._topic_clock(recipe.clock.topic or "")
+        columns: dict[str, ColumnPlan] = {}
+        derived: dict[str, DerivedPlan] = {}
+        for name, column in recipe.columns.items():
+            try:
+                if isinstance(column, DerivedColumn):
+                    derived[name] = _derived_plan(name, column)
+                else:
+                    columns[name] = self._column_plan(name, column)
+            except _MistakenError as wrong:
+                self._mistakes += wrong.mistakes
+            except UsageError as error:
+                self._mistakes.append(Mistake(("columns", name), str(error)))
+        for topic in recipe.time.topics:
+            self._check_known(topic, ("time", "topics", topic))
+        plan = RowPlan(
+            clock=clock,
+            columns=tuple(columns.values()),
+            derived=tuple(derived.values()),
+            order=tuple(name for name in recipe.columns if name in columns or name in derived),
+            require=recipe.rows.require,
+            where=recipe.rows.where,
+            rows=recipe.partition.rows,
+            bytes=recipe.partition.bytes,
+        )
+        self._mistakes += self._filter_mistakes(plan.schema)
+        self._mistakes += self._output_mistakes(plan.schema)
+        if self._mistakes:
+            raise recipe.places.error(self._mistakes)
+        return plan, tuple(self._notes)
+
+    # --- topics -----------------------------------------------------------------------------------------
+
+    def _topic(self, topic: str) -> _Topic:
+        if topic not in self._topics:
+            variants: dict[tuple[str, str, str, bytes], tuple[str, Log, TopicInfo]] = {}
+            absent = []
+            for log_id, log in self._logs.items():
+                info = log.summary.topics.get(topic)
+                if info is not None:
+                    key = (info.type, info.encoding, info.definition_encoding, info.definition)
+                    variants.setdefault(key, (log_id, log, info))
+                if info is None or not info.num_messages:
+                    absent.append(log_id)
+            self._topics[topic] = _Topic(variants, tuple(absent))
+        return self._topics[topic]
+
+    def _check_known(self, topic: str, path: Path) -> bool:
+        if self._topic(topic).variants:
+            return True
+        known = sorted({name for log in self._logs.values() for name in log.summary.topics})
+        whose = "the log has" if len(self._logs) == 1 else f"none of the {len(self._logs)} logs has"
+        no = " no" if len(self._logs) == 1 else ""
+        self._mistakes.append(Mistake(path, f"{whose}{no} topic {topic!r}{nearest(topic, known)}"))
+        return False
+
+    def _sources(self, topic: str) -> tuple[TimeSource, ...]:
+        """The ways to stamp a topic's messages; a mistake where messages have none of them."""
+        sources = self._recipe.time.sources(topic)
+        for log_id, log, info in self._topic(topic).variants.values():
+            if log.time_source(topic, sources) is not None:
+                continue
+            known: tuple[TimeSource, ...] = get_args(TimeSource)
+            has = [source for source in known if log.time_source(topic, (source,)) is not None]
+            problem = (
+                f"messages of {topic} ({info.type}, log {log_id}) have no {' or '.join(sources)} stamp; "
+                f"write topics: {{{topic}: {has[0] if has else 'log'}}}"
+            )
+            named = topic in self._recipe.time.topics
+            self._mistakes.append(Mistake(("time", "topics", topic) if named else ("time", "by"), problem))
+        return sources
+
+    def _topic_clock(self, topic: str) -> TopicClock:
+        if self._check_known(topic, ("clock", "topic")):
+            absent = self._topic(topic).absent
+            if absent:
+                self._notes.append(f"clock: {_some(absent)} no message of {topic}, and so no rows")
+        return TopicClock(topic, self._sources(topic), self._recipe.time.max_delay)
+
+    # --- columns ----------------------------------------------------------------------------------------
+
+    def _column_plan(self, name: str, column: TopicColumn) -> ColumnPlan:
+        path: Path = ("columns", name)
+        if not self._check_known(column.topic, (*path, "topic")):
+            raise _MistakenError
+        topic = self._topic(column.topic)
+        sampling = self._sampling(column)
+        spec = self._spec(column, topic)
+        message_type = self._message_type(path, column, spec, topic)
+        ctype = _row_type(path, column, message_type)
+        is_static = column.resample == "static"  # outside all time
+        time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
+        if topic.absent:
+            words = f"{_some(topic.absent)} no message of {column.topic}"
+            if column.missing == "fail":
+                raise _MistakenError(
+                    Mistake((*path, "missing"), f"{words}, and this column says missing: fail")
+                )
+            self._notes.append(f"column {name}: {words}; it is unavailable there")
+        return ColumnPlan(
+            name=name,
+            topic=column.topic,
+            spec=spec,
+            sampling=sampling,
+            message_type=message_type,
+            ctype=ctype,
+            time=time,
+            max_delay=self._recipe.time.max_delay,
+            required=column.missing == "fail",
+        )
+
+    def _sampling(self, column: TopicColumn) -> Sampling:
+        # Without a period both stand in the column itself; the recipe's own checks see to that.
+        period = int(10**9 / self._clock.rate) if self._clock else 0
+        policy = column.resample
+        tolerance = column.tolerance if column.tolerance is not None else period
+        return Sampling(
+            policy,
+            tolerance if policy in TOLERANT else 0,
+            (column.window or (-period, 0)) if policy in WINDOWED else (0, 0),
+            column.offset,
+        )
+
+    def _spec(self, column: TopicColumn, topic: _Topic) -> FieldSpec:
+        untyped = any(info.encoding == "json" for _, _, info in topic.variants.values())
+        return FieldSpec(
+            paths=column.field,
+            adapter=column.adapter,
+            strings=column.strings,
+            shape=column.shape,
+            resize=column.resize,
+            encode=column.encode,
+            dtype=column.dtype if untyped or column.adapter == "image" else None,
+        )
+
+    def _message_type(self, path: Path, column: TopicColumn, spec: FieldSpec, topic: _Topic) -> ColumnType:
+        """The type of a message's value; a mistake where a definition lacks the field, or logs disagree."""
+        key = "as" if column.adapter and not column.field else "field"
+        types: dict[ColumnType, str] = {}
+        mistakes = []
+        for log_id, log, info in topic.variants.values():
+            try:
+                types.setdefault(log.column_type(column.topic, spec), log_id)
+            except LogloomError as error:
+                whose = f" (log {log_id})" if len(self._logs) > 1 else ""
+                mistakes.append(Mistake((*path, key), f"{column.topic} is {info.type}{whose}: {error}"))
+                continue
+            if _VIDEO.search(info.type) and (column.adapter or "data" in "".join(column.field)):
+                why = (
+                    f"{column.topic} is compressed video ({info.type}): a single message of it is no image; "
+                    "record or transcode it as images (JPEG), or leave the column out"
+                )
+                mistakes.append(Mistake((*path, "topic"), why))
+        if len(types) > 1:
+            said = " but ".join(f"{kind} in log {log_id}" for kind, log_id in types.items())
+            mistakes.append(Mistake((*path, key), f"logs disagree about its type: {said}"))
+        if mistakes:
+            raise _MistakenError(*mistakes)
+        found = next(iter(types))
+        return replace(found, unit=column.unit, description=column.description)
+
+    # --- what looks at all columns ----------------------------------------------------------------------
+
+    def _filter_mistakes(self, schema: Schema) -> Iterator[Mistake]:
+        rows = self._recipe.rows
+        if not rows.where:
+            return
+        parsed = where.parse(rows.where)
+        known = {**schema.all}
+        if any(name not in known and name != "timestamp" for name in parsed.columns):
+            return  # of a column that has a mistake of its own
+        try:
+            parsed.check(known)
+        except UsageError as error:
+            yield Mistake(("rows", "where"), str(error).removeprefix("where, "))
+
+    def _output_mistakes(self, schema: Schema) -> Iterator[Mistake]:
+        """What outputs say of the columns; while some are missing, only what they say of the others."""
+        missing = [name for name in self._recipe.columns if name not in schema.columns]
+        for output, options in self._recipe.outputs.items():
+            for line in format_named(output).check(options, schema):
+                said_of = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
+                if not missing or (said_of & set(schema.columns) and not said_of & set(missing)):
+                    yield Mistake(("outputs", output), line)
+
+
+class _MistakenError(Exception):
+    """A column can't be planned; what is wrong with it, where that isn't listed yet."""
+
+    def __init__(self, *mistakes: Mistake):
+        super().__init__(*mistakes)
+        self.mistakes = mistakes
+
+
+def _row_type(path: Path, column: TopicColumn, message: ColumnType) -> ColumnType:
+    # An image's dtype is what it is read as; there is nothing left to cast.
+    dtype = None if column.adapter == "image" else column.dtype
+    try:
+        ctype = row_type(message, column.resample, dtype)
+    except ValueError as error:
+        key = "dtype" if str(error).startswith("dtype") else "resample"
+        raise _MistakenError(Mistake((*path, key), str(error))) from error
+    if column.adapter == _ROTATION and message.tail == (4,):
+        return replace(ctype, shape=(*ctype.shape[:-1], 3, 3))
+    return ctype
+
+
+def _derived_plan(name: str, column: DerivedColumn) -> DerivedPlan:
+    kinds = {"string": STRING, "bytes": BYTES}
+    ctype = kinds.get(column.dtype) or ColumnType(np.dtype(column.dtype), column.shape)
+    ctype = replace(ctype, unit=column.unit, description=column.description)
+    try:
+        digest = derive.source_digest(column.derive)
+    except UsageError as error:
+        raise _MistakenError(Mistake(("columns", name, "derive"), str(error))) from error
+    return DerivedPlan(name, column.derive, digest, column.from_, ctype)
+
+
+def _some(log_ids: Sequence[str]) -> str:
+    """`3 logs (a, b, c) have`"""
+    named: Iterable[str] = log_ids[:MAX_NAMED]
+    more = ", …" if len(log_ids) > MAX_NAMED else ""
+    many = "1 log has" if len(log_ids) == 1 else f"{len(log_ids)} logs have"
+    number, word, verb = many.split()
+    return f"{number} {word} ({', '.join(named)}{more}) {verb}"
