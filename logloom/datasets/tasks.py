@@ -1,0 +1,198 @@
+"""Running an iterator in several threads or processes at once.
+
+Here: `run_tasks`: tasks that share a list of inputs, and one bounded channel of what they give.
+Elsewhere: what the tasks do (logloom.datasets.tar).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import pickle
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from logloom.errors import LogloomError
+
+_POLL = 0.1  # seconds between looks whether to stop
+_PATIENCE = 5  # seconds for a thread that reads to notice
+
+T = TypeVar("T")
+Task = Callable[[int, Iterable[Any], Callable[[Exception], None]], Iterator[T]]
+
+
+class TaskError(LogloomError):
+    """A task failed in another process; the message holds its traceback."""
+
+
+def run_tasks(
+    task: Task[T],
+    inputs: Sequence[Any],
+    num_tasks: int,
+    capacity: int,
+    on_error: Callable[[Exception], None],
+    processes: bool = False,
+) -> Iterator[T]:
+    """What all tasks give, in the order in which it is ready.
+
+    Args:
+        task: f(number, inputs, on_error) gives an iterator; each of `inputs` goes to one task.
+        capacity: how many items wait to be taken.
+        on_error: called, in this process, for each exception that a task reports.
+        processes: by fork, so that tasks may close over anything.
+
+    Raises:
+        Exception: what a task raised; the others are stopped.
+    """
+    num_tasks = max(1, min(num_tasks, len(inputs)))
+    if processes:
+        return _in_processes(task, inputs, num_tasks, capacity, on_error)
+    pending: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for item in inputs:
+        pending.put(item)
+
+    def work(number: int) -> Iterator[T]:
+        return task(number, _until_empty(pending.get_nowait), on_error)
+
+    return _in_threads(work, num_tasks, capacity, lambda: None)
+
+
+def _until_empty(take: Callable[[], Any]) -> Iterator[Any]:
+    while True:
+        try:
+            item = take()
+        except queue.Empty:
+            return
+        yield item
+
+
+def _in_threads(
+    work: Callable[[int], Iterator[T]], num_threads: int, capacity: int, interrupt: Callable[[], None]
+) -> Iterator[T]:
+    """What work(0), work(1), ... give, each run by a thread; `interrupt` wakes threads at the end."""
+    channel: queue.Queue[tuple[str, Any]] = queue.Queue(capacity)
+    stop = threading.Event()
+
+    def send(kind: str, value: Any) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(queue.Full):
+                return channel.put((kind, value), timeout=_POLL)
+        raise _Stopped
+
+    def run(number: int) -> None:
+        with contextlib.suppress(_Stopped):
+            try:
+                for item in work(number):
+                    send("item", item)
+                send("done", None)
+            except _Stopped:
+                raise
+            except BaseException as error:
+                send("failed", error)
+
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(num_threads)]
+    for thread in threads:
+        thread.start()
+    try:
+        running = num_threads
+        while running:
+            kind, value = channel.get()
+            if kind == "item":
+                yield value
+            elif kind == "failed":
+                raise value
+            else:
+                running -= 1
+    finally:
+        stop.set()
+        interrupt()
+        for thread in threads:
+            thread.join(_PATIENCE)
+
+
+def _in_processes(
+    task: Task[T],
+    inputs: Sequence[Any],
+    num_tasks: int,
+    capacity: int,
+    on_error: Callable[[Exception], None],
+) -> Iterator[T]:
+    """Each task in a process of its own, with a pipe of its own, so that one that dies is noticed at once."""
+    context = multiprocessing.get_context("fork")
+    taken = context.Value("q", 0)
+
+    def take() -> Any:
+        with taken.get_lock():
+            at = taken.value
+            taken.value += 1
+        if at >= len(inputs):
+            raise queue.Empty
+        return inputs[at]
+
+    workers: list[Any] = []
+    readers: list[Any] = []
+    for number in range(num_tasks):
+        reader, writer = context.Pipe(duplex=False)
+        worker = context.Process(target=_child, args=(task, number, take, writer), daemon=True)
+        worker.start()
+        writer.close()  # or a dead worker's pipe would never end
+        workers.append(worker)
+        readers.append(reader)
+
+    def interrupt() -> None:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+
+    def received(number: int) -> Iterator[T]:
+        return _received(readers[number], workers[number], on_error)
+
+    return _in_threads(received, num_tasks, capacity, interrupt)
+
+
+def _child(task: Task[Any], number: int, take: Callable[[], Any], pipe: Any) -> None:
+    def send(kind: str, value: Any) -> None:
+        pipe.send_bytes(pickle.dumps((kind, value), protocol=5))
+
+    try:
+        for item in task(number, _until_empty(take), lambda error: send("error", _portable(error))):
+            send("item", item)
+        send("done", None)
+    except BaseException as error:
+        send("failed", _portable(error))
+
+
+def _received(pipe: Any, worker: Any, on_error: Callable[[Exception], None]) -> Iterator[Any]:
+    while True:
+        try:
+            kind, value = pickle.loads(pipe.recv_bytes())
+        except (EOFError, ConnectionError) as error:
+            worker.join()
+            hint = ": was it killed for want of memory?" if worker.exitcode == -9 else ""
+            raise TaskError(f"a loader process died with exit code {worker.exitcode}{hint}") from error
+        if kind == "item":
+            yield value
+        elif kind == "error":
+            on_error(value)
+        elif kind == "failed":
+            raise value
+        else:
+            return
+
+
+class _Stopped(Exception):  # noqa: N818, it is no error
+    """Nobody waits for more."""
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The exception with its traceback as a note, or its text where it doesn't pickle."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        copy: BaseException = pickle.loads(pickle.dumps(error))
+    except Exception:
+        return TaskError(text)
+    copy.add_note(text)
+    return copy

@@ -1,0 +1,210 @@
+"""Samples of a tar archive that streams by: from a pipe, a compressed file, an object store.
+
+Here: opening and decompressing streams, and `stream_samples`.
+Elsewhere: the walk and its checks (members), random access (reader), the pipeline (logloom.datasets.tar).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, cast
+
+from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
+from logloom.io.storage import filesystem, is_local
+from logloom.io.tar.members import TarCutShort, group, walk
+
+_STEP = 16 << 20  # what is read at a time of a member that claims to be large
+_BUFFER = 256 << 10
+PIPE = "pipe:"
+
+
+def open_stream(
+    source: str | os.PathLike[str], allow_pipe: bool = False, options: Mapping[str, Any] | None = None
+) -> BinaryIO:
+    """Opens a shard for reading from its beginning; gzip and zstd are undone.
+
+    Args:
+        source: a path, an fsspec URI, or `pipe:<shell command>`.
+        allow_pipe: whether a command may be run.
+        options: for fsspec, by protocol.
+
+    Raises:
+        UsageError: a command, which is not allowed.
+        DatasetError: there is no such file.
+        StorageError: it can't be opened.
+    """
+    name = os.fspath(source)
+    if name.startswith(PIPE):
+        if not allow_pipe:
+            raise UsageError(f"{name}: runs a command; pass allow_pipe=True if you trust where it came from")
+        return decompressed(_buffered(_Pipe(name[len(PIPE) :])), name)
+    try:
+        if is_local(name):
+            raw = open(name.split("://", 1)[-1], "rb", buffering=_BUFFER)  # noqa: SIM115
+        else:
+            fs, path = filesystem(name, options)
+            raw = fs.open(path, "rb")
+    except FileNotFoundError as error:
+        raise DatasetError(f"{name}: there is no such file") from error
+    except OSError as error:
+        raise StorageError(f"{name}: {error.strerror or error}") from error
+    return decompressed(raw, name)
+
+
+class _Pipe(io.RawIOBase):
+    """What a shell command prints. A command that fails is an error at its end, not a short archive."""
+
+    def __init__(self, command: str):
+        self.name = PIPE + command
+        self._process = subprocess.Popen(command, shell=True, stdout=subprocess.PIPE)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        assert self._process.stdout is not None
+        got = os.readv(self._process.stdout.fileno(), [buffer])
+        if not got and self._process.wait():
+            raise StorageError(f"{self.name}: the command ended with status {self._process.returncode}")
+        return got
+
+    def close(self) -> None:
+        if not self.closed and self._process.stdout is not None:
+            self._process.stdout.close()
+            self._process.wait()  # it ends by SIGPIPE if it has more to print
+        super().close()
+
+
+def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
+    """The stream, or what it holds compressed by gzip or zstd, by its first bytes; a cut one just ends."""
+    if not hasattr(stream, "peek"):
+        stream = _buffered(cast(io.RawIOBase, stream))
+    magic = cast(io.BufferedReader, stream).peek(4)[:4]
+    if magic.startswith(b"\x1f\x8b"):
+        return _buffered(_Unpacked(stream, name, _gunzipped(stream)))
+    if magic == b"\x28\xb5\x2f\xfd":
+        return _buffered(_Unpacked(stream, name, _unzstd(stream)))
+    return stream
+
+
+def _buffered(raw: io.RawIOBase) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(raw, _BUFFER))
+
+
+def _gunzipped(stream: BinaryIO) -> Iterator[bytes]:
+    """Pieces of what a gzip file holds; where it was cut, all there is, of which gzip.GzipFile loses some."""
+    member = zlib.decompressobj(wbits=31)
+    data = stream.read(_BUFFER)
+    while data:
+        yield member.decompress(data, _BUFFER)
+        if member.eof:
+            data = member.unused_data.lstrip(b"\0") or stream.read(_BUFFER)
+            member = zlib.decompressobj(wbits=31)
+        else:
+            data = member.unconsumed_tail or stream.read(_BUFFER)
+
+
+def _unzstd(stream: BinaryIO) -> Iterator[bytes]:
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=False)
+    yield from iter(lambda: reader.read(_BUFFER), b"")
+
+
+class _Unpacked(io.RawIOBase):
+    """A file of decompressed pieces; damage is an error that names it."""
+
+    def __init__(self, stream: BinaryIO, name: str, pieces: Iterator[bytes]):
+        self.name = name
+        self._stream = stream
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            try:
+                self._rest = memoryview(next(self._pieces))
+            except StopIteration:
+                return 0
+            except LogloomError:
+                raise
+            except Exception as error:  # zlib.error and zstandard's have nothing else in common
+                raise DatasetError(f"{self.name}: damaged compression ({error})") from error
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def stream_samples(
+    stream: BinaryIO, name: str = "", allow_truncated: bool = False, max_bytes: int = 4 << 30
+) -> Iterator[dict[str, Any]]:
+    """The samples of an archive in their order: {"__key__": ..., ".jpg": bytes, ...}.
+
+    Args:
+        stream: at the beginning of an archive.
+        name: for errors.
+        allow_truncated: whether a cut archive ends without an error, after its last whole sample.
+        max_bytes: a member larger than this is refused: archives may be bombs.
+
+    Raises:
+        DatasetError: damage, a cut, or members that are refused; names archive and offset.
+    """
+    cursor = _StreamCursor(stream, name or str(getattr(stream, "name", "archive")))
+    members = ((entry, cursor.payload(entry.size, max_bytes)) for entry in walk(cursor))
+    try:
+        for key, sample in group(members, cursor.name):
+            yield {"__key__": key} | {f".{suffix}": data for suffix, (_, data) in sample.items()}
+    except TarCutShort:
+        if not allow_truncated:
+            raise
+
+
+class _StreamCursor:
+    """A cursor over a stream that can't go back."""
+
+    def __init__(self, stream: BinaryIO, name: str):
+        self.name = name
+        self.position = 0
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(min(size, _STEP))
+        if len(data) < size:
+            data = self._rest(data, size)
+        self.position += len(data)
+        return data
+
+    def _rest(self, data: bytes, size: int) -> bytes:
+        pieces, missing = [data], size - len(data)
+        while pieces[-1] and missing:
+            pieces.append(self._stream.read(min(missing, _STEP)))
+            missing -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def payload(self, size: int, max_bytes: int) -> bytes:
+        if size > max_bytes:
+            raise DatasetError(
+                f"{self.name}: at byte {self.position}: a member of {size} bytes, the limit is "
+                f"max_bytes={max_bytes}"
+            )
+        data = self.read(size)
+        if len(data) < size:
+            raise TarCutShort(f"{self.name}: at byte {self.position}: ends in a member; it was cut short")
+        return data
+
+    def skip_to(self, position: int) -> None:
+        while self.position < position:
+            if not self.read(min(position - self.position, _STEP)):
+                raise TarCutShort(f"{self.name}: at byte {self.position}: ends in a member; it was cut short")
