@@ -70,7 +70,7 @@ def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
     module_name, _, function_name = name.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(
             f"derive {name!r}: {error}. "
             "Write module:function, of an installed package or of a file given as --py."
@@ -151,7 +151,7 @@ def _values(result: Any, ctype: ColumnType) -> Values:
     if isinstance(result, Ragged):
         return result
     if ctype.kind != "array":
-        return Ragged.from_bytes([row.encode() if isinstance(row, str) else bytes(row) for row in result])
+        return Ragged.from_bytes([_as_bytes(row) for row in result])
     if ctype.is_ragged:
         rows = [np.asarray(row) for row in result]
         if any(row.ndim != len(ctype.shape) or row.shape[ctype.num_ragged :] != ctype.tail for row in rows):
@@ -165,6 +165,14 @@ def _values(result: Any, ctype: ColumnType) -> Values:
             values, np.array([row.shape[: ctype.num_ragged] for row in rows]).reshape(len(rows), -1)
         )
     return np.asarray(result)
+
+
+def _as_bytes(row: Any) -> bytes:
+    if isinstance(row, str):
+        return row.encode()
+    if isinstance(row, bytes):
+        return row
+    raise TypeError(f"a row is {type(row).__name__}, not bytes or str")
 
 
 def _check_shape(plan: DerivedPlan, values: Values, num_rows: int) -> None:

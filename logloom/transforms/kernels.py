@@ -130,7 +130,8 @@ Step = Callable[[Array, Array], Array]
 
 
 def _add(total: Array, value: Array) -> Array:
-    return np.asarray(total + value)
+    added: Array = np.add(total, value)
+    return added
 
 
 def _smaller(best: Array, value: Array) -> Array:
@@ -158,10 +159,9 @@ def reduce_windows(
     Returns:
         (T, ...) float64 for mean and sum, else the dtype of `values`.
     """
-    if policy == "first":
-        return values[starts]
-    if policy == "last":
-        return values[starts + lengths - 1]
+    if policy in ("first", "last"):
+        chosen: Array = values[starts if policy == "first" else starts + lengths - 1]
+        return chosen
     if policy in ("mean", "sum"):
         values = values.astype(np.float64)
     reduced = _fold(_STEPS[policy], values, starts, lengths)

@@ -125,7 +125,8 @@ class Sampled:
         self._times = none if messages is None else messages.time
         self._usable = np.arange(len(self._times))
         self._refused: tuple[Refusal, ...] = ()
-        if column.sampling.policy == "slerp" and messages is not None and len(messages):
+        rotates = column.sampling.policy == "slerp" or _adapter(column) is not None
+        if rotates and not column.message_type.is_ragged and messages is not None and len(messages):
             self._refuse_zero_norms(messages, uri)
         times = shifted(self._times[self._usable], column.sampling.offset)
         self._choice = choose(column.sampling, times, ticks)
@@ -198,7 +199,15 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
 
     def to_matrices(values: Values) -> Values:
         flat = values.values if isinstance(values, Ragged) else values
-        matrices = rotation_matrix(flat.reshape(-1, 4)).reshape(*flat.shape[:-1], 3, 3)
+        quaternions = flat.reshape(-1, 4).astype(np.float64)
+        # Squares of very small or large parts would leave the range of float64.
+        largest = np.abs(quaternions).max(axis=1, initial=0)
+        odd = ~((largest > 1e-100) & (largest < 1e100))
+        quaternions[odd] = kernels.normalised(quaternions[odd])
+        known = ~np.isnan(quaternions[:, 0])
+        matrices = np.full((len(quaternions), 3, 3), kernels.NAN)
+        matrices[known] = rotation_matrix(quaternions[known])
+        matrices = matrices.reshape(*flat.shape[:-1], 3, 3)
         return Ragged(matrices, values.shapes) if isinstance(values, Ragged) else matrices
 
     return to_matrices

@@ -88,18 +88,20 @@ class RowStream:
         pieces = cut(span, plan, log.summary, self._budget.max_bytes, ByteIndex(log.summary))
         accounts = _Accounts(plan, span, statics)
         for piece in pieces:
-            part = Piece(log, plan, piece, statics)
-            kept = accounts.drop_unavailable(part)
-            for group in self._budget.groups(kept):
-                columns = self._maker.rows(part, group)
-                stamps = columns["timestamp"]
-                accounts.dropped["where"] += len(group) - len(stamps)
-                for rows in self._budget.blocks(columns):
-                    block = columns if rows is None else {n: take(v, rows) for n, v in columns.items()}
-                    yield Block(self._log_id, span.name, accounts.rows, block)
-                    accounts.rows += len(block["timestamp"])
-            accounts.close(part)
+            yield from self._blocks_of(piece, statics, accounts)
         self._tally = accounts.tally()
+
+    def _blocks_of(self, piece: Span, statics: Mapping[str, Static], accounts: _Accounts) -> Iterator[Block]:
+        """A method of its own, so that a piece is gone from memory before the next is read."""
+        part = Piece(self._log, self._plan, piece, statics)
+        for group in self._budget.groups(accounts.drop_unavailable(part)):
+            columns = self._maker.rows(part, group)
+            accounts.dropped["where"] += len(group) - len(columns["timestamp"])
+            for rows in self._budget.blocks(columns):
+                block = columns if rows is None else {n: take(v, rows) for n, v in columns.items()}
+                yield Block(self._log_id, self._span.name, accounts.rows, block)
+                accounts.rows += len(block["timestamp"])
+        accounts.close(part)
 
 
 class _Budget:

@@ -1,6 +1,6 @@
 """Rows made slowly and obviously: one tick, one column and one message at a time, over the whole log at once.
 
-It follows the definition of rows sentence by sentence and shares no code with the kernels but the plan's types.
+It follows the definition of rows sentence by sentence, and shares only the plan's types with the kernels.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def usable(log, topic, rule):
 
 
 def rows_of(log, plan):
-    """One dict per row: timestamp, and for each column c its value (a list, bytes or None), c.age, c.available.
+    """One dict per row: timestamp, and for each column c its value or None, c.age, c.available.
 
     Also the indices of the messages that stand in rows, by column.
     """

@@ -1,5 +1,6 @@
 """Rows of any log, under any plan, cut anywhere: equal to those of the slow reference, to the bit."""
 
+import itertools
 import json
 import pickle
 from decimal import Decimal
@@ -217,7 +218,7 @@ def test_rows_do_not_depend_on_where_spans_are_cut(log, plan, cuts, max_bytes):
     expected, used = reference.rows_of(log, plan)
     base = min((int(t.log_times.min()) for t in log.topics.values() if len(t.log_times)), default=0)
     bounds = [MIN_TIME, *sorted(base + c for c in cuts), MAX_TIME]
-    spans = [Span(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    spans = [Span(start, stop) for start, stop in itertools.pairwise(bounds)]
     if isinstance(plan.clock, RateClock):
         if log.summary.num_messages == 0:
             return
@@ -228,3 +229,259 @@ def test_rows_do_not_depend_on_where_spans_are_cut(log, plan, cuts, max_bytes):
     columns, tallies = built(log, plan, spans, max_bytes)
     check_rows(columns, expected, plan)
     check_sums(log, plan, tallies, used)
+
+
+def a_log(**changes):
+    """Odometry at 10 Hz with a speed and a name, a camera at 5 Hz, 2 s of both."""
+    odometry = np.arange(1, 21) * 100_000_000
+    camera = np.arange(1, 11) * 200_000_000
+    frames = Ragged.from_bytes([bytes([i]) * 1000 for i in range(10)])
+    topics = {
+        "/odom": MemoryTopic(
+            odometry, odometry + 1000, np.arange(20) * 3, {"speed": (SPEED, np.arange(20.0))}
+        ),
+        "/cam": MemoryTopic(camera, camera + 5000, np.arange(10) * 6 + 1, {"data": (BYTES, frames)}),
+    }
+    return MemoryLog(topics, **changes)
+
+
+SPEED = ColumnType(np.dtype("<f8"))
+FAST = ColumnType(np.dtype("?"))
+
+
+def column(name, topic, field, ctype, policy="previous", **sampling):
+    sampling.setdefault("tolerance", 100_000_000)
+    return ColumnPlan(
+        name, topic, FieldSpec((field,)), Sampling(policy, **sampling), ctype,
+        row_type(ctype, policy, None), ("header",), 10**9,
+    )  # fmt: skip
+
+
+@derive
+def is_fast(rows):
+    return rows["speed"] > 10
+
+
+@derive
+def is_fast_and_seen(rows):
+    return rows["fast"] & rows["camera.available"]
+
+
+def a_plan(**changes):
+    columns = (column("speed", "/odom", "speed", SPEED), column("camera", "/cam", "data", BYTES))
+    derived = (
+        DerivedPlan("both", f"{__name__}:is_fast_and_seen", "", ("fast", "camera.available"), FAST),
+        DerivedPlan("fast", f"{__name__}:is_fast", "", ("speed",), FAST),
+    )
+    order = ("both", "fast", "speed", "camera")
+    return RowPlan(RateClock(Decimal(10)), columns, derived, order, **changes)
+
+
+def test_derived_columns_may_stand_on_each_other_in_any_order():
+    columns, _ = built(a_log(), a_plan(), plan_spans(a_log().summary, a_plan()), 10**6)
+    assert columns["fast"].tolist() == (columns["speed"] > 10).tolist()
+    assert columns["both"].tolist() == (columns["fast"] & columns["camera.available"]).tolist()
+
+
+def test_columns_derived_in_a_circle_are_refused():
+    plan = a_plan()
+    circle = tuple(
+        DerivedPlan(name, f"{__name__}:is_fast", "", (other,), FAST)
+        for name, other in [("both", "fast"), ("fast", "both")]
+    )
+    plan = RowPlan(plan.clock, plan.columns, circle, plan.order)
+    with pytest.raises(UsageError, match="circle: both from fast from both"):
+        list(build_blocks(a_log(), "log", plan, plan_spans(a_log().summary, plan)[0], max_bytes=10**6))
+
+
+@pytest.mark.parametrize("max_bytes", [1, 5000, 10**6])
+def test_dropped_ticks_are_counted_by_the_first_reason(max_bytes):
+    log, plan = (
+        a_log(),
+        a_plan(require=("camera",), where="fast and available(camera) and speed != 15", rows=6),
+    )
+    columns, tallies = built(log, plan, plan_spans(log.summary, plan), max_bytes)
+    everything, _ = built(log, a_plan(), plan_spans(log.summary, a_plan()), 10**6)
+    seen = everything["camera.available"]
+    kept = seen & everything["fast"] & (everything["speed"] != 15)
+    assert columns["timestamp"].tolist() == everything["timestamp"][kept].tolist()
+    dropped = [sum(t.dropped.get(reason, 0) for t in tallies) for reason in ("require camera", "where")]
+    assert dropped == [(~seen).sum(), (seen & ~kept).sum()]
+    accounts = reconcile(plan, log.summary, tallies)
+    assert accounts["/odom"].columns["speed"].used == kept.sum()  # dropped ticks use nothing
+
+
+def test_images_of_dropped_ticks_are_not_decoded():
+    log, plan = a_log(), a_plan(where="speed == 12")
+    taken = []
+    read = log.read
+
+    def counting_read(requests):
+        messages = read(requests)
+        camera, take = messages["/cam"], messages["/cam"].take
+        camera.take = lambda spec, rows: taken.extend(rows) or take(spec, rows)
+        return messages
+
+    log.read = counting_read
+    columns, _ = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    assert columns["speed"].tolist() == [12]
+    assert len(taken) == 1
+
+
+def test_blocks_stay_within_their_bytes_and_pieces_read_only_their_halo():
+    log, plan = a_log(), a_plan(rows=1000)
+    (span,) = plan_spans(log.summary, plan)
+    sizes = [block.nbytes for block in build_blocks(log, "log", plan, span, max_bytes=2500)]
+    assert max(sizes) <= 2500
+    pieces = cut(span, plan, log.summary, 500)
+    log.requests.clear()
+    list(build_blocks(log, "log", plan, span, max_bytes=500))
+    assert len(log.requests) == len(pieces) > 3
+    for piece, requests in zip(pieces[1:-1], log.requests[1:-1], strict=True):
+        assert requests["/cam"].start == piece.start - 100_000_000
+        assert requests["/cam"].stop == piece.stop
+
+
+def test_a_damaged_log_stops_under_fail_and_is_counted_under_salvage():
+    log, plan = a_log(), a_plan()
+    log.topics["/odom"].stamps[3] = 0
+    _, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    account = reconcile(plan, log.summary, tallies)["/odom"]
+    assert (account.messages, account.refused) == (20, 1)
+    assert account.columns["speed"].not_chosen == 1  # the first lies before the first tick
+    assert [refusal.position for tally in tallies for refusal in tally.refusals] == [9]
+    log.on_error = "fail"
+    with pytest.raises(LogReadError):
+        built(log, plan, plan_spans(log.summary, plan), 10**6)
+
+
+def test_sums_that_do_not_meet_stop_the_build():
+    log, plan = a_log(), a_plan(rows=5)
+    _, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    reconcile(plan, log.summary, tallies)
+    log.topics["/odom"].log_times = np.append(log.topics["/odom"].log_times, 5)  # one that no one read
+    log.topics["/odom"].stamps = np.append(log.topics["/odom"].stamps, 5)
+    log.topics["/odom"].positions = np.append(log.topics["/odom"].positions, 999)
+    with pytest.raises(
+        LogloomError, match=r"ticks by its extent|has 21 messages by the index, but 20 were read"
+    ):
+        reconcile(plan, log.summary, tallies)
+    with pytest.raises(LogloomError, match="one is missing"):
+        reconcile(plan, a_log().summary, tallies[:-1])
+    with pytest.raises(LogloomError, match="one is missing"):
+        reconcile(plan, a_log().summary, [*tallies, tallies[0]])
+    lost = Refusal("memory.mcap", 8, "", 0, 5, "chunk CRC differs")
+    damaged = a_log(refusals=(lost,))
+    damaged.topics["/odom"].stamps = np.append(damaged.topics["/odom"].stamps, 5)
+    summary = damaged.summary  # its index counts a message that lies in the lost stretch
+    assert reconcile(plan, summary, tallies)["/odom"].refused == 1
+
+
+def test_a_static_column_holds_the_last_message_whatever_its_stamp():
+    log = a_log()
+    log.topics["/odom"].stamps[-1] = 0
+    plan = RowPlan(
+        RateClock(Decimal(10)), (column("map", "/odom", "speed", SPEED, "static"),), (), ("map",), rows=7
+    )
+    statics = pickle.loads(pickle.dumps(read_statics(log, plan)))
+    stream = build_blocks(
+        log, "log", plan, Span(MIN_TIME, MAX_TIME, (2, 5)), max_bytes=10**6, statics=statics
+    )
+    (block,) = stream
+    assert block.columns["map"].tolist() == [19, 19, 19]
+    assert block.columns["map.age"].tolist() == [t - 2_000_001_000 for t in block.timestamp.tolist()]
+    assert stream.tally.columns["map"].used == 1
+
+
+def test_a_topic_that_the_log_lacks_is_unavailable_everywhere():
+    log, plan = a_log(), a_plan()
+    del log.topics["/cam"]
+    columns, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    assert not columns["camera.available"].any()
+    assert set(columns["camera.age"].tolist()) == {NO_AGE}
+    assert "/cam" not in reconcile(plan, log.summary, tallies)
+
+
+def test_a_quaternion_of_norm_zero_is_refused_by_its_column_alone():
+    log = a_log()
+    turns = np.tile([0.0, 0.0, 0.0, 1.0], (20, 1))
+    turns[4] = 0
+    quaternion = ColumnType(np.dtype("<f8"), (4,))
+    log.topics["/odom"].fields["turn"] = (quaternion, turns)
+    columns = (
+        column("turn", "/odom", "turn", quaternion, "slerp", tolerance=10**9),
+        column("raw", "/odom", "turn", quaternion),
+    )
+    plan = RowPlan(RateClock(Decimal(10)), columns, (), ("turn", "raw"), rows=3)
+    rows, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    assert rows["turn"].tolist() == [[0, 0, 0, 1]] * len(rows["turn"])
+    account = reconcile(plan, log.summary, tallies)["/odom"]
+    assert (account.columns["turn"].refused, account.columns["raw"].refused, account.refused) == (1, 0, 1)
+    (refusal,) = [refusal for tally in tallies for refusal in tally.refusals]
+    assert (refusal.position, refusal.reason) == (12, "column turn: a quaternion of norm zero is no rotation")
+
+
+def test_rotations_become_matrices_after_resampling():
+    log = a_log()
+    half = np.pi * np.arange(20) / 40  # of the angle about z
+    turns = np.stack([0 * half, 0 * half, np.sin(half), np.cos(half)], axis=1)
+    quaternion, matrix = ColumnType(np.dtype("<f8"), (4,)), ColumnType(np.dtype("<f8"), (3, 3))
+    log.topics["/odom"].fields["turn"] = (quaternion, turns)
+    spec = FieldSpec(("turn",), adapter="rotation_matrix")
+    sampling = Sampling("slerp", 50_000_000)
+    turn = ColumnPlan("turn", "/odom", spec, sampling, quaternion, matrix, ("header",), 10**9)
+    plan = RowPlan(RateClock(Decimal(20)), (turn,), (), ("turn",))
+    log.topics["/odom"].stamps[7] += 10_000_000
+    rows, _ = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    assert rows["turn"].shape == (len(rows["timestamp"]), 3, 3)
+    assert np.isnan(rows["turn"][~rows["turn.available"]]).all()
+    assert 0 < (~rows["turn.available"]).sum() < 5
+    known = rows["turn.available"] & (rows["timestamp"] < 700_000_000)
+    angle = (rows["timestamp"][known] / 1e8 - 1) * np.pi / 20
+    np.testing.assert_allclose(rows["turn"][known][:, 0, 0], np.cos(angle), atol=1e-12)
+    np.testing.assert_allclose(rows["turn"][known][:, 1, 0], np.sin(angle), atol=1e-12)
+
+
+def test_a_rotation_of_norm_zero_is_refused_whatever_the_policy_and_nan_stays_nan():
+    log = a_log()
+    turns = np.tile([0.0, 0.0, 0.0, 1e-200], (20, 1))
+    turns[9], turns[14, 1] = 0, np.nan
+    quaternion, matrix = ColumnType(np.dtype("<f8"), (4,)), ColumnType(np.dtype("<f8"), (3, 3))
+    log.topics["/odom"].fields["turn"] = (quaternion, turns)
+    spec = FieldSpec(("turn",), adapter="rotation_matrix")
+    sampling = Sampling("previous", 10**9)
+    turn = ColumnPlan("turn", "/odom", spec, sampling, quaternion, matrix, ("header",), 10**9)
+    plan = RowPlan(RateClock(Decimal(10)), (turn,), (), ("turn",))
+    rows, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    assert rows["turn.age"][8] == 100_000_000  # the one before stands in for it
+    nan = np.isnan(rows["turn"]).all(axis=(1, 2))
+    assert np.flatnonzero(nan).tolist() == [13]
+    assert (rows["turn"][~nan] == np.eye(3)).all()
+    assert reconcile(plan, log.summary, tallies)["/odom"].columns["turn"].refused == 1
+
+
+def test_a_log_whose_field_has_another_type_is_named():
+    log, plan = a_log(), a_plan()
+    log.topics["/odom"].fields["speed"] = (SPEED, np.arange(20, dtype=np.float32))
+    with pytest.raises(
+        LogloomError, match=r"column 'speed': topic /odom gives float32 .* planned was float64"
+    ):
+        built(log, plan, plan_spans(log.summary, plan), 10**6)
+
+
+def test_columns_of_one_topic_agree_about_its_time():
+    plan = a_plan()
+    other = ColumnPlan(
+        "other", "/odom", FieldSpec(("speed",)), Sampling("previous"), SPEED, SPEED, ("log",), 10**9
+    )
+    plan = RowPlan(plan.clock, (*plan.columns, other), plan.derived, (*plan.order, "other"))
+    with pytest.raises(UsageError, match="/odom: its columns and clock disagree"):
+        built(a_log(), plan, plan_spans(a_log().summary, plan), 10**6)
+
+
+def test_the_tally_is_known_at_the_end_only():
+    plan = a_plan()
+    stream = build_blocks(a_log(), "log", plan, plan_spans(a_log().summary, plan)[0], max_bytes=1)
+    next(iter(stream))
+    with pytest.raises(UsageError, match="once all its blocks"):
+        _ = stream.tally
