@@ -30,6 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
 )
 
 StorageOption = Annotated[
@@ -149,6 +150,10 @@ RecipeArgument = Annotated[
     list[str], typer.Argument(metavar="RECIPE|LOG...", help="A recipe (.yaml), or logs to build as they are.")
 ]
 To = Annotated[str, typer.Option("--to", metavar="ROOT", help="The dataset's folder or URI.")]
+OtherLogs = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="URI", help="Logs or globs in place of the recipe's; may be repeated."),
+]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
 
 
@@ -169,12 +174,19 @@ def _load(sources: list[str], options: dict[str, dict[str, Any]]) -> tuple[Recip
 
 
 def _planned(
-    sources: list[str], to: str, storage: list[str] | None, on_error: OnError | None, **choices: Any
+    sources: list[str],
+    to: str,
+    storage: list[str] | None,
+    on_error: OnError | None,
+    logs: list[str] | None,
+    **choices: Any,
 ) -> BuildPlan:
     from logloom.pipelines.plan import plan_build
 
     options = parse_storage_options(storage)
     recipe, base = _load(sources, options)
+    if logs:
+        recipe, base = recipe.model_copy(update={"logs": tuple(logs)}), None
     if on_error is not None:
         recipe = recipe.model_copy(update={"on_error": on_error.value})
     plan = plan_build(recipe, to, base=base, storage_options=options, **choices)
@@ -194,6 +206,7 @@ def _planned(
 def plan(
     sources: RecipeArgument,
     to: To,
+    log: OtherLogs = None,
     limit: Limit = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
     on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
@@ -203,7 +216,7 @@ def plan(
     """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
     from logloom.pipelines.inspect import plan_summary
 
-    planned = _planned(sources, to, storage_option, on_error, limit=limit)
+    planned = _planned(sources, to, storage_option, on_error, log, limit=limit)
     summary = plan_summary(planned)
     if json:
         _print_json(summary)
@@ -223,6 +236,7 @@ def plan(
 def build(
     sources: RecipeArgument,
     to: To,
+    log: OtherLogs = None,
     limit: Limit = None,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; by default as many as pay.")
@@ -242,7 +256,7 @@ def build(
     from logloom.runners import direct
 
     planned = _planned(
-        sources, to, storage_option, on_error, limit=limit, verify=verify, allow_empty=allow_empty
+        sources, to, storage_option, on_error, log, limit=limit, verify=verify, allow_empty=allow_empty
     )
     if planned.up_to_date:
         _say(

@@ -166,6 +166,7 @@ class Store:
                 return True
             path = self.local / name
             with _beside(path, data) as partial:
+                partial.chmod(0o444)  # created once, never changed
                 try:
                     os.link(partial, path)
                 except FileExistsError:

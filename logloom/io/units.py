@@ -11,6 +11,7 @@ blocks in the same order, cut anywhere, give the same bytes.
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,10 @@ class Format(Protocol):
         """What this output can't hold, one line each, without the recipe's line number."""
         ...
 
+    def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
+        """Why this output can't hold a log of this name, one line each."""
+        ...
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext
     ) -> Writer: ...
@@ -111,6 +116,7 @@ def formats() -> dict[str, Format]:
     return {point.name: point.load() for point in entry_points(group="logloom.formats")}
 
 
+@functools.cache
 def format_named(name: str) -> Format:
     """The format of an output.
 

@@ -20,7 +20,7 @@ from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
 from logloom.runners import direct
 from logloom.transforms import finish, partition
-from logloom.transforms.job import Job, LogTask
+from logloom.transforms.job import Job, LogTask, Partition
 from logloom.transforms.partition import Failure, PartitionResult, listed
 
 
@@ -40,7 +40,7 @@ class BuildLogs(beam.PTransform):
             | "ReadBack" >> beam.Map(_read_back, self.job)
             | "KeyByLog" >> beam.WithKeys(_log_id_of)
             | "GroupByLog" >> beam.GroupByKey()
-            | "FinishLog" >> beam.MapTuple(_finish_log, self.job)
+            | "FinishLog" >> beam.Map(_finish_log, self.job)
         )
 
 
@@ -65,14 +65,18 @@ class CommitVersion(beam.PTransform):
 # Beam calls these with the job; they only turn argument order and count.
 
 
-def _plan_partitions(log: LogTask, job: Job) -> Iterable[partition.Partition | PartitionResult]:
+def _plan_partitions(log: LogTask, job: Job) -> Iterable[Partition | PartitionResult]:
     try:
-        yield from partition.plan_partitions(job, log) or [PartitionResult(log, "", ())]
+        partitions = partition.plan_partitions(job, log)
     except LogReadError as error:
         yield PartitionResult(log, "", (), (Failure(log.log_id, "", "log", str(error)),))
+        return
+    yield from partitions
+    if not partitions:  # a log without ticks is finished all the same
+        yield PartitionResult(log, "", ())
 
 
-def _build_partition(element: partition.Partition | PartitionResult, job: Job) -> PartitionResult:
+def _build_partition(element: Partition | PartitionResult, job: Job) -> PartitionResult:
     if isinstance(element, PartitionResult):
         return element
     result = partition.build_partition(job, element)
@@ -91,8 +95,8 @@ def _log_id_of(result: PartitionResult) -> str:
     return result.log.log_id
 
 
-def _finish_log(log_id: str, results: Iterable[PartitionResult], job: Job) -> finish.LogOutcome:
-    return finish.finish_log(job, results)
+def _finish_log(grouped: tuple[str, Iterable[PartitionResult]], job: Job) -> finish.LogOutcome:
+    return finish.finish_log(job, grouped[1])
 
 
 def _plan_chunks(_: None, job: Job, outcomes: list[finish.LogOutcome]) -> list[finish.ChunkTask]:
@@ -169,8 +173,11 @@ def raise_outcome(outcome: dict[str, Any]) -> None:
     """Raises what kept a build from committing, all of it in one error."""
     failures = [Failure(**failure) for failure in outcome["failures"]]
     if failures:
-        kind = ReadBackError if any(f.kind == "readback" for f in failures) else LogReadError
-        raise kind(f"nothing was committed, {len(failures)} partitions failed:\n{listed(failures)}")
+        message = f"nothing was committed, {len(failures)} partitions failed:\n{listed(failures)}"
+        if any(failure.kind == "readback" for failure in failures):
+            raise ReadBackError(message)
+        raise LogReadError(message)
+    if outcome["conflict"]:
+        raise CommitConflictError(outcome["conflict"])
     if not outcome["committed"]:
-        kind = CommitConflictError if "another build" in outcome["problem"] else LogloomError
-        raise kind(outcome["problem"])
+        raise LogloomError(outcome["problem"])

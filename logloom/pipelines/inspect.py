@@ -22,7 +22,9 @@ from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import reading_of
 from logloom.schema import NO_AGE, Schema
-from logloom.transforms.resolve import LogFiles, group_logs
+from logloom.transforms.match import LogFiles, group_logs
+
+_JPEG = b"\xff\xd8\xff"
 
 COLUMNS = ("topic", "type", "messages", "Hz", "first", "last")
 
@@ -241,7 +243,8 @@ def head(
 def brief(value: Any) -> str:
     """A value in one line."""
     if isinstance(value, bytes):
-        return f"{len(value):,} bytes{' (JPEG)' if value[:3] == b'\xff\xd8\xff' else ''}"
+        kind = " (JPEG)" if value.startswith(_JPEG) else ""
+        return f"{len(value):,} bytes{kind}"
     if isinstance(value, np.ndarray) and value.ndim:
         if value.size > 9 or value.dtype.names:
             kind = "struct" if value.dtype.names else str(value.dtype)

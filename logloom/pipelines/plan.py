@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.base import Log, LogSummary, OpenOptions
 from logloom.io.logs.opening import open_log
@@ -25,12 +27,14 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.storage import Store
+from logloom.io.units import format_named
 from logloom.recipe import Recipe
 from logloom.transforms.columns import Span
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
+from logloom.transforms.match import LogFiles, expand_logs, split_of
 from logloom.transforms.partition import Failure
-from logloom.transforms.resolve import LogFiles, expand_logs, resolve, split_of
+from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import plan_spans
 
 _OPENERS = 16  # threads that read indices; they wait for storage, not for the processor
@@ -124,6 +128,8 @@ def plan_build(
     if failed and (on_error == "fail" or not opened):
         raise LogReadError(_list_failures(failed, len(files)))
     row_plan, notes = resolve(recipe, {log_id: log for log_id, (_, log) in opened.items()})
+    outputs = recipe.output_options()
+    _check_names(outputs, opened)
     numbers = version_numbers(store)
     parent = read_manifest(store, numbers[-1]) if numbers else None
     job = Job(
@@ -131,7 +137,7 @@ def plan_build(
         name=recipe.name,
         recipe=recipe.identity_json(),
         plan=row_plan,
-        outputs=recipe.output_options(),
+        outputs=outputs,
         kept=(),
         number=(numbers[-1] if numbers else 0) + 1,
         parent=numbers[-1] if numbers else None,
@@ -180,6 +186,18 @@ def _open_all(
                 opened[log.log_id] = (log, result)
             on_opened(done, len(files))
     return opened, failed
+
+
+def _check_names(outputs: Mapping[str, BaseModel], opened: Opened) -> None:
+    """Raises UsageError listing the logs whose names an output can't hold."""
+    problems = [
+        problem
+        for log_id, (files, _) in opened.items()
+        for output, options in outputs.items()
+        for problem in format_named(output).check_log(options, log_id, files.uris[0])
+    ]
+    if problems:
+        raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
 
 
 def _list_failures(failed: Failed, total: int) -> str:

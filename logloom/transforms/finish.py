@@ -205,9 +205,13 @@ def finish_assembly(
             )
             own = [file for identity, file in files if identity == assembly.identity]
             own += [publish_file(job, assembly.folder, n, data) for n, data in planned.files.items()]
-            entry = {"output": assembly.output, "split": assembly.split, "unit": planned.unit}
-            entry |= {"rows": sum(e.rows for _, e in assembly.units)}
-            entry |= {"files": sorted(own, key=lambda file: file["name"])}
+            entry: dict[str, Any] = {
+                "output": assembly.output,
+                "split": assembly.split,
+                "unit": planned.unit,
+                "rows": sum(e.rows for _, e in assembly.units),
+                "files": sorted(own, key=lambda file: str(file["name"])),
+            }
             job.store.create(name, canonical(entry))
         data = job.store.read(name)
         entry = json.loads(data)
@@ -232,7 +236,7 @@ def commit(
     """Creates the version, or says why not; what it says also stands in runs/, for detached jobs.
 
     Returns:
-        {"committed": bool, "version", "failures": [...], "conflict": str, "built", "reused", ...}.
+        {"version", "committed", "failures", "problem", "conflict", "built", "reused"}.
     """
     failures = failures_of(job, outcomes)
     records = _records(job, outcomes)
@@ -242,6 +246,7 @@ def commit(
         "committed": False,
         "failures": [asdict(failure) for failure in failures],
         "problem": problem,
+        "conflict": "",
         "built": sum(o.built for o in outcomes),
         "reused": sum(o.reused for o in outcomes),
     }
@@ -250,7 +255,7 @@ def commit(
             create_version(job, records, finish_assembly(job, outcomes, files))
             outcome["committed"] = True
         except CommitConflictError as error:
-            outcome["problem"] = str(error)
+            outcome["conflict"] = str(error)
     job.store.replace(outcome_file(job.number), canonical(outcome))
     return outcome
 
@@ -260,9 +265,8 @@ def _refusal(job: Job, records: Sequence[LogRecord]) -> str:
     skipped = [record for record in records if record.status == "skipped"]
     if job.skip_budget and len(skipped) > job.skip_budget * len(records):
         names = ", ".join(record.log_id for record in skipped[:5])
-        return (
-            f"{len(skipped)} of {len(records)} logs skipped, over the budget of {job.skip_budget:.2%}: {names}"
-        )
+        budget = f"{job.skip_budget:.2%}"
+        return f"{len(skipped)} of {len(records)} logs skipped, over the budget of {budget}: {names}"
     if not any(record.rows for record in records) and not job.allow_empty:
         dropped = _total(record.dropped for record in records)
         why = ", ".join(f"{count} ticks dropped by {reason}" for reason, count in dropped.items())

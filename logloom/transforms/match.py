@@ -29,7 +29,7 @@ _BAG_FILE = re.compile(r".*\.(mcap|db3)(\.zstd|\.zst)?")
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
 _MAGIC = re.compile(r"[*?\[]")
 _OPENERS = 16  # threads that list; they wait for storage, not for the processor
-_TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
+TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = 
 def unique_template(uris: Iterable[str]) -> str | None:
     """The shortest template of a log_id that tells all these files apart; None if none does."""
     names = list(uris)
-    for template in _TEMPLATES:
-        if len({_fill(template, uri) for uri in names}) == len(names):
+    for template in TEMPLATES:
+        if len({fill_template(template, uri) for uri in names}) == len(names):
             return template
     return None
 
@@ -145,7 +145,7 @@ def log_id_of(uri: str, template: str | LogName) -> str:
             raise UsageError(f"{uri}: {template.match!r} is not in it")
         log_id = template.as_.format(**_words(uri), **{k: v or "" for k, v in match.groupdict().items()})
     else:
-        log_id = _fill(template, uri)
+        log_id = fill_template(template, uri)
     if len(log_id.encode()) > MAX_LOG_ID:
         raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
     strange = not log_id.isprintable() or "\\" in log_id
@@ -191,7 +191,7 @@ def _words(uri: str) -> dict[str, str]:
     }
 
 
-def _fill(template: str, uri: str) -> str:
+def fill_template(template: str, uri: str) -> str:
     return template.format(**_words(uri))
 
 

@@ -18,7 +18,7 @@ from blake3 import blake3
 from pydantic import BaseModel
 
 from logloom.digests import RowsDigest, file_digest
-from logloom.errors import LogloomError, LogReadError
+from logloom.errors import LogloomError, LogReadError, StorageError
 from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
 from logloom.io.storage import Store, explained
 from logloom.io.units import Reader, UnitContext, Writer, format_named
@@ -35,7 +35,8 @@ class Failure:
     """Something that stops a build, or leaves a log out of it.
 
     Attributes:
-        kind: "log" (the input is at fault) or "readback" (what was written doesn't read back).
+        kind: "log" (the input is damaged), "rows" (a value doesn't fit the recipe) or "readback" (what was
+            written doesn't read back).
     """
 
     log_id: str
@@ -78,8 +79,11 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
     missing = {output: name for output, name in identities.items() if found[output] is None}
     try:
         built = _write_units(job, partition, missing) if missing else {}
-    except LogReadError as error:
-        return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, "log", str(error)),))
+    except StorageError:
+        raise  # the fault of this machine or store, not of the log
+    except LogloomError as error:
+        kind = "log" if isinstance(error, LogReadError) else "rows"
+        return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, kind, str(error)),))
     entries = tuple(entry for output in identities if (entry := found[output] or built.get(output)))
     return PartitionResult(log, span.name, entries, (), len(built), time.perf_counter() - began)
 

@@ -230,7 +230,7 @@ class _Resolving:
                 types.setdefault(log.column_type(column.topic, spec), log_id)
             except LogloomError as error:
                 whose = f" (log {log_id})" if len(self._logs) > 1 else ""
-                mistakes.append(Mistake((*path, key), f"{column.topic} is {info.type}{whose}: {error}"))
+                mistakes.append(Mistake((*path, key), f"{error}{whose}"))
                 continue
             if _VIDEO.search(info.type) and (column.adapter or "data" in "".join(column.field)):
                 why = (

@@ -19,6 +19,7 @@ from logloom.pipelines.inspect import head, plan_summary
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.transforms import finish, partition
+from logloom.transforms.partition import Failure
 from tests.pipelines.conftest import build_at, digests
 
 
@@ -53,9 +54,7 @@ def test_partitions_built_in_another_order_and_smaller_blocks_give_the_same_byte
     assert digests(tmp_path / "root") == digests(built)
 
 
-def test_a_build_killed_in_the_middle_is_finished_by_the_next_one_with_the_same_bytes(
-    drive, built, tmp_path
-):
+def test_a_build_killed_in_the_middle_is_finished_by_the_next_one_with_the_same_bytes(drive, built, tmp_path):
     root = tmp_path / "root"
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(drive.text)
@@ -200,7 +199,7 @@ def test_failures_of_every_bad_partition_are_listed_at_once(drive, built, tmp_pa
     plan = plan_build(drive.recipe(), str(tmp_path / "root"))
     task = plan.logs[0].task
     bad = [
-        partition.PartitionResult(task, name, (), (partition.Failure(task.log_id, name, "log", f"bad {name}"),))
+        partition.PartitionResult(task, name, (), (Failure(task.log_id, name, "log", f"bad {name}"),))
         for name in ("0-10", "10-20")
     ]
     outcome = finish.commit(plan.job, [finish.finish_log(plan.job, bad)], [])

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logloom.digests import digest_of
+from logloom.errors import UsageError
 from logloom.io.l5kit.assemble import ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
 from logloom.io.l5kit.mapping import plan_mapping
 from logloom.io.l5kit.options import Options as L5KitOptions
+from logloom.io.l5kit.options import host_of
 from logloom.io.l5kit.stage import StageReader, StageWriter
 from logloom.io.manifest import Entry, LogRecord
 from logloom.io.storage import Store
@@ -28,6 +30,14 @@ class L5KitFormat:
         """Columns that are missing or don't fit, one line each."""
         return plan_mapping(options, schema)[1]
 
+    def check_log(self, options: L5KitOptions, log_id: str, log_uri: str) -> list[str]:
+        """A host that is too long."""
+        try:
+            host_of(options, log_uri, log_id)
+        except UsageError as error:
+            return [str(error)]
+        return []
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext
     ) -> StageWriter:
@@ -45,6 +55,10 @@ class L5KitFormat:
     ) -> StageReader:
         """Opens one staged unit: its mapped rows."""
         return StageReader(directory, entry, storage_options)
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """Staged units are not shown, only what is assembled from them."""
+        return {}
 
     def plan_assembly(
         self,
