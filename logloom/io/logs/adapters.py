@@ -27,6 +27,7 @@ from logloom.schema import ColumnType
 Found = Mapping[str, Values]  # by the adapter's own word for a field
 
 _FLOAT32, _FLOAT64 = np.dtype("<f4"), np.dtype("<f8")
+_TRANSFORM = {"translation": "xyz", "rotation": "xyzw"}
 _CALL = re.compile(r"(?P<name>\w+)(?:\[(?P<words>[^\[\]]*)\])?")
 
 
@@ -66,9 +67,8 @@ def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
         if all(_has(root, path) for path in found.values()):
             return found
     wanted = " or ".join(", ".join(shape.values()) for shape in adapter.shapes)
-    raise UsageError(
-        f"as {spec.adapter}: the message has no {wanted}" + (f" in {prefix[:-1]}" if prefix else "")
-    )
+    where = f"field {spec.paths[0]}" if spec.paths else "the message"
+    raise UsageError(f"as {spec.adapter}: {where} has no {wanted}")
 
 
 def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
@@ -186,16 +186,14 @@ def _transforms(spec: FieldSpec, found: Found) -> Values:
     values = np.empty(len(parents.values), _transforms_type(spec).dtype)
     for word in ("parent", "child"):
         values[word] = _array(found[word])
-    for word, axes in (("translation", "xyz"), ("rotation", "xyzw")):
+    for word, axes in _TRANSFORM.items():
         for i, axis in enumerate(axes):
             values[word][:, i] = _array(found[f"{word}.{axis}"])
     return Ragged(values, parents.shapes)
 
 
 def _transform_paths(parent: str, prefix: str) -> dict[str, str]:
-    axes = [
-        f"{word}.{axis}" for word, axes in (("translation", "xyz"), ("rotation", "xyzw")) for axis in axes
-    ]
+    axes = [f"{word}.{axis}" for word, axes in _TRANSFORM.items() for axis in axes]
     return {
         "parent": f"transforms[].{parent}",
         "child": "transforms[].child_frame_id",

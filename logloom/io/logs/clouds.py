@@ -85,13 +85,13 @@ def _laid_out(message: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     formats, offsets = [], []
     for i, number in enumerate(numbers.tolist()):
         if number not in types:
-            raise ValueError(f"field {message['name'][i]!r} has the unknown type {number}")
+            raise ValueError(f"field {str(message['name'][i])!r} has the unknown type {number}")
         offset = int(message["offset"][i])
         formats.append(np.dtype(order + types[number]))
         offsets.append(offset)
         if offset + formats[-1].itemsize > step:
             raise ValueError(
-                f"field {message['name'][i]!r} at byte {offset} leaves its point of {step} bytes"
+                f"field {str(message['name'][i])!r} at byte {offset} leaves its {step}-byte point"
             )
     if step == 0:
         raise ValueError("its points have no bytes")
@@ -102,9 +102,8 @@ def _laid_out(message: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     # Drivers leave row_step at 0 or wrong in clouds of one row, where it means nothing.
     row_step = row_step if height > 1 else width * step
     if height and width and (width * step > row_step or height * row_step > len(data)):
-        raise ValueError(
-            f"{height} x {width} points of {step} bytes (rows of {row_step}) in {len(data)} bytes"
-        )
+        size = f"{height} x {width} points of {step} bytes in rows of {row_step}"
+        raise ValueError(f"{size} don't fit {len(data)} bytes of data")
     names = [f"f{i}" for i in range(len(formats))]
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": step})
     return np.ndarray((height, width) if height and width else (0, 0), dtype, data, 0, (row_step, step))

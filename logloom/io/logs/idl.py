@@ -16,7 +16,7 @@ from logloom.io.logs.definitions import Array, Declarations, Declared, short_nam
 _FILE_HEADING = re.compile(r"^(={3,}|IDL:.*|#.*)$", re.MULTILINE)
 _TOKEN = re.compile(
     r"\s+|//[^\n]*|/\*.*?\*/"  # nothing
-    r'|(?P<token>L?"(?:\\.|[^"\\])*"|L?\'(?:\\.|[^\'\\])*\'|::|[A-Za-z_][\w]*(?:::\w+)*|[\d][\w.]*|[^\s\w])',
+    r'|(?P<token>L?"(?:\\.|[^"\\])*"|L?\'(?:\\.|[^\'\\])*\'|::|[A-Za-z_][\w]*(?:::\w+)*|\d[\w.]*|[^\s\w"\'])',
     re.DOTALL,
 )
 _NUMBERS = {

@@ -52,6 +52,7 @@ _ENCODINGS: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 _DTYPES = {"uint8": "u1", "uint16": "<u2", "float32": "<f4"}
 _ENCODED = {"jpg": "JPEG", "png": "PNG"}
+_PLAIN_MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB"}
 _FORMATS = ("JPEG", "PNG", "WEBP")
 
 
@@ -100,14 +101,12 @@ def _value(spec: FieldSpec, ctype: ColumnType, message: Mapping[str, Any]) -> Pi
         pixels = resized(pixels, spec.resize)
     shape = ctype.shape if spec.encode is None else spec.shape
     if shape and None not in shape and pixels.shape != shape:
-        raise ValueError(
-            f"an image of {pixels.shape} (height, width, channels), where the column is {shape}; set shape"
-        )
+        raise ValueError(f"its (height, width, channels) are {pixels.shape}, the column's {shape}; set shape")
     if spec.encode is not None:
         return np.frombuffer(encoded(pixels, spec.encode), np.uint8)
     if pixels.dtype.newbyteorder("=") != ctype.dtype.newbyteorder("="):
         raise ValueError(
-            f"{name} pixels are {pixels.dtype.name}, where the column is {ctype.dtype.name}; set dtype"
+            f"its {name} pixels are {pixels.dtype.name}, the column {ctype.dtype.name}; set dtype"
         )
     return pixels.astype(ctype.dtype, copy=False)
 
@@ -137,9 +136,8 @@ def raw_pixels(message: Mapping[str, Any]) -> Pixels:
     line = width * len(channels) * dtype.itemsize
     data = np.asarray(message["data"])
     if height and (step < line or (height - 1) * step + line > len(data)):
-        raise ValueError(
-            f"{height} x {width} {encoding} pixels in rows of {step} bytes and {len(data)} in all"
-        )
+        size = f"{height} x {width} {encoding} pixels in rows of {step} bytes"
+        raise ValueError(f"{size} don't fit {len(data)} bytes of data")
     strides = (step, len(channels) * dtype.itemsize, dtype.itemsize)
     pixels: Pixels = np.ndarray((height, width, len(channels)), dtype, data, 0, strides)
     return pixels if channels == tuple(range(len(channels))) else pixels[:, :, list(channels)]
@@ -162,9 +160,7 @@ def _decoded(message: Mapping[str, Any]) -> Pixels:
         with Image.open(io.BytesIO(data.tobytes()), formats=_FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"it claims {image.height} x {image.width} pixels")
-            mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB"}.get(
-                image.mode
-            )
+            mode = _PLAIN_MODES.get(image.mode)
             pixels = np.asarray(image.convert(mode) if mode else image)
     except Exception as error:  # Pillow raises many kinds
         raise ValueError(f"an image of format {form!r} that doesn't decode ({error})") from error
