@@ -10,7 +10,7 @@ thousands of logs of one fleet cost as much as a few.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -80,6 +80,7 @@ class _Resolving:
         self._topics: dict[str, _Topic] = {}
         self._mistakes: list[Mistake] = []
         self._notes: list[str] = []
+        self._lacking: dict[str, list[str]] = {}  # which logs lack what, and the columns that want it
         clock = recipe.clock
         self._clock = RateClock(clock.rate) if clock.rate is not None else None
 
@@ -114,7 +115,8 @@ class _Resolving:
         self._mistakes += self._output_mistakes(plan.schema)
         if self._mistakes:
             raise recipe.places.error(self._mistakes)
-        return plan, tuple(self._notes)
+        lacking = [f"{words}; unavailable there: {', '.join(c)}" for words, c in self._lacking.items()]
+        return plan, (*self._notes, *lacking)
 
     # --- topics -----------------------------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class _Resolving:
                 raise _MistakenError(
                     Mistake((*path, "missing"), f"{words}, and this column says missing: fail")
                 )
-            self._notes.append(f"column {name}: {words}; it is unavailable there")
+            self._lacking.setdefault(words, []).append(name)
         return ColumnPlan(
             name=name,
             topic=column.topic,
@@ -305,8 +307,5 @@ def _derived_plan(name: str, column: DerivedColumn) -> DerivedPlan:
 
 def _some(log_ids: Sequence[str]) -> str:
     """`3 logs (a, b, c) have`"""
-    named: Iterable[str] = log_ids[:MAX_NAMED]
-    more = ", …" if len(log_ids) > MAX_NAMED else ""
-    many = "1 log has" if len(log_ids) == 1 else f"{len(log_ids)} logs have"
-    number, word, verb = many.split()
-    return f"{number} {word} ({', '.join(named)}{more}) {verb}"
+    named = ", ".join(log_ids[:MAX_NAMED]) + (", …" if len(log_ids) > MAX_NAMED else "")
+    return f"1 log ({named}) has" if len(log_ids) == 1 else f"{len(log_ids)} logs ({named}) have"
