@@ -14,6 +14,7 @@ import lz4.frame
 import zstandard
 
 Bytes = bytes | memoryview
+LZ4_RATIO = 255  # no LZ4 block expands further
 
 
 def decompress(name: str, data: Bytes, size: int) -> Bytes:
@@ -73,6 +74,8 @@ def _lz4(data: Bytes, size: int) -> Bytes:
     # decompress_chunk allocates what it is told to; lz4.frame.decompress believes the frame.
     if size == 0:
         return b""
+    if size > LZ4_RATIO * len(data):
+        raise ValueError(f"{len(data)} bytes can't hold {size}")
     context = lz4.frame.create_decompression_context()
     plain, consumed, ended = lz4.frame.decompress_chunk(context, data, max_length=size)
     if not ended:

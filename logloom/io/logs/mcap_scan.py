@@ -102,6 +102,9 @@ class Scan:
         except ValueError as error:
             return self._lose_until_next(at, str(error))
         cut = stop > self._size
+        if cut and self._peek(self._size - len(MAGIC), len(MAGIC)) == MAGIC:
+            # The file has its end, so the chunk lacks bytes in its middle, or its length is broken.
+            return self._lose_until_next(at, "a chunk reaches beyond the file's end")
         if min(stop, self._size) - at > self._max + MIB:
             self._builder.lose(at, stop - at, "the chunk is larger than max_chunk_bytes", torn=cut)
             self._builder.number += 1

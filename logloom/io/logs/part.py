@@ -123,11 +123,14 @@ class Part:
             return ("it holds messages outside the times that the index says",)
         return ()
 
+    @cached_property
+    def _share_starts(self) -> Int64s:
+        numbers = np.arange(len(self.index.stretches) + 1)
+        return np.searchsorted(self.index.shares["stretch"], numbers).astype(np.int64)
+
     def claims(self, number: int) -> dict[int, int]:
         """By the index: how many messages each channel has in a stretch."""
-        shares = self.index.shares
-        start, stop = np.searchsorted(shares["stretch"], [number, number + 1])
-        mine = shares[start:stop]
+        mine = self.index.shares[self._share_starts[number] : self._share_starts[number + 1]]
         return dict(zip(mine["channel"].tolist(), mine["count"].tolist(), strict=True))
 
     def num_lost(self, number: int, chunk: Chunk, topic: str) -> int:
