@@ -203,7 +203,7 @@ def test_damaged_compression_is_an_error_that_names_the_file(shards, tmp_path):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.data())
+@given(data=st.data())
 def test_streaming_and_random_access_agree_on_every_damage(data, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     good = pathlib.Path(make(folder / "good.tar", range(3))).read_bytes()

@@ -8,13 +8,14 @@ not ASCII, gets a PAX header in front.
 
 from __future__ import annotations
 
+import re
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import UsageError
 
 BLOCK = 512
 END = bytes(2 * BLOCK)  # two zero blocks end an archive
@@ -23,7 +24,7 @@ MAX_SIZE = 8**11 - 1  # what a USTAR header can say
 _NAME, _PREFIX = slice(0, 100), slice(345, 500)
 _SIZE = slice(124, 135)
 _CHECKSUM = slice(148, 154)
-_TYPE = 156
+_OCTAL = re.compile(rb" *([0-7]*)(?:[ \0].*)?", re.DOTALL)
 
 Bytes2D = NDArray[np.uint8]
 
@@ -125,8 +126,7 @@ def _pax_record(key: str, value: str) -> bytes:
     return str(length).encode() + body
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What a header says; `kind` is the type byte."""
 
     name: str
@@ -135,57 +135,55 @@ class Header:
 
 
 def is_end(block: bytes) -> bool:
-    return block.count(0) == BLOCK
+    return not block[0] and block.count(0) == BLOCK
 
 
-def parse_header(block: bytes, place: str) -> Header:
-    """Reads a header block.
-
-    Args:
-        block: 512 bytes.
-        place: file and offset, for errors.
+def parse_header(block: bytes) -> Header:
+    """Reads a header block of 512 bytes.
 
     Raises:
-        DatasetError: not a tar header, or a damaged one.
+        ValueError: not a tar header, or a damaged one.
     """
-    _check_sum(block, place)
+    _check_sum(block)
     name = block[_NAME].partition(b"\0")[0]
-    if block[257:263] == b"ustar\0" and block[345]:
+    if block[345] and block[257:263] == b"ustar\0":
         name = block[_PREFIX].partition(b"\0")[0] + b"/" + name
-    return Header(name.decode("utf-8", "surrogateescape"), _number(block[124:136], place), block[156:157])
+    return Header(name.decode("utf-8", "surrogateescape"), _number(block[124:136]), block[156:157])
 
 
-def _check_sum(block: bytes, place: str) -> None:
-    digits = block[148:156].partition(b"\0")[0].strip(b" ")
-    if not digits or digits.strip(b"01234567"):
-        raise DatasetError(f"{place}: not a tar header")
-    said = int(digits, 8)
-    # Adler-32 holds the sum of bytes in its lower half: a quick way to add 512 of them.
-    adler = zlib.adler32(block[156:], zlib.adler32(b" " * 8, zlib.adler32(block[:148])))
-    if (adler & 0xFFFF) == said + 1:
+def _check_sum(block: bytes) -> None:
+    field = block[148:156]
+    said = _octal_of(field)
+    # The lower half of Adler-32 is the sum of all bytes and 1: a quick way to add 512 of them. The checksum
+    # counts its own eight bytes as blanks.
+    if zlib.adler32(block) & 0xFFFF == said + 1 - 256 + sum(field):
         return
     rest = block[:148] + block[156:]
     signed = sum(rest) - 256 * sum(byte >= 128 for byte in rest)  # some early tars add signed bytes
     if said - 256 not in (sum(rest), signed):
-        raise DatasetError(f"{place}: the tar header is damaged (its checksum doesn't fit)")
+        raise ValueError("the tar header is damaged (its checksum doesn't fit)")
 
 
-def _number(field: bytes, place: str) -> int:
-    if field[0] & 0x80:  # GNU: big-endian binary
-        if field[0] != 0x80:
-            raise DatasetError(f"{place}: a tar header with a negative size")
-        return int.from_bytes(field[1:], "big")
-    digits = field.partition(b"\0")[0].strip(b" ")
-    if digits.strip(b"01234567"):
-        raise DatasetError(f"{place}: not a tar header (its size reads {digits!r})")
-    return int(digits or b"0", 8)
+def _number(field: bytes) -> int:
+    if field[0] < 0x80:
+        return _octal_of(field)
+    if field[0] != 0x80:
+        raise ValueError("a tar header with a negative size")
+    return int.from_bytes(field[1:], "big")  # GNU: big-endian binary
 
 
-def parse_pax(data: bytes, place: str) -> dict[str, str]:
+def _octal_of(field: bytes) -> int:
+    found = _OCTAL.fullmatch(field)
+    if not found:
+        raise ValueError("not a tar header")
+    return int(found[1] or b"0", 8)
+
+
+def parse_pax(data: bytes) -> dict[str, str]:
     """The records of a PAX header.
 
     Raises:
-        DatasetError: a record is malformed.
+        ValueError: a record is malformed.
     """
     records: dict[str, str] = {}
     at = 0
@@ -194,7 +192,7 @@ def parse_pax(data: bytes, place: str) -> dict[str, str]:
         end = at + int(digits) if digits.isdigit() else 0
         key, equals, value = data[at + len(digits) + 1 : end - 1].partition(b"=")
         if not (space and equals and at < end <= len(data) and data[end - 1] == 0x0A):
-            raise DatasetError(f"{place}: a malformed PAX record")
+            raise ValueError("a malformed PAX record")
         records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         at = end
     return records

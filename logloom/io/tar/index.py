@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +64,7 @@ def index_of(source: Source, allow_truncated: bool = False) -> ShardIndex:
     keys: list[str] = []
     layouts: dict[tuple[str, ...], int] = {}
     layout, starts, offsets, sizes = array("q"), array("q", [0]), array("q"), array("q")
-    members = ((entry, None) for entry in walk(_SourceCursor(source)))
+    members = ((entry, None) for entry in _whole(walk(_SourceCursor(source)), source))
     with contextlib.suppress(*[TarCutShort] * allow_truncated):
         for key, sample in group(members, source.uri):
             keys.append(key)
@@ -74,6 +74,16 @@ def index_of(source: Source, allow_truncated: bool = False) -> ShardIndex:
             sizes.extend([entry.size for entry in entries])
             starts.append(len(offsets))
     return ShardIndex(keys, list(layouts), *(np.array(a, np.int64) for a in (layout, starts, offsets, sizes)))
+
+
+def _whole(entries: Iterator[Entry], source: Source) -> Iterator[Entry]:
+    for entry in entries:
+        if entry.offset + entry.size > source.size:
+            raise TarCutShort(
+                f"{source.uri}: at byte {entry.offset}: {entry.name} should hold {entry.size} bytes, the "
+                f"file ends after {source.size - entry.offset}: it was cut short, copy it again"
+            )
+        yield entry
 
 
 class _SourceCursor:
@@ -90,9 +100,4 @@ class _SourceCursor:
         return data
 
     def skip_to(self, position: int) -> None:
-        if position > self._source.size:
-            raise TarCutShort(
-                f"{self.name}: a member should end at byte {position}, the file at byte {self._source.size}: "
-                "it was cut short, copy it again"
-            )
-        self.position = position
+        self.position = position  # beyond the end of a cut file nothing is read, which `walk` notices

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from logloom.errors import DatasetError
-from logloom.io.tar.headers import BLOCK, is_end, padded, parse_header, parse_pax
+from logloom.io.tar.headers import BLOCK, Header, is_end, padded, parse_header, parse_pax
 from logloom.io.tar.samples import split_name
 
 _MAX_EXTENDED = 1 << 20  # no PAX header or long name is longer
@@ -52,16 +51,11 @@ class Cursor(Protocol):
         ...
 
     def skip_to(self, position: int) -> None:
-        """Moves forward.
-
-        Raises:
-            TarCutShort: the archive ends before.
-        """
+        """Moves forward, perhaps beyond the end, where nothing is read."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A plain file in an archive: its name, and where its bytes are."""
 
     name: str
@@ -80,60 +74,69 @@ def walk(cursor: Cursor) -> Iterator[Entry]:
     size: int | None = None
     while True:
         at = cursor.position
-        place = f"{cursor.name}: at byte {at}"
         block = cursor.read(BLOCK)
         if len(block) < BLOCK:
-            raise TarCutShort(f"{place}: no end-of-archive marker; the file was cut short, copy it again")
+            raise TarCutShort(
+                f"{cursor.name}: at byte {at}: no end-of-archive marker; it was cut short, copy it again"
+            )
         if is_end(block):
             _check_end(cursor)
             return
-        header = parse_header(block, place)
-        data = at + BLOCK
-        if header.kind in b"xgL":
-            records = _extended(cursor, header.kind, header.size, place)
-            path, size = records.get("path", path), _size_record(records, place, size)
-            continue
-        entry = Entry(header.name if path is None else path, data, header.size if size is None else size)
+        try:
+            header = parse_header(block)
+            if header.kind in b"xgL":
+                records = _extended(cursor, header)
+                path, size = records.get("path", path), _size_record(records, size)
+                continue
+            name = header.name if path is None else path
+            is_file = _is_file(name, header.kind)
+        except ValueError as error:
+            raise DatasetError(f"{cursor.name}: at byte {at}: {error}") from error
+        length = header.size if size is None else size
         path = size = None
-        if not _is_folder(entry, header.kind, place):
-            yield entry
-        cursor.skip_to(data + padded(entry.size))
+        if is_file:
+            yield Entry(name, at + BLOCK, length)
+        cursor.skip_to(at + BLOCK + padded(length))
 
 
-def _extended(cursor: Cursor, kind: bytes, size: int, place: str) -> dict[str, str]:
+def _extended(cursor: Cursor, header: Header) -> dict[str, str]:
     """What a PAX header or a GNU long name says about the next member."""
-    if size > _MAX_EXTENDED:
-        raise DatasetError(f"{place}: a name or PAX header of {size} bytes")
-    end = cursor.position + padded(size)
-    data = cursor.read(size)
+    if header.size > _MAX_EXTENDED:
+        raise ValueError(f"a name or PAX header of {header.size} bytes")
+    end = cursor.position + padded(header.size)
+    data = cursor.read(header.size)
     cursor.skip_to(end)
-    if kind == b"L":
+    if header.kind == b"L":
         return {"path": data.partition(b"\0")[0].decode("utf-8", "surrogateescape")}
-    records = parse_pax(data, place)
+    records = parse_pax(data)
     if any(key.startswith("GNU.sparse") for key in records):
-        raise DatasetError(f"{place}: a sparse file; make the tar without --sparse")
-    if kind == b"g" and records.keys() & {"path", "size"}:
-        raise DatasetError(f"{place}: a global PAX header that names files")
+        raise ValueError("a sparse file; make the tar without --sparse")
+    if header.kind == b"g" and records.keys() & {"path", "size"}:
+        raise ValueError("a global PAX header that names files")
     return records
 
 
-def _size_record(records: dict[str, str], place: str, before: int | None) -> int | None:
+def _size_record(records: dict[str, str], before: int | None) -> int | None:
     text = records.get("size")
     if text is None:
         return before
     if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise DatasetError(f"{place}: a PAX size {text[:40]!r}")
+        raise ValueError(f"a PAX size {text[:40]!r}")
     return int(text)
 
 
-def _is_folder(entry: Entry, kind: bytes, place: str) -> bool:
-    name = entry.name
+def _is_file(name: str, kind: bytes) -> bool:
+    """Whether it is a plain file; False for a folder.
+
+    Raises:
+        ValueError: neither, or of a name that leads out of the dataset.
+    """
     if kind not in (b"0", b"\0", b"7", b"5"):
         what = _KINDS.get(kind, f"of type {kind!r}")
-        raise DatasetError(f"{place}: member {name!r} is {what}; datasets hold plain files only")
-    if name.startswith("/") or ".." in name.split("/") or "\0" in name or not name:
-        raise DatasetError(f"{place}: member {name!r} would lie outside the dataset's folder")
-    return kind == b"5" or name.endswith("/")
+        raise ValueError(f"member {name!r} is {what}; datasets hold plain files only")
+    if not name or name[0] == "/" or "\0" in name or (".." in name and ".." in name.split("/")):
+        raise ValueError(f"member {name!r} would lie outside the dataset's folder")
+    return kind != b"5" and name[-1] != "/"
 
 
 def _check_end(cursor: Cursor) -> None:
@@ -171,7 +174,7 @@ def group(
     try:
         for entry, what in members:
             named = split_name(entry.name)
-            if named is None or _IGNORED.match(entry.name):
+            if named is None or (entry.name[:2] == "__" and _IGNORED.match(entry.name)):
                 continue
             if named[0] != key:
                 if sample:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.storage import filesystem, is_local
+from logloom.io.tar.headers import BLOCK
 from logloom.io.tar.members import TarCutShort, group, walk
 
 _STEP = 16 << 20  # what is read at a time of a member that claims to be large
@@ -178,19 +179,32 @@ class _StreamCursor:
         self.name = name
         self.position = 0
         self._stream = stream
+        self._behind = 0  # bytes before `position` that are still to be read: they go with the next header
 
     def read(self, size: int) -> bytes:
-        data = self._stream.read(min(size, _STEP))
+        if self._behind:
+            return self._read_past(size)
+        data = self._stream.read(size) if size <= _STEP else b""
         if len(data) < size:
             data = self._rest(data, size)
         self.position += len(data)
         return data
 
+    def _read_past(self, size: int) -> bytes:
+        behind, self._behind = self._behind, 0
+        self.position -= behind
+        while behind > BLOCK:
+            got = len(self.read(min(behind, _STEP)))
+            if not got:
+                return b""
+            behind -= got
+        return self.read(behind + size)[behind:]
+
     def _rest(self, data: bytes, size: int) -> bytes:
         pieces, missing = [data], size - len(data)
-        while pieces[-1] and missing:
-            pieces.append(self._stream.read(min(missing, _STEP)))
-            missing -= len(pieces[-1])
+        while missing and (piece := self._stream.read(min(missing, _STEP))):
+            pieces.append(piece)
+            missing -= len(piece)
         return b"".join(pieces)
 
     def payload(self, size: int, max_bytes: int) -> bytes:
@@ -205,6 +219,5 @@ class _StreamCursor:
         return data
 
     def skip_to(self, position: int) -> None:
-        while self.position < position:
-            if not self.read(min(position - self.position, _STEP)):
-                raise TarCutShort(f"{self.name}: at byte {self.position}: ends in a member; it was cut short")
+        self._behind += position - self.position
+        self.position = position

@@ -1,0 +1,214 @@
+"""Tar shards beside the webdataset package: writing, streaming, random rows. Prints a table.
+
+    python benchmarks/tar.py [--rows 1000] [--pairs 7] [--folder /tmp]
+
+Rows are 93 kB in eight columns. Each figure is a median of rows per second over interleaved pairs in one run;
+the ratio is the median of the pairs' ratios, so that a noisy machine slows both sides. Files lie in the page
+cache and are not fsynced. wids is measured where it can be imported; webdataset 1.0 no longer holds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import webdataset
+
+from logloom.blocks import Block, Ragged
+from logloom.datasets.tar import generic_open, sampleiterator
+from logloom.io.tar import TarReader, TarWriter
+from logloom.schema import BYTES, ColumnType, Schema
+
+EXT = {"camera.front": "jpg", "camera.rear": "jpg"}
+SCHEMA = Schema(
+    {
+        "camera.front": BYTES,
+        "camera.rear": BYTES,
+        "lidar.points": ColumnType(np.dtype("<f4"), (None, 4)),
+        "ego.position": ColumnType(np.dtype("<f8"), (3,)),
+        "ego.rotation": ColumnType(np.dtype("<f8"), (3, 3)),
+        "imu": ColumnType(np.dtype("<f8"), (10, 6)),
+        "speed": ColumnType(np.dtype("<f4")),
+        "label": ColumnType(np.dtype("<i8")),
+    }
+)
+
+
+def make_block(rows: int) -> Block:
+    rng = np.random.default_rng(0)
+    points = [rng.normal(size=(int(n), 4)).astype("<f4") for n in rng.integers(1800, 2200, rows)]
+    columns = {
+        "timestamp": 1_700_000_000_000_000_000 + np.arange(rows) * 10**8,
+        "lidar.points": Ragged.from_rows(points, SCHEMA.columns["lidar.points"]),
+        "speed": rng.normal(size=rows).astype("<f4"),
+        "label": np.arange(rows),
+    }
+    for name in EXT:
+        columns[name] = Ragged.from_bytes([rng.bytes(int(n)) for n in rng.integers(25_000, 35_000, rows)])
+    for name in ("ego.position", "ego.rotation", "imu"):
+        columns[name] = rng.normal(size=(rows, *SCHEMA.columns[name].tail))
+    return Block("car/drive", "p", 0, columns)
+
+
+def samples_of(block: Block) -> list[dict]:
+    """The same rows as the webdataset package wants them."""
+    samples = []
+    for n in range(len(block)):
+        row = block.row(n, SCHEMA)
+        sample = {"__key__": f"{row['log_id']}/{row['timestamp']}"}
+        sample |= {f"{name}.jpg": row[name] for name in EXT}
+        sample |= {
+            f"{name}.npy": row[name] for name in ("lidar.points", "ego.position", "ego.rotation", "imu")
+        }
+        samples.append(sample | {"meta.json": {"speed": float(row["speed"]), "label": int(row["label"])}})
+    return samples
+
+
+def timed(function: Callable[[], object]) -> float:
+    gc.collect()
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def compare(rows: int, pairs: int, sides: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Rows per second of each side, measured in turns after one round to warm up."""
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    for n in range(pairs + 1):
+        for name, function in sides.items():
+            rate = rows / timed(function)
+            if n:
+                rates[name].append(rate)
+    return rates
+
+
+def report(what: str, rates: dict[str, list[float]]) -> None:
+    """A line for each side: its rate, and ours as a multiple of it."""
+    ours = rates["logloom"]
+    for name, theirs in rates.items():
+        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+        spread = f"{min(theirs):,.0f} to {max(theirs):,.0f}"
+        beside = "" if name == "logloom" else f"{ratio:.2f}x"
+        print(f"| {what} | {name} | {statistics.median(theirs):,.0f} | {spread} | {beside} |")
+
+
+def writing(folder: pathlib.Path, block: Block) -> dict[str, Callable[[], object]]:
+    samples = samples_of(block)
+    values = [
+        [
+            memoryview(np.ascontiguousarray(block.columns[name][n]).reshape(-1).view("u1"))
+            for name in SCHEMA.columns
+        ]
+        for n in range(len(block))
+    ]
+
+    def ours() -> None:
+        (folder / "ours.tar").unlink(missing_ok=True)
+        writer = TarWriter(folder / "ours.tar", SCHEMA, EXT)
+        writer.append(block)
+        writer.close()
+
+    def theirs() -> None:
+        (folder / "theirs.tar").unlink(missing_ok=True)
+        with webdataset.TarWriter(str(folder / "theirs.tar"), mtime=0) as sink:
+            for sample in samples:
+                sink.write(sample)
+
+    def plain() -> None:
+        (folder / "plain").unlink(missing_ok=True)
+        with (folder / "plain").open("wb", buffering=0) as file:
+            for row in values:
+                os.writev(file.fileno(), row)
+
+    return {"logloom": ours, "webdataset": theirs, "plain writes": plain}
+
+
+def streaming(shard: str) -> dict[str, Callable[[], object]]:
+    buffer = bytearray(1 << 20)
+
+    def ours() -> None:
+        for _ in sampleiterator(generic_open(shard)):
+            pass
+
+    def theirs() -> None:
+        for _ in webdataset.WebDataset(shard, shardshuffle=False):
+            pass
+
+    def plain() -> None:
+        with pathlib.Path(shard).open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+    return {"logloom": ours, "webdataset": theirs, "plain reads": plain}
+
+
+def random_rows(shard: str, order: list[int]) -> dict[str, Callable[[], object]]:
+    reader = TarReader(shard)
+    size = os.path.getsize(shard) // len(order)
+    descriptor = os.open(shard, os.O_RDONLY)
+
+    def ours() -> None:
+        for n in order:
+            reader[n]
+
+    def plain() -> None:
+        for n in order:
+            os.pread(descriptor, size, n * size)
+
+    sides: dict[str, Callable[[], object]] = {"logloom": ours}
+    try:
+        import wids
+    except ImportError:
+        pass
+    else:
+        shards = [{"url": shard, "nsamples": len(order), "filesize": os.path.getsize(shard)}]
+        dataset = wids.ShardListDataset(shards, transformations=[], keep=True)
+
+        def theirs() -> None:
+            for n in order:
+                # Its members are open files until they are read.
+                _ = [v.read() if hasattr(v, "read") else v for v in dataset[n].values()]
+
+        sides["wids"] = theirs
+    return {**sides, "plain reads": plain}
+
+
+def typed_rows(shard: str, order: list[int]) -> dict[str, dict[str, Callable[[], object]]]:
+    reader = TarReader(shard, SCHEMA)
+    return {
+        "typed rows": {"logloom": lambda: [reader[n] and None for n in order]},
+        "two small columns": {"logloom": lambda: [reader.row(n, ["imu", "speed"]) and None for n in order]},
+        "blocks": {"logloom": lambda: [len(block) for block in reader.blocks()]},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--folder", help="where files are written; the system's temporary folder by default")
+    arguments = parser.parse_args()
+    block = make_block(arguments.rows)
+    order = np.random.default_rng(1).permutation(arguments.rows).tolist()
+    size = block.nbytes // len(block)
+    print(f"{arguments.rows} rows of {size:,} bytes, {arguments.pairs} interleaved pairs\n")
+    print("| what | by | rows/s | from, to | logloom beside it |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        folder = pathlib.Path(name)
+        sections = {"write": writing(folder, block)}
+        report("write", compare(arguments.rows, arguments.pairs, sections["write"]))
+        shard = str(folder / "ours.tar")
+        sections = {"stream raw samples": streaming(shard), "random raw rows": random_rows(shard, order)}
+        for what, sides in {**sections, **typed_rows(shard, order)}.items():
+            report(what, compare(arguments.rows, arguments.pairs, sides))
+
+
+if __name__ == "__main__":
+    main()
