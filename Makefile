@@ -17,7 +17,7 @@ PYTHON311 ?= $(shell for python in python3.11 python3; do \
 
 PIP := -m pip --disable-pip-version-check --quiet
 BIN := .venv/bin
-BENCHMARKS ?= build
+BENCHMARKS ?= $(filter-out __init__ harness workloads,$(basename $(notdir $(wildcard benchmarks/*.py))))
 LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=

@@ -1,0 +1,109 @@
+"""Logs to measure with: made once into a folder, the same bytes each time, and found there later.
+
+Here: many small messages (`imu_mcap`) and few large ones (`image_mcap`), both ROS 2 CDR in MCAP.
+Messages are laid out by numpy all at once, so that making them takes about as long as writing them.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from mcap.writer import CompressionType, Writer
+from numpy.typing import NDArray
+
+from logloom.demo.messages import Cdr, definition
+
+START = 1_767_225_600 * 10**9  # ns since the epoch
+IMU_TYPE, IMAGE_TYPE = "sensor_msgs/msg/Imu", "sensor_msgs/msg/Image"
+IMU_TOPIC, IMAGE_TOPIC = "/imu/data", "/camera/image"
+IMU_BYTES = 324
+# CDR: 4 bytes of header; stamp; the frame "imu_link" with its length and padding; 37 numbers.
+IMU_LAYOUT = np.dtype(
+    {
+        "names": ["cdr", "sec", "nanosec", "frame_length", "frame", "values"],
+        "formats": ["u1", "<i4", "<u4", "<u4", "S9", ("<f8", 37)],
+        "offsets": [1, 4, 8, 12, 16, 28],
+        "itemsize": IMU_BYTES,
+    }
+)
+IMAGE_HEIGHT, IMAGE_WIDTH = 480, 640
+IMAGE_LATENCY, IMU_LATENCY = 20_000_000, 1_000_000  # ns from stamp to log time
+
+Timed = tuple[int, int, bytes]  # log time, channel, message
+
+
+def imu_mcap(folder: pathlib.Path, num_messages: int = 200_000, rate: int = 400) -> pathlib.Path:
+    """IMU messages of 324 bytes in zstd chunks."""
+    path = folder / f"imu-{num_messages}.mcap"
+    if not path.exists():
+        stamps = START + np.arange(num_messages, dtype=np.int64) * (10**9 // rate)
+        _write(path, CompressionType.ZSTD, _imu_messages(stamps, seed=1))
+    return path
+
+
+def image_mcap(folder: pathlib.Path, num_images: int = 600, image_rate: int = 12) -> pathlib.Path:
+    """Noise images (640 x 480 rgb8, 922 kB each) and a 400 Hz IMU beside them, in lz4 chunks.
+
+    With 600 images 562 MB and 50 seconds. Noise, so that no compression makes the work smaller.
+    """
+    path = folder / f"images-{num_images}.mcap"
+    if not path.exists():
+        seconds = num_images / image_rate
+        imu = START + np.arange(int(seconds * 400), dtype=np.int64) * (10**9 // 400)
+        images = START + np.arange(num_images, dtype=np.int64) * 10**9 // image_rate
+        merged = _merge(_imu_messages(imu, seed=2), _image_messages(images, seed=3))
+        _write(path, CompressionType.LZ4, merged)
+    return path
+
+
+def encode_imu(stamps: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.void]:
+    """(N,) IMU messages as `IMU_LAYOUT`, from (N,) stamps in ns and the (N, 37) numbers of the message."""
+    messages = np.zeros(len(stamps), IMU_LAYOUT)
+    messages["cdr"], messages["frame_length"], messages["frame"] = 1, 9, b"imu_link"
+    messages["sec"], messages["nanosec"] = np.divmod(stamps, 10**9)
+    messages["values"] = values
+    return messages
+
+
+def _imu_messages(stamps: NDArray[np.int64], seed: int) -> Iterator[Timed]:
+    rng = np.random.default_rng(seed)
+    values = np.zeros((len(stamps), 37))
+    values[:, 3] = 1  # orientation: x, y, z, w, then its covariance
+    values[:, 13:16] = rng.normal(0, 0.1, (len(stamps), 3))  # angular velocity
+    values[:, 25:28] = rng.normal(0, 0.5, (len(stamps), 3))  # linear acceleration
+    data = encode_imu(stamps, values).tobytes()
+    for i, stamp in enumerate(stamps.tolist()):
+        yield stamp + IMU_LATENCY, 0, data[i * IMU_BYTES : (i + 1) * IMU_BYTES]
+
+
+def _image_messages(stamps: NDArray[np.int64], seed: int) -> Iterator[Timed]:
+    rng = np.random.default_rng(seed)
+    size = IMAGE_HEIGHT * IMAGE_WIDTH * 3
+    for stamp in stamps.tolist():
+        message = Cdr().header(stamp, "camera").put("I", IMAGE_HEIGHT, IMAGE_WIDTH).text("rgb8")
+        message.put("B", 0).put("I", 3 * IMAGE_WIDTH).octets(rng.bytes(size))
+        yield stamp + IMAGE_LATENCY, 1, message.finish()
+
+
+def _merge(*streams: Iterable[Timed]) -> Iterator[Timed]:
+    import heapq
+
+    return heapq.merge(*streams, key=lambda message: message[0])
+
+
+def _write(path: pathlib.Path, compression: CompressionType, messages: Iterable[Timed]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        writer = Writer(file, compression=compression)
+        writer.start(profile="ros2", library="logloom benchmarks")
+        channels = [
+            writer.register_channel(topic, "cdr", writer.register_schema(type_, "ros2msg", definition(type_)))
+            for topic, type_ in ((IMU_TOPIC, IMU_TYPE), (IMAGE_TOPIC, IMAGE_TYPE))
+        ]
+        for log_time, channel, data in messages:
+            writer.add_message(channels[channel], log_time=log_time, data=data, publish_time=log_time)
+        writer.finish()
+    partial.replace(path)
