@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from blake3 import blake3
 
 from logloom.errors import DatasetError
 from logloom.io.storage import Store
@@ -32,6 +33,7 @@ VERSION = 1
 FILE = "table.json"
 SERVICE_COLUMN = re.compile(r"__(\d+)\.(.+)")
 KEYS = ("log_id", "timestamp")
+_LONGEST_NAME = 150
 _GROUP_FIELD = re.compile(r"__(\d+)\.(.+)\.(blob|offset|length|hash)")
 
 
@@ -51,6 +53,8 @@ def log_file(log_id: str) -> str:
     name = urllib.parse.quote(log_id, safe=" ")
     if name[:1] in ("", ".", "_"):  # readers of folders skip such names
         name = f"%{ord(name[0]):02X}{name[1:]}" if name else "%"
+    if len(name) > _LONGEST_NAME:  # the last mark can't come from quoting
+        name = f"{name[:_LONGEST_NAME]}%-{blake3(log_id.encode()).hexdigest()[:32]}"
     return f"index/{name}.parquet"
 
 
@@ -61,11 +65,12 @@ def table_of(log_uri: str) -> str:
 
 @dataclass(frozen=True)
 class LogRows:
-    """A log in a table: its index file (relative) and how many rows that has."""
+    """A log in a table: its index file (relative), how many rows that has, and its BLAKE3."""
 
     log_id: str
     file: str
     rows: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class Description:
             "longest": dict(self.longest),
             "max_gap": self.max_gap,
             "references": list(self.references),
-            "logs": [[log.log_id, log.file, log.rows] for log in self.logs],
+            "logs": [[log.log_id, log.file, log.rows, log.digest] for log in self.logs],
         }
 
     @classmethod

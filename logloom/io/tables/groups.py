@@ -19,7 +19,7 @@ META_GROUP = "meta"
 
 LOCAL_REQUEST = 64 << 10  # bytes that could be read in the time a request takes
 REMOTE_REQUEST = 1 << 20
-_MAX_STEPS = 20_000
+_MAX_STEPS = 5_000
 
 
 def make_groups(
@@ -83,25 +83,28 @@ def cheapest_cover(
 def _cover_rest(
     rest: frozenset[str], groups: Mapping[str, Sequence[str]], costs: Mapping[str, float]
 ) -> frozenset[str]:
-    useful = {g: frozenset(columns) & rest for g, columns in groups.items()}
-    useful = {g: columns for g, columns in useful.items() if columns}
+    """Branch and bound: the rarest column left is covered by each of its groups in turn."""
+    useful = {g: held for g, columns in groups.items() if (held := frozenset(columns) & rest)}
+    holders = {c: [g for g in useful if c in useful[g]] for c in rest}
+    for found in holders.values():
+        found.sort(key=lambda g: costs[g])
+    rarest = sorted(rest, key=lambda c: (len(holders[c]), c))
     best = _greedy(rest, useful, costs)
     best_cost = sum(costs[g] for g in best)
     steps = 0
 
-    def search(left: frozenset[str], taken: frozenset[str], cost: float) -> None:
+    def search(covered: frozenset[str], taken: frozenset[str], cost: float) -> None:
         nonlocal best, best_cost, steps
         steps += 1
-        if not left:
-            if cost < best_cost:
-                best, best_cost = taken, cost
+        column = next((c for c in rarest if c not in covered), None)
+        if column is None:
+            best, best_cost = taken, cost
             return
-        column = min(left, key=lambda c: (sum(c in columns for columns in useful.values()), c))
-        for group, columns in useful.items():
-            if column in columns and cost + costs[group] < best_cost and steps < _MAX_STEPS:
-                search(left - columns, taken | {group}, cost + costs[group])
+        for group in holders[column]:
+            if cost + costs[group] < best_cost and steps < _MAX_STEPS:
+                search(covered | useful[group], taken | {group}, cost + costs[group])
 
-    search(rest, frozenset(), 0.0)
+    search(frozenset(), frozenset(), 0.0)
     return best
 
 

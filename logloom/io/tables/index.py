@@ -31,6 +31,7 @@ from logloom.io.tables.where import Where, to_expression
 ROWS_PER_GROUP = 1 << 16
 LOG = d.service(0, "log")
 ROW = d.service(0, "row")
+HASH_TYPE = pa.binary(HASH_BYTES)
 
 
 def read_index(
@@ -210,8 +211,11 @@ def read_file(
     """
     texts = [name for name in names if is_text(name, table)]
     with parquet_source(uri, storage) as source:
-        if expression is not None:
-            return pq.read_table(
+        if expression is None:
+            with pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True) as file:
+                rows = file.read(columns=list(names), use_threads=False)
+        else:
+            rows = pq.read_table(
                 source,
                 columns=list(names),
                 filters=expression,
@@ -219,8 +223,23 @@ def read_file(
                 read_dictionary=texts,
                 page_checksum_verification=True,
             )
-        with pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True) as file:
-            return file.read(columns=list(names), use_threads=False)
+        _check_types(rows, names, table)
+        return rows
+
+
+def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> None:
+    for name in names:
+        if name not in rows.column_names:
+            raise KeyError(f"no column {name}")
+        group, found = d.group_field(name), rows.schema.field(name).type
+        if is_text(name, table):
+            wanted = pa.dictionary(pa.int32(), pa.string())
+        elif group and group[2] == "hash":
+            wanted = HASH_TYPE
+        else:
+            wanted = pa.from_numpy_dtype(np.dtype(table.index.get(name, np.int64)))
+        if found != wanted or rows[name].null_count:
+            raise KeyError(f"column {name} is {found} with {rows[name].null_count} nulls, expected {wanted}")
 
 
 @contextlib.contextmanager
@@ -232,7 +251,7 @@ def parquet_source(uri: str, storage: Mapping[str, Any] | None) -> Iterator[Any]
             yield source
     except FileNotFoundError as error:
         raise DatasetError(f"{uri}: this index file is missing; build the table again") from error
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise DatasetError(f"{uri}: this index file is damaged ({error}); build the table again") from error
 
 
@@ -333,6 +352,3 @@ def write_file(path: str, rows: pa.Table) -> None:
         write_statistics=[name for name in names if name not in hashes],
         write_page_checksum=True,
     )
-
-
-HASH_TYPE = pa.binary(HASH_BYTES)

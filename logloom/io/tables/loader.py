@@ -428,13 +428,14 @@ class RowLoader:
         owners = [(window, number) for window in windows for number in range(len(window.exists))]
         steps: list[tuple[Step, StepBatch]] = []
         requests: list[tuple[int, int, Bytes]] = []
-        for step in plan.steps:
-            parts = [self._windows.ranges(step, window) for window in windows]
-            files, offsets, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
-            batch = StepBatch(step, lengths, exists, out or {})
-            steps.append((step, batch))
-            requests += zip(files[exists].tolist(), offsets[exists].tolist(), batch.targets, strict=True)
         try:
+            for step in plan.steps:
+                parts = [self._windows.ranges(step, window) for window in windows]
+                files, offsets, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
+                self._reader.check(files[exists], offsets[exists], lengths[exists])
+                batch = StepBatch(step, lengths, exists, out or {})
+                steps.append((step, batch))
+                requests += zip(files[exists].tolist(), offsets[exists].tolist(), batch.targets, strict=True)
             self._reader.read_into(sorted(requests, key=lambda request: request[:2]))
         except DatasetError:
             for window in windows:

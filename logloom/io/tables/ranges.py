@@ -28,7 +28,10 @@ REMOTE_GAP = 1 << 20
 _IOV_MAX = 1024
 _PARALLEL_BYTES = 512 << 10  # below this, handing work to threads costs more than it gains
 
+_LARGE = 64 << 20
+
 Bytes = NDArray[np.uint8]
+Ints = NDArray[np.integer[Any]]
 _preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
 
 
@@ -92,9 +95,9 @@ class RangeReader:
         """
         file = self._files.get(number)
         if file is None:
-            file = self._open(number)
-            if file is None:
+            if not self.is_local(number):
                 return self._fetch([(number, offset, length)])[0]
+            file = self._open(number)
         if not 0 <= offset <= offset + length <= file.size:
             raise self._cut(number, offset, length, file.size)
         data = np.empty(length, np.uint8)
@@ -132,17 +135,32 @@ class RangeReader:
 
     def read_all(self, ranges: Sequence[tuple[int, int, int]]) -> list[Bytes]:
         """Many ranges, each (file, offset, length), as fresh arrays in the order asked for."""
-        targets = [np.empty(self._checked_length(*r), np.uint8) for r in ranges]
+        if ranges:
+            self.check(*np.array(ranges, np.int64).T)
+        targets = [np.empty(length, np.uint8) for _, _, length in ranges]
         order = sorted(range(len(ranges)), key=ranges.__getitem__)
         self.read_into([(ranges[i][0], ranges[i][1], targets[i]) for i in order])
         return targets
 
-    def _checked_length(self, number: int, offset: int, length: int) -> int:
-        """The length, once it is known that the file has as many bytes: nothing is allocated on its word."""
-        file = self._files.get(number) or self._open(number)
-        if length < 0 or (file is not None and not 0 <= offset <= offset + length <= file.size):
-            raise self._cut(number, offset, length, file.size if file else 0)
-        return length
+    def check(self, numbers: Ints, offsets: Ints, lengths: Ints) -> None:
+        """Makes sure that files have the ranges (n,), so that nothing is allocated on an index's word.
+
+        Raises:
+            DatasetError: a file is missing, or ends before a range does.
+        """
+        for number in set(numbers.tolist()):
+            own = numbers == number
+            if self.is_local(number):
+                size = (self._files.get(number) or self._open(number)).size
+            elif int(lengths[own].max()) > _LARGE:
+                fs, path = self._filesystem(number)
+                size = int(fs.size(path))
+            else:
+                size = int(offsets[own].max()) + _LARGE  # it will tell when asked for the bytes
+            wrong = own & ((offsets < 0) | (lengths < 0) | (offsets > size - lengths))
+            if wrong.any():
+                first = int(wrong.argmax())
+                raise self._cut(number, int(offsets[first]), int(lengths[first]), size)
 
     @property
     def _workers(self) -> ThreadPoolExecutor:
@@ -169,7 +187,6 @@ class RangeReader:
         if not buffers:
             return
         file = self._files.get(number) or self._open(number)
-        assert file is not None
         if start < 0 or end > file.size:
             raise self._cut(number, start, end - start, file.size)
         if _preadv(file.fd, buffers, start) != end - start:
@@ -186,10 +203,8 @@ class RangeReader:
                 done += got
             offset += len(buffer)
 
-    def _open(self, number: int) -> _File | None:
+    def _open(self, number: int) -> _File:
         uri = self.uris[number]
-        if not is_local(uri):
-            return None
         try:
             file = _File(uri.split("://", 1)[-1])
         except FileNotFoundError as error:

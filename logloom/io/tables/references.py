@@ -7,12 +7,13 @@ Elsewhere: leaving them out of blobs (logloom.io.tables.blobs).
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blake3 import blake3
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, StorageError
 from logloom.io.storage import Store, absolute_uri
 from logloom.io.tables.blobs import Place
 from logloom.io.tables.description import Description, read_description
@@ -77,9 +78,15 @@ def _add_chunks(
 def note_use(table: str, holders: Sequence[str], storage: Mapping[str, Any] | None = None) -> None:
     """Leaves a note in each table that `table` points into, so that nobody deletes it unawares.
 
-    Raises:
-        StorageError: a holder can't be written to; its owner has to leave the note.
+    Warns where a holder can't be written to: its owner has to be told in another way.
     """
     text = json.dumps({"table": table}, separators=(",", ":")).encode()
     for holder in holders:
-        Store.at(holder, storage).create(f"{USERS}/{blake3(table.encode()).hexdigest()[:32]}.json", text)
+        try:
+            Store.at(holder, storage).create(f"{USERS}/{blake3(table.encode()).hexdigest()[:32]}.json", text)
+        except StorageError as error:
+            warnings.warn(
+                f"{table} points into {holder}, where no note of it could be left ({error}): see that it "
+                "is not deleted",
+                stacklevel=2,
+            )

@@ -38,7 +38,8 @@ class Batch:
 
 
 def infer_types(rows: pd.DataFrame | Sequence[Row]) -> Schema:
-    """The schema that rows would be written with: fixed shapes where all of them agree, ragged ones elsewhere.
+    """The schema that rows would be written with: fixed shapes where all of them agree, ragged ones
+    elsewhere.
 
     Raises:
         UsageError: there are no rows, or a column mixes types.

@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.storage import absolute_uri
+from logloom.io.storage import Store, absolute_uri
 from logloom.io.tables.blobs import chunk_hash, unpacker
 from logloom.io.tables.chunks import Layout
 from logloom.io.tables.description import Description, LogRows, read_description
@@ -49,7 +50,12 @@ def _damage_of_log(
     root: str, table: Description, log: LogRows, storage: Mapping[str, Any] | None
 ) -> Iterator[str]:
     try:
+        if blake3(Store.at(root, storage).read(log.file)).hexdigest() != log.digest:
+            yield f"{root}/{log.file}: this index file doesn't match its digest; build the table again"
         stored = read_log(f"{root}/{log.file}", table, list(table.index), hashes=True, storage=storage)
+    except FileNotFoundError:
+        yield f"{root}/{log.file}: this index file is missing; build the table again"
+        return
     except DatasetError as error:
         yield str(error)
         return

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.digests import file_digest
@@ -201,7 +202,7 @@ def _commit(
     # A log's parts lie close together, so a few open parts are enough, however many logs and parts there are.
     opened = functools.lru_cache(maxsize=8)(lambda part: _PartRows(store, part, storage))
     logs = [
-        d.LogRows(log_id, d.log_file(log_id), _write_log(store, log_id, [opened(part) for part in parts]))
+        d.LogRows(log_id, d.log_file(log_id), *_write_log(store, log_id, [opened(part) for part in parts]))
         for log_id, parts in sorted(parts_of.items())
     ]
     table = d.Description(
@@ -225,8 +226,8 @@ def _commit(
         shutil.rmtree(store.local / TEMPORARY, ignore_errors=True)
 
 
-def _write_log(store: Store, log_id: str, parts: Sequence[_PartRows]) -> int:
-    """Writes a log's index from the parts that have its rows; gives the number of rows."""
+def _write_log(store: Store, log_id: str, parts: Sequence[_PartRows]) -> tuple[int, str]:
+    """Writes a log's index from the parts that have its rows; gives the number of rows and a digest."""
     rows = pa.concat_tables([part.of_log(log_id) for part in parts]).unify_dictionaries()
     if "timestamp" in rows.column_names:
         stamps = rows["timestamp"].to_numpy()
@@ -236,8 +237,9 @@ def _write_log(store: Store, log_id: str, parts: Sequence[_PartRows]) -> int:
     with store.scratch() as folder:
         path = folder / "index.parquet"
         write_file(str(path), rows)
-        store.replace(d.log_file(log_id), path.read_bytes())
-    return len(rows)
+        data = path.read_bytes()
+    store.replace(d.log_file(log_id), data)
+    return len(rows), blake3(data).hexdigest()
 
 
 class _PartRows:

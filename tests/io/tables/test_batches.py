@@ -60,7 +60,10 @@ def test_a_batch_holds_what_its_rows_hold(typed, name, positions):
 
 
 def test_batches_fill_the_arrays_they_are_given(tmp_path):
-    rows = [{"image": np.full((20, 30), n, np.float64), "r": np.arange(n, dtype=np.int32), "x": n} for n in range(8)]
+    rows = [
+        {"image": np.full((20, 30), n, np.float64), "r": np.arange(n, dtype=np.int32), "x": n}
+        for n in range(8)
+    ]
     tt.write_table(f"{tmp_path}/t", rows)
     loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))
     out = {"image": np.empty((3, 20, 30)), "r": np.empty(100, np.int32), "x": np.empty(3, np.int64)}

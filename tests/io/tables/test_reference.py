@@ -149,7 +149,9 @@ def test_merging_again_and_nested_keeps_every_table_readable(tables):
         tt.merge(tt.merge(sensors, lab, on=on), quality, on=on),
         tt.merge(sensors, tt.merge(lab, quality, on=on), on=on),
     ):
-        row = tt.row_loader(merged.sample(frac=1, random_state=0)).get_row(0, ["labels.count", "good", "speed"])
+        row = tt.row_loader(merged.sample(frac=1, random_state=0)).get_row(
+            0, ["labels.count", "good", "speed"]
+        )
         number = int(row["labels.count"])
         assert row["good"]
         assert row["speed"] == rows[number]["speed"]

@@ -100,7 +100,11 @@ def test_a_window_is_the_neighbours_as_stored(how, merged, offsets, stride, seed
         with pytest.raises(tt.RowPositionError, match="no rows at offsets"):
             loader.get_rows(position, None, offsets, stride=stride)
     batch, many = loader.get_window_many(
-        [position, position], ["ego.position", "lidar.points", "weather"], offsets, stride=stride, on_edge="pad"
+        [position, position],
+        ["ego.position", "lidar.points", "weather"],
+        offsets,
+        stride=stride,
+        on_edge="pad",
     )
     assert many.tolist() == [mask.tolist()] * 2
     assert batch["ego.position"].shape == (2, len(offsets), 3)
@@ -118,7 +122,16 @@ def test_a_window_is_the_neighbours_as_stored(how, merged, offsets, stride, seed
 
 def test_padding_is_nan_zero_false_or_empty(tmp_path):
     rows = [
-        {"log_id": "a", "timestamp": t, "x": 1.5, "n": 3, "ok": True, "b": b"xy", "s": "é", "r": np.ones((t + 1, 2))}
+        {
+            "log_id": "a",
+            "timestamp": t,
+            "x": 1.5,
+            "n": 3,
+            "ok": True,
+            "b": b"xy",
+            "s": "é",
+            "r": np.ones((t + 1, 2)),
+        }
         for t in range(2)
     ]
     tt.write_table(f"{tmp_path}/t", rows)
@@ -152,7 +165,8 @@ def test_windows_of_a_table_in_many_parts_cross_the_parts(tmp_path):
     rows = drive(num_logs=1, rows=40)
     types = tt.infer_types(rows)
     entries = [
-        tt.write_part(f"{tmp_path}/t", rows[start : start + 10], f"{start:03}", types) for start in (30, 0, 20, 10)
+        tt.write_part(f"{tmp_path}/t", rows[start : start + 10], f"{start:03}", types)
+        for start in (30, 0, 20, 10)
     ]
     tt.commit_table(f"{tmp_path}/t", entries, types)
     loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))

@@ -1,0 +1,195 @@
+"""The index: read by anyone's Parquet reader, opened in part, small on disk and in memory."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import logloom.io.tables as tt
+from logloom.errors import DatasetError, UsageError
+from tests.io.tables.making import drive
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    root = tmp_path_factory.mktemp("index") / "t"
+    rows = drive(num_logs=4, rows=25)
+    tt.write_table(str(root), rows, index=["speed", "pedestrians_count", "weather", "ego.position"])
+    return root, rows
+
+
+def test_a_vector_stands_in_the_index_as_scalars(table):
+    root, rows = table
+    index = tt.read_index(str(root))
+    names = [name for name in index.columns if not name.startswith("__")]
+    vector = ["ego.position.0", "ego.position.1", "ego.position.2"]
+    assert names == ["log_id", "timestamp", *vector, "speed", "pedestrians_count", "weather"]
+    np.testing.assert_array_equal(index[vector].to_numpy(), np.stack([row["ego.position"] for row in rows]))
+
+
+def test_pandas_polars_and_pyarrow_read_it_as_it_is(table):
+    root, rows = table
+    stamps = [row["timestamp"] for row in rows]
+    weather = [row["weather"] for row in rows]
+    frame = pd.read_parquet(root / "index")
+    assert frame.timestamp.tolist() == stamps
+    assert frame.weather.tolist() == weather
+    frame = pl.read_parquet(root / "index" / "*.parquet")
+    assert frame["timestamp"].to_list() == stamps
+    assert frame["weather"].cast(pl.String).to_list() == weather
+    assert {len(digest) for digest in frame["__0.lidar.points.hash"].to_list()} == {32}
+    assert pq.read_table(root / "index")["speed"].to_pylist() == [row["speed"] for row in rows]
+
+
+def test_duckdb_reads_it_as_it_is(table):
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    root, rows = table
+    (found,) = duckdb.sql(
+        f"SELECT count(*) FROM '{root}/index/*.parquet' WHERE pedestrians_count > 3"
+    ).fetchone()
+    assert found == sum(row["pedestrians_count"] > 3 for row in rows)
+
+
+def test_texts_are_categories_that_all_logs_share(table):
+    root, rows = table
+    index = tt.read_index(str(root))
+    assert index.weather.cat.categories.tolist() == ["rain", "snow", "sun"]
+    assert index.log_id.cat.categories.tolist() == [f"drive-{n}" for n in range(4)]
+    assert index.weather.tolist() == [row["weather"] for row in rows]
+    for threads in (1, 8):
+        pd.testing.assert_frame_equal(tt.read_index(str(root), threads=threads), index)
+
+
+def test_only_the_wanted_columns_are_loaded(table):
+    root, rows = table
+    index = tt.read_index(str(root), columns=["speed"])
+    assert [name for name in index.columns if not name.startswith("__")] == ["log_id", "timestamp", "speed"]
+    assert tt.row_loader(index).get_row(3, "weather")["weather"] == rows[3]["weather"]
+    with pytest.raises(UsageError, match=r"no column 'lidar.points'; there are log_id.*row_loader"):
+        tt.read_index(str(root), columns=["lidar.points"])
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("pedestrians_count > 3", lambda r: r["pedestrians_count"] > 3),
+        ("speed < 0.5 and not weather == 'sun'", lambda r: r["speed"] < 0.5 and r["weather"] != "sun"),
+        ("0.2 <= speed < 0.5 or `ego.position.0` > 0.9", lambda r: 0.2 <= r["speed"] < 0.5 or
+        r["ego.position"][0] > 0.9), ("weather in ['rain', 'snow'] and log_id != 'drive-2'", lambda r:
+        r["weather"] != "sun" and r["log_id"] != "drive-2"), ("log_id not in ('drive-0', 'drive-1')", lambda
+        r: r["log_id"] not in ("drive-0", "drive-1")), ([("speed", ">", 0.5), ("weather", "in", ["sun"])],
+            lambda r: r["speed"] > 0.5 and r["weather"] == "sun"),
+        (pc.field("timestamp") >= 2 * 10**11, lambda r: r["timestamp"] >= 2 * 10**11),
+        ("speed > 99", lambda r: False),
+    ],
+)  # fmt: skip
+def test_a_filter_loads_just_the_rows_for_which_it_holds(table, where, holds):
+    root, rows = table
+    index = tt.read_index(str(root), where=where)
+    wanted = [row for row in rows if holds(row)]
+    assert index.timestamp.tolist() == [row["timestamp"] for row in wanted]
+    for found, row in zip(tt.row_loader(index), wanted, strict=True):
+        assert found["camera.front"] == row["camera.front"]
+    if len(index):
+        assert len(tt.row_loader(index).get_rows(0, "speed", range(3), on_edge="drop")) > 0
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("velocity > 3", "no column 'velocity'; there are log_id"),
+        ("speed >", "can't be read"),
+        ("__import__('os').system('true')", "compares index columns with constants"),
+        ("speed > timestamp", "compares index columns with constants"),
+        ("speed ** 2 > 1", "compares index columns with constants"),
+        ([("speed", "~", 1)], "operator '~'"),
+        ([], "an empty list"),
+    ],
+)
+def test_a_filter_that_can_not_be_understood_is_refused(table, where, words):
+    with pytest.raises(UsageError, match=words):
+        tt.read_index(str(table[0]), where=where)
+
+
+def test_files_have_page_checksums_and_a_flipped_byte_is_found(tmp_path):
+    tt.write_table(f"{tmp_path}/t", drive(num_logs=1))
+    file = tmp_path / "t/index/drive-0.parquet"
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    place = (
+        next(
+            group.column(i)
+            for i in range(group.num_columns)
+            if group.column(i).path_in_schema.endswith("points.hash")
+        ).data_page_offset
+        + 200
+    )
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.chmod(0o644)
+    file.write_bytes(data)
+    assert any("drive-0.parquet" in line and "damaged" in line for line in tt.verify(f"{tmp_path}/t"))
+
+
+def test_a_newer_format_is_refused_with_advice(tmp_path):
+    tt.write_table(f"{tmp_path}/t", drive(num_logs=1, rows=2))
+    file = tmp_path / "t/table.json"
+    data = json.loads(file.read_text())
+    file.chmod(0o644)
+    for change, words in (
+        ({"version": 2}, r"t/table.json: written in version 2 .* reads up to 1; upgrade logloom"),
+        ({"format": "other"}, "format 'other', expected 'logloom-table'"),
+        ({"logs": [["x", "../up.parquet", 1, ""]]}, "damaged"),
+        ({"logs": [["x", "index/../../up.parquet", 1, ""]]}, "damaged"),
+        ({"groups": {"a": ["nothing"]}}, "damaged"),
+        ({"schema": None}, "damaged"),
+    ):
+        file.write_text(json.dumps(data | change))
+        with pytest.raises(DatasetError, match=words):
+            tt.read_index(f"{tmp_path}/t")
+    file.write_text(json.dumps(data)[:-20])
+    with pytest.raises(DatasetError, match="damaged"):
+        tt.read_index(f"{tmp_path}/t")
+    with pytest.raises(DatasetError, match="no table here"):
+        tt.read_index(f"{tmp_path}/other")
+
+
+@pytest.mark.slow
+def test_an_index_is_small_on_disk_and_in_memory(tmp_path):
+    rows = 100_000
+    frame = pd.DataFrame(
+        {
+            "log_id": np.repeat([f"log-{n}" for n in range(10)], rows // 10),
+            "timestamp": np.arange(rows) * 10**8,
+            "a": np.arange(rows, dtype=np.float32),
+            "b": np.arange(rows, dtype=np.int32),
+            "c": np.arange(rows) % 1000,
+            "d": np.arange(rows, dtype=np.float64),
+        }
+    )
+    tt.write_table(f"{tmp_path}/t", frame, index=["a", "b"], groups={c: [c] for c in "abcd"})
+    size = sum(path.stat().st_size for path in (tmp_path / "t/index").iterdir())
+    assert size / rows / 4 <= 64
+    index = tt.read_index(f"{tmp_path}/t")
+    assert index.memory_usage(deep=True).sum() / rows <= 200
+    service = [name for name in index.columns if name.startswith("__0.a.")]
+    assert index[service].memory_usage(index=False).sum() / rows <= 20
+
+
+def test_a_blob_path_that_leaves_the_table_is_refused(tmp_path):
+    tt.write_table(f"{tmp_path}/t", drive(num_logs=1, rows=4))
+    file = tmp_path / "t/index/drive-0.parquet"
+    rows = pq.read_table(file)
+    file.chmod(0o644)
+    for path in ("/etc/passwd", "../../secret", "parts/../../x"):
+        name = "__0.camera.front.blob"
+        texts = pq.read_table(file).column(name).cast("string")
+        assert len(set(texts.to_pylist())) == 1
+        changed = rows.set_column(rows.column_names.index(name), name, [[path] * len(rows)])
+        pq.write_table(changed, file)
+        with pytest.raises(DatasetError, match="which l"):
+            tt.read_index(f"{tmp_path}/t")
+        assert tt.verify(f"{tmp_path}/t")
