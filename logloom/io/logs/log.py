@@ -131,8 +131,9 @@ class ContainerLog:
                 takers = {t: w for t, w in wanted.items() if number in needed[t]}
                 self._take(part, number, chunk, takers)
         selected = {topic: _select(want) for topic, want in wanted.items()}
-        if self._options.on_error == "fail":
+        if self._options.on_error != "salvage":
             self._raise_damage([r for want in wanted.values() for r in want.damage])
+        if self._options.on_error == "fail":
             self._raise_refused([r for messages in selected.values() for r in messages.refused])
         return dict(selected)
 
@@ -151,7 +152,7 @@ class ContainerLog:
                 refused += _damage_of(part, number, chunk, topic)
                 refused += _refusals(found, raw, ~fits, lambda _: "it doesn't fit its definition")
                 whole = np.flatnonzero(fits)[-1:]
-                if self._options.on_error == "fail":
+                if self._options.on_error != "salvage":
                     self._raise_damage(refused)
                 if len(whole):
                     raw = raw.take(whole)

@@ -214,7 +214,7 @@ def open_part(container: Container, options: OpenOptions) -> Part:
     try:
         index = container.read_index()
     except LogReadError:
-        if options.on_error == "fail":
+        if options.on_error != "salvage":
             raise
         index = None
     if index is not None:
@@ -226,7 +226,7 @@ def open_part(container: Container, options: OpenOptions) -> Part:
         index = container.scan()
         sidecars.save_index(name, options.max_chunk_bytes, index)
     part = Part(container, index)
-    if options.on_error == "fail" and index.lost:
+    if options.on_error != "salvage" and index.lost:
         raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
     return part
 

@@ -198,8 +198,8 @@ def read_ahead(jobs: Iterable[Callable[[], T]], threads: int = 2) -> Iterator[T]
     try:
         pending: deque[Future[T]] = deque([pool.submit(first), pool.submit(second)])
         for job in source:
-            pending.append(pool.submit(job))
             yield pending.popleft().result()
+            pending.append(pool.submit(job))
         while pending:
             yield pending.popleft().result()
     finally:
