@@ -182,9 +182,11 @@ class Schema:
         return tuple(name for name in self.all if name in chosen)
 
     def to_json(self) -> dict[str, Any]:
-        return {"columns": {n: t.to_json() for n, t in self.columns.items()}, "sampled": list(self.sampled)}
+        # A list: canonical JSON sorts the keys of objects, and the order of columns matters.
+        columns = [{"name": name, **ctype.to_json()} for name, ctype in self.columns.items()]
+        return {"columns": columns, "sampled": list(self.sampled)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        columns = {n: ColumnType.from_json(t) for n, t in data["columns"].items()}
+        columns = {column["name"]: ColumnType.from_json(column) for column in data["columns"]}
         return cls(columns, tuple(data["sampled"]))

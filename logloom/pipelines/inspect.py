@@ -18,6 +18,7 @@ from logloom.io.logs.base import Log, LogSummary
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
 from logloom.io.storage import Store
+from logloom.io.units import AssembledFormat, format_named
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import reading_of
@@ -217,7 +218,9 @@ def head(
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
     reading = reading_of(store, manifest)
-    output = output or next(iter(manifest.outputs))
+    # Assembled formats map columns, so their rows tell less of where values come from.
+    by_choice = sorted(manifest.outputs, key=lambda o: isinstance(format_named(o), AssembledFormat))
+    output = output or by_choice[0]
     if output not in manifest.outputs:
         raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
     topics = {name: c["topic"] for name, c in manifest.recipe["columns"].items() if c.get("topic")}

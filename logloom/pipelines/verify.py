@@ -279,7 +279,11 @@ def _check_spans(job: Job, manifest: Manifest, entries: list[tuple[LogRecord, En
     for record in manifest.logs:
         if record.status not in ("whole", "salvaged"):
             continue
-        spans = {span.name for span in plan_spans(opened(job, _task_of(record)).summary, job.plan)}
+        try:
+            spans = {span.name for span in plan_spans(opened(job, _task_of(record)).summary, job.plan)}
+        except LogloomError as error:
+            yield Finding(record.log_id, "", str(error))
+            continue
         there = {entry.partition for r, entry in entries if r.log_id == record.log_id}
         for name in sorted(spans - there):
             yield Finding(record.log_id, name, "the version lacks this partition of the log")

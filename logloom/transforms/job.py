@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,7 +21,7 @@ from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.manifest import LogRecord
-from logloom.io.storage import Store
+from logloom.io.storage import Store, is_local
 from logloom.io.units import format_named
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.transforms.columns import RowPlan, Span
@@ -121,7 +122,7 @@ def plain(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _open(uris: tuple[str, ...], options: _Hashable) -> Log:
+def _open(uris: tuple[str, ...], options: _Hashable, state: object) -> Log:
     from logloom.io.logs.opening import open_log
 
     return open_log(uris, options.value)
@@ -137,14 +138,19 @@ class _Hashable:
         return hash((self.value.on_error, self.value.sidecars))
 
 
+def _state_of(uris: tuple[str, ...]) -> object:
+    """What changes when a local file does, so that a file that was replaced is opened again."""
+    stats = [os.stat(uri) for uri in uris if is_local(uri) and os.path.exists(uri)]
+    return tuple((s.st_ino, s.st_size, s.st_mtime_ns) for s in stats)
+
+
 def opened(job: Job, task: LogTask) -> Log:
     """The log of a task; kept open for the next partition that this process builds of it.
 
     Raises:
         LogReadError: it can't be read, or is no longer what was planned.
     """
-    log = _open(task.uris, _Hashable(job.open_options))
+    log = _open(task.uris, _Hashable(job.open_options), _state_of(task.uris))
     if log.summary.content_id != task.content_id:
-        _open.cache_clear()
-        raise LogReadError(f"{task.uris[0]}: changed since the build was planned; build again")
+        raise LogReadError(f"{task.uris[0]}: it is no longer the log that was planned or built from; build again")
     return log

@@ -193,7 +193,8 @@ class OpenOptions:
     """How to open a log.
 
     Attributes:
-        on_error: "fail" raises on the first damage; "salvage" and "skip" list it in `refused` and read on.
+        on_error: "fail" raises on damage and on messages that can't be used; "skip" raises on damage (whoever
+            reads leaves the log out) and lists such messages in `refused`; "salvage" lists both and reads on.
         storage_options: for fsspec, by protocol.
         sidecars: URI of the folder that keeps sidecar indices; None keeps them in memory only.
         max_chunk_bytes: a chunk that claims to be larger is refused before anything is allocated.
