@@ -13,6 +13,7 @@ number, and others at the cost of a few numpy calls a field.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -161,9 +162,12 @@ def cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitErr
             if len(rows):
                 yield Cursor(buffer, start, size, rows, "<")
             continue
-        kind = buffer[start].astype(np.intp) << 8 | buffer[start + 1]
-        for value in np.unique(kind).tolist() if len(kind) and (kind != kind[0]).any() else kind[:1].tolist():
-            which = kind == value
+        if not len(rows):
+            continue
+        kinds = buffer[start].astype(np.uint16) << 8 | buffer[start + 1]
+        alike = bool((kinds == kinds[0]).all())
+        for value in [int(kinds[0])] if alike else np.unique(kinds).tolist():
+            which = slice(None) if alike else np.flatnonzero(kinds == value)
             if value > 1:
                 reason = f"its encapsulation is 0x{value:04x}, and only plain CDR (0x0000, 0x0001) is read"
                 yield MisfitError(rows[which], reason)
@@ -171,22 +175,28 @@ def cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitErr
                 yield Cursor(buffer, start[which] + 4, size[which] - 4, rows[which], "><"[value])
 
 
-def _by_buffer(
-    raw: RawMessages,
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]]:
-    order = np.argsort(raw.buffer, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(raw.buffer[order])) + 1) if len(order) else []
-    few, small = len(order) < _JOIN_ROWS * len(groups), raw.length.sum() < _JOIN_BYTES * len(order)
-    if len(groups) > 1 and few and small:
+_Group = tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
+
+
+def _by_buffer(raw: RawMessages) -> Iterator[_Group]:
+    """Rows, buffer, and start and length of each payload, for each buffer."""
+    if not len(raw):
+        return
+    in_order = bool((np.diff(raw.buffer) >= 0).all())
+    order = np.arange(len(raw)) if in_order else np.argsort(raw.buffer, kind="stable")
+    buffer = raw.buffer if in_order else raw.buffer[order]
+    bounds = [0, *(np.flatnonzero(np.diff(buffer)) + 1).tolist(), len(raw)]
+    few, small = len(raw) < _JOIN_ROWS * (len(bounds) - 1), raw.length.sum() < _JOIN_BYTES * len(raw)
+    if len(bounds) > 2 and few and small:
         yield _joined(raw)
         return
-    for rows in groups:
-        yield rows, raw.buffers[raw.buffer[rows[0]]], raw.start[rows], raw.length[rows]
+    for first, stop in pairwise(bounds):
+        rows = order[first:stop]
+        which = slice(first, stop) if in_order else rows
+        yield rows, raw.buffers[buffer[first]], raw.start[which], raw.length[which]
 
 
-def _joined(
-    raw: RawMessages,
-) -> tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+def _joined(raw: RawMessages) -> _Group:
     """All payloads in one buffer."""
     starts = np.maximum(raw.start, 0)
     where = zip(raw.buffer.tolist(), starts.tolist(), (starts + raw.length).tolist(), strict=True)
