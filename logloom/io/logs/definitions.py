@@ -2,7 +2,7 @@
 
 Here: the tree, and `parse`, which makes it of what a log holds.
 Elsewhere: the grammars (rosmsg for .msg text, idl for .idl text), paths through the tree (fields), and how
-the types lie in bytes (layouts).
+the types lie in bytes (wire).
 Grammars give *declarations*, in which types are names; linking them into a tree finds what is missing,
 recursive or absurdly large.
 """
@@ -20,7 +20,9 @@ from logloom.io.logs.base import TopicInfo
 
 MAX_DEPTH = 64  # sub-messages within sub-messages
 MAX_FIELDS = 100_000  # of a message, those of sub-messages counted wherever they occur
-MAX_FIXED_BYTES = 1 << 28  # of what a definition alone makes certain, such as float64[1000000]
+# Of what a definition alone makes certain, such as float64[1000000], a number counting as one: as large as an
+# element may be for its size times a u32 count to stay within int64.
+MAX_FIXED_NUMBERS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def link(declared: Declarations, primitives: Mapping[str, Type]) -> Struct:
         ValueError: a type is missing, recursive or absurdly large.
     """
     done: dict[str, Struct] = {}
-    sizes: dict[str, tuple[int, int]] = {}  # fields and least bytes of each linked message
+    sizes: dict[str, tuple[int, int]] = {}  # fields and least numbers of each linked message
 
     def struct_named(name: str, inside: tuple[str, ...]) -> Struct:
         if name in done:
@@ -165,7 +167,7 @@ def link(declared: Declarations, primitives: Mapping[str, Type]) -> Struct:
         if len(inside) >= MAX_DEPTH:
             raise ValueError(f"more than {MAX_DEPTH} messages lie within each other")
         fields: list[Field] = []
-        num_fields = num_bytes = 0
+        num_fields = num_least = 0
         for item in declared[name]:
             if any(item.name == field.name for field in fields):
                 raise ValueError(f"{name} has two fields named {item.name!r}")
@@ -174,12 +176,14 @@ def link(declared: Declarations, primitives: Mapping[str, Type]) -> Struct:
             kind = type_of(item, name, (*inside, name))
             count, size = sizes.get(kind.name, (2, 8)) if isinstance(kind, Struct) else (1, 1)
             num_fields += count
-            num_bytes += size * (1 if item.array is None else item.array.length or 0)
+            num_least += size * (1 if item.array is None else item.array.length or 0)
             fields.append(Field(item.name, kind, item.array))
-        if num_fields > MAX_FIELDS or num_bytes > MAX_FIXED_BYTES:
-            raise ValueError(f"{name} has {num_fields} fields and at least {num_bytes} bytes: absurdly large")
+        if num_fields > MAX_FIELDS or num_least > MAX_FIXED_NUMBERS:
+            raise ValueError(
+                f"{name} has {num_fields} fields and at least {num_least} numbers: absurdly large"
+            )
         done[name] = Struct(name, tuple(fields))
-        sizes[name] = num_fields, num_bytes
+        sizes[name] = num_fields, num_least
         return done[name]
 
     def type_of(item: Declared, owner: str, inside: tuple[str, ...]) -> Type:

@@ -1,7 +1,7 @@
 """Decoders of messages whose definition fixes their layout: CDR (ROS 2) and ROS 1.
 
 Here: what the `Decoder` protocol asks for, over all messages of a topic at once.
-Elsewhere: the layout compiler (wire), paths (fields), images, clouds and the like (adapters), containers.
+Elsewhere: the layout compiler (compiler), paths (fields), images, clouds and the like (adapters), containers.
 No object is ever made for a message; see `cursor` for how that works.
 """
 
@@ -18,12 +18,13 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs import adapters
 from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
+from logloom.io.logs.compiler import compile_layout
 from logloom.io.logs.cursor import Array, At, Cursor, MisfitError, cursors
 from logloom.io.logs.definitions import Struct, parse
 from logloom.io.logs.fields import Selection, column_type, joined_type, select
 from logloom.io.logs.raw import RawMessages
 from logloom.io.logs.unfit import UnfitError
-from logloom.io.logs.wire import CDR, ROS1, Fixed, Repeated, Wire, compile_layout
+from logloom.io.logs.wire import CDR, ROS1, Fixed, Repeated, Wire
 from logloom.schema import ColumnType
 
 _RETRIES = 8  # rounds in which misfits leave a batch, before its messages are tried one by one

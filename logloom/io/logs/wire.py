@@ -1,8 +1,9 @@
-"""Where the fields of a definition lie in bytes, as CDR and as ROS 1 serialise them.
+"""How values lie in bytes, as CDR and as ROS 1 serialise them, and how to read them.
 
-Here: the layout compiler, `compile_layout`, and the nodes it makes: each can be skipped, or read for some
-selections, in all payloads of a cursor at once.
-Elsewhere: reading bytes (cursor), what to read (fields), making values (values), the decoders (layouts).
+Here: the two encodings and the nodes of a layout; a node is walked in all payloads of a cursor at once, and
+gives what is wanted of it.
+Elsewhere: making nodes of a definition (compiler), reading bytes (cursor), what to read (fields), making
+values of it (values), the decoders (layouts).
 
 CDR aligns numbers to their size, counted from the start of the body, so where a field lies depends on the
 *phase* at which it starts, its place modulo 8; text and arrays move everything behind them. ROS 1 doesn't
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.io.logs.cursor import Array, At, Cursor, settle, spread
-from logloom.io.logs.definitions import Field, Number, Struct, Text, Type
+from logloom.io.logs.definitions import Struct, Text
 from logloom.io.logs.fields import Selection, flat, value_type, whole
 from logloom.io.logs.values import checked_text, fixed_text, flattened, selected, settled, text_of_wide
 
@@ -83,11 +84,10 @@ class Fixed(Node):
         self.sizes = tuple(sizes)
         self.table = np.array(sizes, np.int64)
         self.least = min(sizes)
-        self._make = make
-        self._layouts: dict[tuple[int, str], tuple[int, np.dtype[Any]]] = {}
-
         self.leads = leads
         self.tiles = leads and sizes[0] % align == 0
+        self._make = make
+        self._layouts: dict[tuple[int, str], tuple[int, np.dtype[Any]]] = {}
 
     @property
     def stride(self) -> int:
@@ -278,102 +278,6 @@ class Record(Node):
         for name in self._fields(selection):
             values[name] = fixed_text(cursor, read[slot, name], selection.width)
         return flattened(values) if selection.flatten else values
-
-
-def compile_layout(root: Struct, wire: Wire) -> Record:
-    """How messages of one type lie in bytes."""
-    return _Compiler(wire).record(root)
-
-
-class _Compiler:
-    def __init__(self, wire: Wire):
-        self.wire = wire
-        self.done: dict[Struct, Node] = {}
-
-    def node(self, kind: Type) -> Node:
-        if isinstance(kind, Number):
-            return self.number(kind.dtype)
-        if isinstance(kind, Text):
-            return Characters(kind, self.wire)
-        if kind not in self.done:
-            record = self.record(kind)
-            (_, only), *others = record.parts
-            self.done[kind] = only if not others and isinstance(only, Fixed) else record
-        return self.done[kind]
-
-    def number(self, dtype: np.dtype[Any], count: int | None = None) -> Fixed:
-        """A number, or an array of numbers; with a dtype of any byte order and "u1" for bool."""
-        align = dtype.itemsize if self.wire.aligned and count != 0 else 1
-        plain = np.dtype("u1") if dtype.kind == "b" else dtype
-        size = dtype.itemsize * (1 if count is None else count)
-
-        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
-            base = plain.newbyteorder(order)  # type: ignore[arg-type]
-            return -phase % align, base if count is None else np.dtype((base, (count,)))
-
-        return Fixed(align, [-phase % align + size for phase in range(align)], make, leads=True)
-
-    def field(self, field: Field) -> Node:
-        length = None if field.array is None else field.array.length
-        if length is not None and isinstance(field.type, Number):
-            return self.number(field.type.dtype, length)
-        element = self.node(field.type)
-        if field.array is None:
-            return element
-        if length is not None and isinstance(element, Fixed) and element.tiles:
-            return self.tiled(element, length)
-        return Repeated(element, length, field.array.bound, self.wire)
-
-    def tiled(self, element: Fixed, length: int) -> Fixed:
-        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
-            pad, dtype = element.layout(0, order)
-            return -phase % element.align + pad, np.dtype((dtype, (length,)))
-
-        size = element.sizes[0] * length
-        pads = [-phase % element.align if length else 0 for phase in range(element.align)]
-        return Fixed(element.align, [pad + size for pad in pads], make, leads=True)
-
-    def record(self, struct: Struct) -> Record:
-        parts: list[tuple[frozenset[str], Node]] = []
-        run: list[tuple[str, Fixed]] = []
-        for field in struct.fields:
-            node = self.field(field)
-            if isinstance(node, Fixed):
-                run.append((field.name, node))
-                continue
-            if run:
-                parts.append(self.run(run))
-                run = []
-            parts.append((frozenset([field.name]), node))
-        if not struct.fields:
-            # The name can't be that of a field, so nothing finds it.
-            run = [("", self.number(np.dtype("u1"), self.wire.empty_bytes))]
-        return Record(struct, [*parts, self.run(run)] if run else parts)
-
-    def run(self, members: list[tuple[str, Fixed]]) -> tuple[frozenset[str], Fixed]:
-        """Fields of fixed size one behind the other."""
-        align = max(node.align for _, node in members)
-
-        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
-            formats, offsets, at = [], [], phase
-            for _, node in members:
-                pad, dtype = node.layout(at, order)
-                formats.append(dtype)
-                offsets.append(at - phase + pad)
-                at = int(node.end(at))
-            names = [name or "_" for name, _ in members]
-            size = at - phase
-            return 0, np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
-
-        sizes = []
-        for phase in range(align):
-            at: Any = phase
-            for _, node in members:
-                at = node.end(at)
-            sizes.append(at - phase)
-        first = members[0][1]
-        leads = first.leads and first.align == align
-        return frozenset(name for name, _ in members), Fixed(align, sizes, make, leads)
 
 
 def _aligned(at: At, align: int) -> At:

@@ -268,6 +268,15 @@ def test_a_count_that_lies_is_refused_before_anything_is_allocated():
             decode.take(raw, FieldSpec(("f" if "E" not in definition else "f[].h",)))
 
 
+def test_counts_of_the_largest_elements_dont_wrap_around():
+    decode = CdrDecoder(topic("Big[] f\nuint8 last\n===\nMSG: pkg/Big\nuint8 a\nfloat64[60000000] b"))
+    bodies = [struct.pack("<II", count, 0) + bytes(90) for count in (2**32 - 1, 2**31, 1, 2**29)]
+    raw = raw_messages([b"\x00\x01\x00\x00" + body for body in bodies])
+    assert not decode.check(raw).any()
+    with pytest.raises(LogReadError, match="and 3 more"):
+        decode.take(raw, FieldSpec(("last",)))
+
+
 def test_bounds_of_text_and_arrays_are_kept():
     decode = CdrDecoder(topic(TRACKS))
     messages = [tracks(1), tracks(1, note="longer than 8"), tracks(1, few=4)]
