@@ -8,7 +8,6 @@ first. Bytes of a string that are no UTF-8 are escaped as lone surrogates, as Py
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -85,6 +84,7 @@ def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
+_LARGEST = {size: float(np.finfo(f"<f{size}").max) for size in (2, 4, 8)}
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
@@ -118,9 +118,9 @@ def _from_json(values: list[Any], ctype: ColumnType) -> Values:
     special = [row for row, value in enumerate(values) if isinstance(value, dict)]
     plain = [0.0 if isinstance(value, dict) else value for value in values] if special else values
     _require(plain, float)
-    with np.errstate(over="ignore") if size < 8 else contextlib.nullcontext():
-        numbers = np.array(plain, ctype.dtype)
-    if not np.isfinite(numbers).all() or (size < 8 and not np.array_equal(numbers.astype("<f8"), plain)):
+    fits = max(map(abs, plain), default=0.0) <= _LARGEST[size]
+    numbers = np.array(plain if fits else [], ctype.dtype)
+    if numbers.tolist() != plain:
         raise ValueError(f"a number that f{size} can't hold")
     bits = numbers.view(f"<u{size}")
     for row in special:

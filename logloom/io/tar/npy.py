@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -53,7 +54,28 @@ def read_npy(data: Array) -> Array:
     values = data[start + length :]
     if len(values) != nbytes:
         raise ValueError(f"{len(values)} bytes of values, its npy header says {nbytes}")
-    return values.view(dtype).reshape(shape, order=order) if dtype.itemsize else np.zeros(shape, dtype)
+    if not dtype.itemsize:
+        return np.zeros(shape, dtype)
+    array = values.view(dtype).reshape(shape, order=order)
+    if _has_text(dtype):
+        _check_text(array)
+    return array
+
+
+@functools.lru_cache(4096)
+def _has_text(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "U" or any(_has_text(dtype[name].base) for name in dtype.names or ())
+
+
+def _check_text(array: Array) -> None:
+    """Raises ValueError where code points aren't Unicode: touching such text makes numpy fail in odd ways."""
+    for name in array.dtype.names or ():
+        if _has_text(array.dtype[name].base):
+            _check_text(array[name])
+    if array.dtype.kind == "U":
+        points = np.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
+        if ((points > sys.maxunicode) | ((points >= 0xD800) & (points < 0xE000))).any():
+            raise ValueError("text with code points that are no Unicode")
 
 
 @functools.lru_cache(4096)

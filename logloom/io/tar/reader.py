@@ -104,6 +104,7 @@ class TarReader:
         """
         self.uris = [os.fspath(uri) for uri in ([uris] if isinstance(uris, str | os.PathLike) else uris)]
         self.schema = schema if schema is not None else Schema({})
+        self._types = self.schema.all
         self._arguments = (self.uris, schema, entries, allow_truncated, storage_options)
         self._has_schema = schema is not None
         given: Sequence[Mapping[str, Any] | None] = entries if entries else [None for _ in self.uris]
@@ -150,9 +151,8 @@ class TarReader:
         found = _read_columns(shard, sample, sample + 1, names, self.schema)
         log_id, timestamp = parse_key(shard.index.keys[sample], shard.source.uri)
         row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(timestamp)}
-        types = self.schema.all
         for name in names:
-            row[name] = _python_value(found[name][0], types[name], shard, name)
+            row[name] = _python_value(found[name][0], self._types[name], shard, name)
         return row
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
@@ -167,7 +167,7 @@ class TarReader:
         """
         if not self._has_schema:
             raise UsageError("blocks need a schema: TarReader(uris, schema)")
-        names = tuple(self.schema.all) if columns is None else self._names(columns)
+        names = tuple(self._types) if columns is None else self._names(columns)
         for shard in self._shards:
             for start, stop in _cuts(shard.index, max_bytes):
                 yield from _blocks_of(shard, start, stop, names, self.schema)
@@ -208,8 +208,8 @@ def _raw_row(shard: _Shard, sample: int, columns: Sequence[str] | None) -> dict[
     suffixes = index.layouts[index.layout[sample]]
     wanted = [k for k, suffix in enumerate(suffixes) if columns is None or suffix in columns]
     offsets, sizes = index.offsets[start:stop].tolist(), index.sizes[start:stop].tolist()
-    data = shard.source.read_many([offsets[k] for k in wanted], [sizes[k] for k in wanted])
-    found = {suffixes[k]: part.tobytes() for k, part in zip(wanted, data, strict=True)}
+    data = shard.source.read_bytes([offsets[k] for k in wanted], [sizes[k] for k in wanted])
+    found = {suffixes[k]: part for k, part in zip(wanted, data, strict=True)}
     return {"__key__": index.keys[sample], **found}
 
 

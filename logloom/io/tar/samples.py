@@ -25,6 +25,7 @@ from logloom.schema import ColumnType, Schema
 
 META = "meta.json"
 EXTENSION = re.compile(r"[a-z0-9_]+")
+_TIMESTAMP = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 Buffer = bytes | memoryview
@@ -129,7 +130,7 @@ def parse_key(key: str, place: str) -> tuple[str, int]:
         DatasetError: not of the form `<log_id>/<timestamp>`.
     """
     log_id, slash, digits = key.rpartition("/")
-    if slash and re.fullmatch(r"0|-?[1-9][0-9]{0,18}", digits) and -(2**63) <= int(digits) < 2**63:
+    if slash and _TIMESTAMP.fullmatch(digits) and -(2**63) <= int(digits) < 2**63:
         return log_id, int(digits)
     raise DatasetError(f"{place}: sample {key!r} is not called <log_id>/<timestamp>")
 

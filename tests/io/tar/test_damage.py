@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.tar import TarReader, TarWriter
-from logloom.io.tar.npy import read_npy
+from logloom.io.tar.npy import npy_header, read_npy
 from logloom.schema import Schema
 from tests.io.tar.rows import TYPES, digests, random_block, schema_of
 
@@ -235,6 +235,14 @@ def test_a_member_that_says_something_else_is_an_error(shard, tmp_path, old, new
 def test_npy_parsing_survives_any_bytes(data, with_magic):
     data = (b"\x93NUMPY\x01\x00" if with_magic else b"") + data
     with pytest.raises(ValueError, match="npy"):
+        read_npy(np.frombuffer(data, np.uint8))
+
+
+@pytest.mark.parametrize("point", [0x110000, 0xFFFFFFFF, 0xD800])
+@pytest.mark.parametrize("dtype", [np.dtype("<U3"), np.dtype([("a", "<i2"), ("b", [("c", "<U3", (2,))])])])
+def test_text_that_is_no_unicode_is_an_error(dtype, point):
+    data = npy_header(dtype, (2,)) + np.zeros(2, dtype).tobytes()[:-4] + point.to_bytes(4, "little")
+    with pytest.raises(ValueError, match="Unicode"):
         read_npy(np.frombuffer(data, np.uint8))
 
 
