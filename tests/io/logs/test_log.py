@@ -1,8 +1,10 @@
 """Logs made of container files: what a request selects, several files as one, sidecars, opening."""
 
+import multiprocessing
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -110,6 +112,40 @@ def test_positions_of_unchunked_files_are_their_offsets_and_grow_across_files(tm
     both = read_all(open_log(uris))["/a"]
     assert both.position[:30].tolist() == alone.position.tolist()
     assert (np.diff(both.position) > 0).all()
+
+
+def test_a_long_unchunked_file_is_read_stretch_by_stretch(tmp_path):
+    rows = [(i, START + i * MS, bytes([i % 256]) * (3_000_000 if i == 50 else 40_000)) for i in range(200)]
+    messages = [Message(f"/{i % 3}", t, t, t, toy_payload(t, body)) for i, t, body in rows]
+    path = write_mcap(tmp_path / "drive.mcap", messages, use_chunking=False)
+    log = open_log([str(path)])
+    assert contents(read_all(log)) == expected(messages)
+    sizes = log.summary.chunk_bytes.tolist()
+    assert 8 < len(sizes) < 20
+    assert sorted(sizes)[-2] <= 1 << 20
+    found = log.read({"/1": TopicRequest(START + 20 * MS, START + 80 * MS, ("log",))})["/1"]
+    assert payloads_of(found.raw) == [m.data for m in messages[20:80] if m.topic == "/1"]
+
+
+def test_a_forked_worker_reads_the_log_it_inherited(tmp_path):
+    messages = make_messages(300)
+    log = open_log([str(write_mcap(tmp_path / "drive.mcap", messages))])
+    assert contents(read_all(log)) == expected(messages)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for found in pool.map(_read_in_worker, [log, log]):
+            assert found == expected(messages)
+
+
+def _read_in_worker(log):
+    return contents(read_all(log))
+
+
+def test_many_threads_may_read_one_log(tmp_path):
+    messages = make_messages(300)
+    log = open_log([str(write_mcap(tmp_path / "drive.mcap", messages, chunk_size=500))])
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: contents(read_all(log)), range(16)):
+            assert found == expected(messages)
 
 
 def test_a_bag_and_an_mcap_are_not_one_log(tmp_path):

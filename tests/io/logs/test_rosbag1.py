@@ -116,7 +116,7 @@ def test_an_index_that_lies_never_makes_a_wrong_row(tmp_path):
     whole = path.read_bytes()
     first, second = chunk_offsets(whole)[:2]
     index = whole.index(b"op=\x04", first) - 8
-    for at in range(index, second):
+    for at in range(index, second, 3):
         data = bytearray(whole)
         data[at] ^= 0x01
         path.write_bytes(data)
