@@ -52,7 +52,7 @@ class TarFormat:
 
     name = "tar"
     semantics = 1
-    Options = TarOptions
+    Options: type[BaseModel] = TarOptions
 
     def check(self, options: TarOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
@@ -86,14 +86,20 @@ class TarFormat:
         return TarWriter(directory / SHARD, options.stored(schema), options.ext)
 
     def reader(
-        self, directory: str, schema: Schema, options: TarOptions, entry: Mapping[str, Any], **storage: Any
+        self,
+        directory: str,
+        schema: Schema,
+        options: TarOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> TarReader:
         uris = [f"{directory}/{SHARD}"] if entry.get("rows") else []
         return TarReader(
             uris,
             options.stored(schema),
             entries=[entry] if uris else [],
-            storage_options=storage.get("storage_options"),
+            storage_options=storage_options,
         )
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:

@@ -51,6 +51,12 @@ def test_each_option_that_does_not_fit_is_one_line(given, words):
     assert "\n" not in line
 
 
+def test_a_log_id_that_cannot_name_members_is_one_line():
+    assert FORMAT.check_log(options(), "car.1/drive", "drive.mcap") == []
+    (line,) = FORMAT.check_log(options(), "../up", "up.mcap")
+    assert "../up" in line
+
+
 def test_unknown_options_are_refused():
     with pytest.raises(ValidationError):
         options(extension={})
