@@ -131,6 +131,13 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     Console(width=None if sys.stdout.isatty() else 140, highlight=False).print(table)
 
 
+def warn_if_busy() -> None:
+    """Says so when others used the machine in the last minute: wall times then mean little."""
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load > cores + 0.5:
+        print(f"The machine was busy with other things (load {load:.1f} on {cores} cores): measure again.")
+
+
 def cache_folder() -> pathlib.Path:
     """Where workloads are kept between runs: LOGLOOM_BENCH_CACHE, or .cache/benchmarks in the repository."""
     default = pathlib.Path(__file__).parent.parent / ".cache" / "benchmarks"
