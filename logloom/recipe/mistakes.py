@@ -24,8 +24,11 @@ PYDANTIC_STEPS = frozenset({"<one>", "<other>", "[key]"})
 
 @dataclass(frozen=True)
 class Mistake:
+    """What is wrong with the key at `path`; it stands where that key stands, unless `line` says otherwise."""
+
     path: Path
     message: str
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,18 @@ class Places:
 
     def sentence(self, mistake: Mistake) -> str:
         """`recipe.yaml:12: columns.speed.tolerence: unknown key; did you mean tolerance?`"""
-        line = self.line(mistake.path)
+        line = mistake.line or self.line(mistake.path)
         where = f"{self.source}:{line}" if line is not None else self.source
         return f"{where}: {dotted(mistake.path)}{': ' if mistake.path else ''}{mistake.message}"
 
     def error(self, mistakes: Iterable[Mistake]) -> RecipeError:
         """All mistakes in one error, in the order of their lines."""
-        once = sorted(
-            set(mistakes), key=lambda m: (self.line(m.path) or 0, [str(p) for p in m.path], m.message)
-        )
+
+        def place(mistake: Mistake) -> tuple[int, list[str], str]:
+            line = mistake.line or self.line(mistake.path) or 0
+            return line, [str(step) for step in mistake.path], mistake.message
+
+        once = sorted(set(mistakes), key=place)
         lines = [self.sentence(mistake) for mistake in once[:MAX_LISTED]]
         if len(once) > MAX_LISTED:
             lines.append(f"{self.source}: and {len(once) - MAX_LISTED} more")

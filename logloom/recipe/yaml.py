@@ -17,7 +17,7 @@ import yaml
 from logloom.recipe.mistakes import Mistake, Path, Places
 from logloom.recipe.values import ExactFloat, decimal_text
 
-MAX_BYTES = 4 << 20
+MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
 MAX_VALUES = 200_000  # with those that aliases repeat
 MAX_NUMBER = 40  # characters
@@ -122,12 +122,12 @@ class _Reading:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                self._refuse(path, f"line {line}: a key must be text")
+                self._refuse(path, "a key must be text", line)
                 continue
             key = key_node.value
             inner = (*path, key)
             if key in result:
-                self._refuse(inner, f"stands twice, in lines {self.lines[inner]} and {line}")
+                self._refuse(inner, f"stands twice, in lines {self.lines[inner]} and {line}", line)
                 continue
             self.lines[inner] = line
             result[key] = self.value(value_node, inner)
@@ -154,5 +154,5 @@ class _Reading:
             pass
         return self._refuse(path, f"the tag {node.tag} is not for recipes")
 
-    def _refuse(self, path: Path, message: str) -> None:
-        self.mistakes.append(Mistake(path, message))
+    def _refuse(self, path: Path, message: str, line: int | None = None) -> None:
+        self.mistakes.append(Mistake(path, message, line))

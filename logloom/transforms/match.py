@@ -280,6 +280,13 @@ def _bag_folders(fs: Any, folders: Sequence[str]) -> dict[str, tuple[str, ...]]:
         }
 
 
+def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:
+    """What names the log that a file belongs to: the file, or its folder where that is a ROS 2 bag."""
+    fs, path = filesystem(uri, options)
+    folder = _parent(path)
+    return _uri(uri, folder) if _is_bag_file(path) and _bag_folders(fs, [folder]) else uri
+
+
 def _parent(name: str) -> str:
     return name.rpartition("/")[0]
 

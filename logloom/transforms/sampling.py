@@ -40,7 +40,7 @@ class Sample:
     """What some messages say.
 
     Attributes:
-        worst_delay: ns between stamp and log time, of the messages seen.
+        delays: by topic, the most ns seen between a message's stamp and its log time.
         is_whole: whether all messages were seen.
         unstamped: topics with a stamp of zero, which can't be a message time.
         unusable: topics to leave out, and why.
@@ -48,7 +48,7 @@ class Sample:
         zero_rotations: topics with a quaternion of norm zero.
     """
 
-    worst_delay: int = 0
+    delays: dict[str, int] = field(default_factory=dict)
     is_whole: bool = True
     unstamped: set[str] = field(default_factory=set)
     unusable: dict[str, str] = field(default_factory=dict)
@@ -56,18 +56,41 @@ class Sample:
     zero_rotations: set[str] = field(default_factory=set)
 
     @property
+    def by_log_time(self) -> set[str]:
+        """Topics whose stamps are of no use: zero, or far off where other topics' stamps are near."""
+        return self.unstamped if self._is_replayed else self.unstamped | self._far
+
+    @property
     def max_delay(self) -> int | None:
-        """A bound on the delay with room to spare, in whole seconds; None where stamps lie far off."""
-        if self.worst_delay > MAX_DELAY:
+        """A bound on the delay, in whole seconds; None where the whole log was stamped at another time."""
+        if self._is_replayed:
             return None
         # What was seen is all there is, or else others may come twice as late.
-        expected = self.worst_delay if self.is_whole else self.worst_delay * 2
+        expected = self._worst_near if self.is_whole else self._worst_near * 2
         return max(DEFAULT_DELAY, -(-expected // 10**9) * 10**9)
 
     @property
     def comment(self) -> str:
+        if self._is_replayed:
+            return "stamps lie far from their log times: replayed? The log is scanned for them"
         seen = "stamps" if self.is_whole else "the stamps looked at"
-        return f"{seen} lie at most {self.worst_delay / 1e9:.3g} s from their log times"
+        return f"{seen} lie at most {self._worst_near / 1e9:.3g} s from their log times"
+
+    @property
+    def _used(self) -> dict[str, int]:
+        return {t: d for t, d in self.delays.items() if t not in self.unusable and t not in self.unstamped}
+
+    @property
+    def _far(self) -> set[str]:
+        return {topic for topic, delay in self._used.items() if delay > MAX_DELAY}
+
+    @property
+    def _is_replayed(self) -> bool:
+        return bool(self._far) and self._far == self._used.keys()
+
+    @property
+    def _worst_near(self) -> int:
+        return max((delay for topic, delay in self._used.items() if topic not in self._far), default=0)
 
 
 def sample(topics: Mapping[str, TopicInfo], logs: Sequence[Log]) -> Sample:
@@ -107,7 +130,8 @@ def _look(found: Sample, log: Log, messages: Messages, topic: str) -> None:
         if not stamps.all():
             found.unstamped.add(topic)
         else:
-            found.worst_delay = max(found.worst_delay, int(np.abs(stamps - messages.log_time).max()))
+            worst = int(np.abs(stamps - messages.log_time).max())
+            found.delays[topic] = max(found.delays.get(topic, 0), worst)
     for path in _ROTATIONS:
         rotations = _field(log, messages, topic, path)
         if isinstance(rotations, np.ndarray) and not rotations.any(axis=-1).all():

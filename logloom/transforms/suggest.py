@@ -17,7 +17,7 @@ from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
 from logloom.recipe.values import duration_text
 from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
-from logloom.transforms.match import TEMPLATES, fill_template
+from logloom.transforms.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.transforms.resolve import resolve
 from logloom.transforms.sampling import Sample, sample
 
@@ -69,11 +69,12 @@ class _Column:
     keys: Mapping[str, Any]
 
 
-def suggest(logs: Mapping[str, Log]) -> str:
+def suggest(logs: Mapping[str, Log], storage_options: Mapping[str, Any] | None = None) -> str:
     """A recipe, as YAML, whose URIs are absolute; every column has a comment that says where it comes from.
 
     Args:
         logs: by log_id. Some messages are looked at, for their stamps and encodings.
+        storage_options: for fsspec, by protocol.
 
     Raises:
         UsageError: no log, or none with messages that a column can hold.
@@ -85,7 +86,7 @@ def suggest(logs: Mapping[str, Log]) -> str:
     head = {
         "name": _dataset_name(logs),
         "logs": [uri for log_id in sorted(logs) for uri in logs[log_id].summary.uris],
-        "log_id": _template(logs),
+        "log_id": _template(logs, storage_options),
         "time": _time(topics, found),
         "clock": _clock(logs, topics),
     }
@@ -118,20 +119,17 @@ def _dataset_name(logs: Mapping[str, Log]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", min(logs)).strip("-.")[:60] or "dataset"
 
 
-def _template(logs: Mapping[str, Log]) -> str:
+def _template(logs: Mapping[str, Log], options: Mapping[str, Any] | None) -> str:
     """The template that names the logs as they are named here."""
-
-    def gives(template: str, log_id: str, uri: str) -> bool:  # a bag's folder names all its files
-        return log_id in (fill_template(template, uri), fill_template(template, uri.rpartition("/")[0]))
-
+    uris = {log_id: naming_uri(log.summary.uris[0], options) for log_id, log in logs.items()}
     for template in TEMPLATES:
-        if all(gives(template, log_id, log.summary.uris[0]) for log_id, log in logs.items()):
+        if all(fill_template(template, uri) == log_id for log_id, uri in uris.items()):
             return template
-    return "{path}"
+    return unique_template(uris.values()) or "{path}"
 
 
 def _time(topics: Sequence[_Topic], found: Sample) -> dict[str, Any]:
-    by_log = {topic.name: "log" for topic in topics if topic.name in found.unstamped}
+    by_log = {topic.name: "log" for topic in topics if topic.name in found.by_log_time}
     delay = "none" if found.max_delay is None else duration_text(found.max_delay)
     return {"by": ["header", "log"], "max_delay": delay} | ({"topics": by_log} if by_log else {})
 

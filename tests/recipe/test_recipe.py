@@ -1,0 +1,478 @@
+"""Recipes as people write them: what they mean, what is wrong with them, and the way back to YAML."""
+
+import contextlib
+import json
+import pickle
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from logloom.errors import RecipeError
+from logloom.recipe import Clock, Recipe, TopicColumn
+from logloom.recipe.values import duration, duration_text, size, size_text
+
+FULL = """\
+name: urban-prediction
+logs: ["gs://drives/2026-11-*/**/*.mcap", extra.bag]
+log_id: "{stem}"
+time: {by: [header, log], max_delay: 1s, topics: {/cmd_vel: log}}
+clock: {rate: 10}
+columns:
+  ego.position: {topic: /odom, field: pose.pose.position, resample: linear, unit: m}
+  ego.rotation: {topic: /odom, field: pose.pose.orientation, resample: slerp, as: rotation_matrix}
+  imu:
+    {topic: /imu, field: [angular_velocity, linear_acceleration], resample: window, window: [-100ms, 0ms]}
+  camera.front: {topic: /cam/front/compressed, field: data, resample: nearest, tolerance: 50ms, offset: -12ms}
+  camera.small: {topic: /cam/front/compressed, as: image, resize: [224, 224], encode: jpg, resample: nearest}
+  lidar.points: {topic: /lidar/top, as: "points[x,y,z,intensity]", resample: nearest, tolerance: 60ms}
+  speed.mean:   {topic: /can, field: speed, resample: mean, window: [-1s, 0s]}
+  objects:      {topic: /tracks, field: objects, strings: 16, resample: nearest}
+  intrinsics:   {topic: /cam/front/camera_info, field: k, resample: static}
+  pedestrians:  {derive: "mypkg.labels:count_pedestrians", from: [objects], dtype: int32}
+rows: {require: [camera.front, lidar.points], where: "speed.mean > 0.5 and available(objects)"}
+partition: {rows: 1000, bytes: 512MiB}
+split: {train: 0.9, val: 0.1, by: log_id}
+on_error: fail
+outputs:
+  tar: {ext: {camera.front: jpg, lidar.points: npy}}
+  l5kit: {host: "{parent}", translation: ego.position, rotation: ego.rotation, agents: {column: objects}}
+"""
+
+SMALL = """\
+name: small
+logs: drive.mcap
+clock: {rate: 10}
+columns:
+  speed: {topic: /can, field: speed}
+  label: {derive: "pkg.labels:count", from: [speed], dtype: int32}
+rows: {where: "speed > 1"}
+split: {train: 0.9, val: 0.1}
+outputs: {tar: {}}
+"""
+
+
+def mistakes_of(text: str) -> list[str]:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.from_yaml(text)
+    return str(caught.value).splitlines()
+
+
+def test_the_recipe_of_the_design_means_what_it_says():
+    recipe = Recipe.from_yaml(FULL)
+    columns = recipe.columns
+    assert recipe.clock.rate == 10
+    assert recipe.time.sources("/cmd_vel") == ("log",)
+    assert recipe.time.sources("/imu") == ("header", "log")
+    assert columns["camera.front"].offset == -12_000_000
+    assert columns["camera.front"].tolerance == 50_000_000
+    assert columns["imu"].window == (-100_000_000, 0)
+    assert columns["imu"].field == ("angular_velocity", "linear_acceleration")
+    assert columns["camera.small"].resize == (224, 224)
+    assert columns["pedestrians"].from_ == ("objects",)
+    assert recipe.partition.bytes == 512 << 20
+    assert recipe.split.shares == {"train": Decimal("0.9"), "val": Decimal("0.1")}
+    assert recipe.output_options()["tar"].ext == {"camera.front": "jpg", "lidar.points": "npy"}
+    assert list(columns)[:3] == ["ego.position", "ego.rotation", "imu"]
+    assert (recipe.on_error_mode, recipe.skip_budget, recipe.vanished) == ("fail", 0.0, "fail")
+
+
+def test_the_same_names_build_it_in_python():
+    by_parts = Recipe(
+        name="small",
+        logs=["drive.mcap"],
+        clock=Clock(rate=29.97),
+        columns={"speed": TopicColumn(topic="/can", field="speed", as_=None, tolerance="50ms")},
+    )
+    by_data = Recipe(
+        name="small",
+        logs="drive.mcap",
+        clock={"rate": Decimal("29.97")},
+        columns={"speed": {"topic": "/can", "field": ["speed"], "tolerance": "50ms"}},
+    )
+    assert by_parts == by_data
+    with pytest.raises(
+        RecipeError, match=r"recipe: columns.speed.tolerence: unknown key; did you mean tolerance"
+    ):
+        Recipe(
+            name="small",
+            logs=["a"],
+            clock={"rate": 1},
+            columns={"speed": {"topic": "/can", "field": "speed", "tolerence": "1s"}},
+        )
+
+
+@pytest.mark.parametrize(
+    "text", [FULL, SMALL, FULL.replace("rate: 10", "rate: 29.97").replace("0.9", "0.90")]
+)
+def test_a_recipe_survives_yaml_json_and_pickle(text):
+    recipe = Recipe.from_yaml(text)
+    assert Recipe.from_yaml(recipe.to_yaml()) == recipe
+    # A store may sort keys; the order of columns and splits must survive that, for it decides about bytes.
+    stored = json.loads(json.dumps(recipe.identity_json(), sort_keys=True))
+    again = Recipe.model_validate(stored)
+    assert again == recipe
+    assert list(again.columns) == list(recipe.columns)
+    assert list(again.split.shares) == list(recipe.split.shares)
+    assert again.identity_json() == recipe.identity_json()
+    assert pickle.loads(pickle.dumps(recipe)) == recipe
+
+
+def test_a_rate_is_the_exact_decimal_of_its_text():
+    recipe = Recipe.from_yaml(SMALL.replace("rate: 10", "rate: 29.97002997002997"))
+    assert recipe.clock.rate == Decimal("29.97002997002997")
+    assert (
+        Recipe.model_validate(json.loads(json.dumps(recipe.identity_json()))).clock.rate == recipe.clock.rate
+    )
+
+
+def test_equal_recipes_don_t_depend_on_where_things_stand():
+    assert Recipe.from_yaml("\n\n# a comment\n" + SMALL, source="other.yaml") == Recipe.from_yaml(SMALL)
+
+
+def test_a_budget_of_skipped_logs_is_a_share():
+    recipe = Recipe.from_yaml(SMALL + "on_error: {skip: 1%}\n")
+    assert (recipe.on_error_mode, recipe.skip_budget) == ("skip", 0.01)
+
+
+WRONG = [
+    ("name: small", "name: a/b", "recipe.yaml:1: name: 'a/b': names are made of letters, digits, and . _ -"),
+    ("name: small\n", "", "recipe.yaml: name: is missing"),
+    ("logs: drive.mcap", "logs: []", "recipe.yaml:2: logs: "),
+    ("logs: drive.mcap", "logs: [a, 3]", "recipe.yaml:2: logs[1]: expected text, got 3"),
+    ("rate: 10", "rate: 0", "recipe.yaml:3: clock.rate: 0 Hz is not between"),
+    ("rate: 10", "rate: ten", "recipe.yaml:3: clock.rate: 'ten' is no number; expected a rate in Hz"),
+    ("rate: 10", "rate: .inf", "recipe.yaml:3: clock.rate: '.inf' is no number"),
+    ("rate: 10", "rate: 10, topic: /a", "recipe.yaml:3: clock: write {rate: 10} (Hz) or {topic: /lidar}"),
+    ("rate: 10", "rte: 10", "recipe.yaml:3: clock.rte: unknown key; did you mean rate?"),
+    (
+        "rate: 10",
+        "topic: /can",
+        "recipe.yaml:5: columns.speed.tolerance: resample: previous needs a `tolerance`",
+    ),
+    ("  speed:", "  Speed:", "recipe.yaml:5: columns.Speed: names are parts of a-z"),
+    ("  speed:", "  speed.age:", "recipe.yaml:5: columns.speed.age: log_id, timestamp, refs"),
+    ("topic: /can", "topc: /can", "recipe.yaml:5: columns.speed.topc: unknown key; did you mean topic?"),
+    ("topic: /can", "topic: 3", "recipe.yaml:5: columns.speed.topic: expected text, got 3"),
+    (
+        "topic: /can, field: speed",
+        "topic: /can",
+        "recipe.yaml:5: columns.speed: needs a `field` or an adapter",
+    ),
+    ("field: speed", "field: [a, 1]", "recipe.yaml:5: columns.speed.field[1]: expected text, got 1"),
+    ("field: speed", "field: speed, resample: linnear", "no such policy as 'linnear'; did you mean linear?"),
+    ("field: speed", "field: speed, resample: [a]", "columns.speed.resample: no such policy as ['a']"),
+    (
+        "field: speed",
+        "field: speed, tolerance: 50",
+        "columns.speed.tolerance: 50 has no unit; write a duration like 50ms",
+    ),
+    ("field: speed", "field: speed, tolerance: 0", "columns.speed.tolerance: 0 has no unit"),
+    ("field: speed", "field: speed, tolerance: -1s", "columns.speed.tolerance: -1s is negative"),
+    ("field: speed", "field: speed, tolerance: 5sec", "'5sec' has the unknown unit 'sec'; there are ns, us"),
+    ("field: speed", "field: speed, tolerance: 0.5ns", "0.5ns is no whole number of ns"),
+    ("field: speed", "field: speed, tolerance: 99999h", "99999h is more than ten years"),
+    (
+        "field: speed",
+        "field: speed, resample: exact, tolerance: 1s",
+        "`tolerance` has no meaning with resample: exact",
+    ),
+    ("field: speed", "field: speed, resample: mean, window: [0s, -1s]", "`window` must start before it ends"),
+    ("field: speed", "field: speed, window: [-1s, 0s]", "`window` has no meaning with resample: previous"),
+    (
+        "field: speed",
+        "field: speed, resample: mean, window: -1s",
+        "columns.speed.window: expected a list, got '-1s'",
+    ),
+    (
+        "field: speed",
+        "field: speed, resample: static, offset: 1ms",
+        "`offset` has no meaning with resample: static",
+    ),
+    ("field: speed", "field: speed, dtype: flot32", "no such dtype as 'flot32'; did you mean float32?"),
+    ("field: speed", "as: imge", "columns.speed.as: no such adapter as 'imge'; did you mean image?"),
+    ("field: speed", "as: points", "columns.speed.as: write points[x,y,z]"),
+    ("field: speed", "as: 'scan[x]'", "columns.speed.as: write scan alone"),
+    ("field: speed", "field: speed, encode: jpg", "columns.speed: `encode` needs `as: image`"),
+    ("field: speed", "as: image, encode: jpeg", "no such choice as 'jpeg'; did you mean jpg?"),
+    ("field: speed", "as: image, resize: [0, 2]", "columns.speed.resize[0]: "),
+    (
+        "field: speed",
+        "field: q, as: rotation_matrix, resample: mean",
+        "resample: mean of rotations is no rotation",
+    ),
+    ("field: speed", "field: speed, missing: ok", "no such choice as 'ok'; there are fail, unavailable"),
+    ("field: speed", "field: speed, strings: 1.5", "columns.speed.strings: expected a whole number, got 1.5"),
+    ("field: speed", 'field: speed, description: "a\\nb"', "columns.speed.description: must be one line"),
+    (
+        "pkg.labels:count",
+        "pkg.labels.count",
+        "recipe.yaml:6: columns.label.derive: 'pkg.labels.count' is no module",
+    ),
+    (
+        "from: [speed]",
+        "from: [sped]",
+        "recipe.yaml:6: columns.label.from[0]: no column 'sped'; did you mean speed?",
+    ),
+    ("from: [speed]", "from: [label]", "recipe.yaml:6: columns.label.from: is derived from itself"),
+    ("dtype: int32", "dtype: int31", "no such dtype as 'int31'; did you mean int32?"),
+    ("dtype: int32", "dtype: int32, shape: [2, null]", "lengths that differ by row (null) must come first"),
+    ("rows: {where", "rows: {require: [label], where", "rows.require[0]: label is derived, so it is always"),
+    (
+        "rows: {where",
+        "rows: {require: sped, where",
+        "recipe.yaml:7: rows.require[0]: no column 'sped'; did you mean",
+    ),
+    ('"speed > 1"', '"sped > 1"', "recipe.yaml:7: rows.where: character 1 of 'sped > 1': no column 'sped'"),
+    ('"speed > 1"', '"speed >"', "recipe.yaml:7: rows.where: character 8"),
+    ("val: 0.1", "val: 0.2", "recipe.yaml:8: split: the shares sum to 1.1, not to 1"),
+    ("val: 0.1", "val: half", "recipe.yaml:8: split.val: 'half' is no number; expected a share"),
+    (
+        "val: 0.1",
+        "val: 0.1, by: '{car}'",
+        "recipe.yaml:8: split.by: {car} has no meaning here; there are {log_id}",
+    ),
+    ("val: 0.1", "../val: 0.1", "recipe.yaml:8: split: '../val': names are made of"),
+    ("{tar: {}}", "{tarr: {}}", "recipe.yaml:9: outputs.tarr: no such output; did you mean tar?"),
+    ("{tar: {}}", "{tar: {exts: {}}}", "recipe.yaml:9: outputs.tar.exts: unknown key; did you mean ext?"),
+    ("{tar: {}}", "{tar: {ext: 3}}", "recipe.yaml:9: outputs.tar.ext: expected a mapping, got 3"),
+    ("{tar: {}}", "{l5kit: {max_gap: 3}}", "recipe.yaml:9: outputs.l5kit.max_gap: "),
+    ("{tar: {}}", "[tar]", "recipe.yaml:9: outputs: expected a mapping, got a list"),
+    ("outputs:", "on_error: stop\noutputs:", "recipe.yaml:9: on_error: no such choice as 'stop'"),
+    (
+        "outputs:",
+        "on_error: {skip: 1}\noutputs:",
+        "recipe.yaml:9: on_error.skip: 1 is no percentage; write it like 1%",
+    ),
+    ("outputs:", "on_error: {skip: 0%}\noutputs:", "on_error.skip: 0% is not above 0%"),
+    ("outputs:", "vanished: gone\noutputs:", "recipe.yaml:9: vanished: no such choice as 'gone'"),
+    (
+        "outputs:",
+        "time: {by: heder}\noutputs:",
+        "recipe.yaml:9: time.by[0]: no such choice as 'heder'; did you mean",
+    ),
+    ("outputs:", "time: {max_delay: 5}\noutputs:", "recipe.yaml:9: time.max_delay: 5 has no unit"),
+    ("outputs:", "time: {max_delay: }\noutputs:", "time.max_delay: expected a duration like 1s, or none"),
+    ("outputs:", "time: {topics: {/a: never}}\noutputs:", "time.topics./a[0]: no such choice as 'never'"),
+    ("outputs:", "partition: {rows: 0}\noutputs:", "recipe.yaml:9: partition.rows: "),
+    (
+        "outputs:",
+        "partition: {bytes: 512}\noutputs:",
+        "partition.bytes: 512 has no unit; write a size like 512MiB",
+    ),
+    (
+        "outputs:",
+        'log_id: "{stm}"\noutputs:',
+        "recipe.yaml:9: log_id: {stm} has no meaning here; there are {stem}",
+    ),
+    ("outputs:", 'log_id: "{stem"\noutputs:', "recipe.yaml:9: log_id: '{stem' is no template"),
+    (
+        "outputs:",
+        'log_id: {match: "(", as: a}\noutputs:',
+        "recipe.yaml:9: log_id.match: '(' is no regular expression",
+    ),
+    ("outputs:", 'log_id: {match: "(?P<a>.)", as: "{b}"}\noutputs:', "log_id: as: {b} has no meaning here"),
+    ("outputs:", "as_: 3\noutputs:", "recipe.yaml:9: as_: unknown key"),
+    ("outputs:", "<<: {}\noutputs:", "recipe.yaml:9: <<: unknown key"),
+    ("outputs:", "<one>: {}\noutputs:", "recipe.yaml:9: <one>: unknown key"),
+    ("outputs:", "name: again\noutputs:", "recipe.yaml:9: name: stands twice, in lines 1 and 9"),
+    ("field: speed", "field: speed, field: sped", "recipe.yaml:5: columns.speed.field: stands twice"),
+    ("outputs:", "vanished: !!python/name:os.system x\noutputs:", "is not for recipes"),
+    ("outputs:", "[a]: b\noutputs:", "a key must be text"),
+    ("outputs:", "}outputs:", "recipe.yaml:9: no YAML: "),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "said"), WRONG, ids=[wrong for _, wrong, _ in WRONG])
+def test_a_mistake_is_named_with_its_line(right, wrong, said):
+    assert right in SMALL
+    lines = mistakes_of(SMALL.replace(right, wrong, 1))
+    assert any(said in line for line in lines), "\n".join(lines)
+
+
+def test_the_small_recipe_itself_has_no_mistake():
+    assert Recipe.from_yaml(SMALL).name == "small"
+
+
+def test_all_mistakes_are_reported_at_once_and_in_the_order_of_their_lines():
+    text = SMALL.replace("rate: 10", "rate: x").replace("field: speed", "field: speed, tolerence: 1s")
+    text = (
+        text.replace("from: [speed]", "from: [sped]").replace("val: 0.1", "val: 0.2").replace("tar:", "tarr:")
+    )
+    lines = mistakes_of(text + "name: twice\n")
+    assert [line.split(": ")[0].rpartition(":")[2] for line in lines] == ["3", "5", "6", "8", "9", "10"]
+
+
+def test_a_topic_clock_wants_tolerances_and_windows_where_there_is_no_period():
+    text = SMALL.replace("rate: 10", "topic: /lidar").replace("field: speed", "field: speed, resample: mean")
+    assert mistakes_of(text) == [
+        "recipe.yaml:5: columns.speed.window: resample: mean needs a `window` where the clock is a topic"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "- 1",
+        "just text",
+        "a: [",
+        "a: \x00",
+        "{a: &a [*a]}",
+        "[" * 5000,
+        "name: " + "9" * 5000,
+        "a: &a [" + "1," * 200 + "]\nb: &b [" + "*a," * 200 + "]\nc: [" + "*b," * 200 + "]",
+        "%YAML 9.9\n---\na",
+        "a: 1\n---\nb: 2",
+    ],
+)
+def test_a_text_that_is_no_recipe_is_refused(text):
+    with pytest.raises(RecipeError):
+        Recipe.from_yaml(text)
+
+
+def test_words_that_older_yaml_takes_for_something_else_stay_text():
+    recipe = Recipe.from_yaml(
+        SMALL.replace("topic: /can", "topic: on").replace("field: speed", "field: 1:30")
+    )
+    assert (recipe.columns["speed"].topic, recipe.columns["speed"].field) == ("on", ("1:30",))
+    assert Recipe.from_yaml(recipe.to_yaml()) == recipe
+
+
+def test_loading_names_the_file_and_what_is_wrong_with_it(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    with pytest.raises(RecipeError, match=r"recipe.yaml: there is no such file"):
+        Recipe.load(str(path))
+    path.write_bytes(b"name: \xff")
+    with pytest.raises(RecipeError, match=r"recipe.yaml: is no text \(byte 6 is no UTF-8\)"):
+        Recipe.load(str(path))
+    path.write_text(SMALL, encoding="utf-8")
+    assert Recipe.load(str(path)) == Recipe.from_yaml(SMALL)
+
+
+# --- any text ------------------------------------------------------------------------------------------
+
+KEYS = [
+    "name",
+    "logs",
+    "clock",
+    "columns",
+    "rows",
+    "split",
+    "outputs",
+    "time",
+    "tar",
+    "by",
+    "topic",
+    "field",
+    "<one>",
+]
+PLAIN = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from(KEYS)
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=5)), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.text(max_size=200))
+@example("? a\n: b")
+@example("'': 1")
+@settings(max_examples=150, deadline=None)
+def test_any_text_is_a_recipe_or_a_recipe_error(text):
+    with pytest.raises(RecipeError):
+        Recipe.from_yaml(text)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_damaged_recipe_is_a_recipe_or_a_recipe_error(data):
+    text = list(FULL)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        text[at] = data.draw(st.sampled_from([*"{}[]:,'\"&*!|>%@ \n-#?a1", "", "<<", "null"]))
+    with contextlib.suppress(RecipeError):
+        Recipe.from_yaml("".join(text))
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), PLAIN, max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_any_data_in_the_place_of_a_recipe_is_a_recipe_or_a_recipe_error(data):
+    base = {"name": "a", "logs": ["a"], "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
+    with contextlib.suppress(RecipeError):
+        Recipe.model_validate({**base, **data})
+
+
+# --- round trips ----------------------------------------------------------------------------------------
+
+DURATIONS = st.integers(-(10**15), 10**15).map(duration_text)
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12)
+COLUMNS = st.fixed_dictionaries(
+    {"topic": TEXT, "field": st.lists(TEXT, min_size=1, max_size=3)},
+    optional={
+        "offset": DURATIONS,
+        "unit": TEXT,
+        "tolerance": st.integers(0, 10**12).map(duration_text),
+        "dtype": st.sampled_from(["float32", "int64"]),
+        "missing": st.sampled_from(["fail", "unavailable"]),
+        "strings": st.integers(1, 99),
+    },
+)
+RECIPES = st.fixed_dictionaries(
+    {
+        "name": st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,9}", fullmatch=True),
+        "logs": st.lists(TEXT, min_size=1, max_size=3),
+        "clock": st.fixed_dictionaries({"rate": st.decimals("0.001", "1000", places=6).filter(bool)}),
+        "columns": st.dictionaries(
+            st.from_regex(r"[a-z_][a-z0-9_]{0,5}(\.x[a-z0-9_]{0,3})?", fullmatch=True).filter(
+                lambda name: name not in ("log_id", "timestamp", "refs", "meta", "age", "available")
+            ),
+            COLUMNS,
+            min_size=1,
+            max_size=4,
+        ),
+    },
+    optional={
+        "on_error": st.sampled_from(["fail", "skip", "salvage", {"skip": "2.5%"}]),
+        "time": st.fixed_dictionaries({"max_delay": st.sampled_from(["none", "3s"])}),
+        "outputs": st.just({"tar": {}}),
+    },
+)
+
+
+@given(RECIPES)
+@settings(max_examples=80, deadline=None)
+def test_every_recipe_survives_yaml_and_sorted_json(data):
+    recipe = Recipe.model_validate(data)
+    text = recipe.to_yaml()
+    assert Recipe.from_yaml(text) == recipe
+    assert Recipe.from_yaml(text).to_yaml() == text
+    again = Recipe.model_validate(json.loads(json.dumps(recipe.identity_json(), sort_keys=True)))
+    assert again == recipe
+    assert list(again.columns) == list(recipe.columns)
+
+
+@given(st.integers(-(3 * 10**17), 3 * 10**17))
+def test_a_duration_reads_back_as_it_was_written(nanoseconds):
+    assert duration(duration_text(nanoseconds)) == nanoseconds
+
+
+@given(st.integers(1, 1 << 50))
+def test_a_size_reads_back_as_it_was_written(count):
+    assert size(size_text(count)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        *[("50ms", 50_000_000), ("-12ms", -12_000_000), ("1s", 10**9), ("0s", 0), ("2us", 2000)],
+        *[("100ns", 100), ("1.5 ms", 1_500_000), ("1min", 60 * 10**9), ("2µs", 2000), ("+1s", 10**9)],
+    ],
+)
+def test_durations_are_whole_nanoseconds(text, nanoseconds):
+    assert duration(text) == nanoseconds

@@ -1,0 +1,157 @@
+"""From URIs to logs: globs, bag folders, names and splits."""
+
+import pathlib
+from fractions import Fraction
+
+import fsspec
+import pytest
+from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logloom.errors import RecipeError, UsageError
+from logloom.io.logs.opening import open_log
+from logloom.recipe import Recipe
+from logloom.transforms.match import (
+    check_one_recording,
+    expand_logs,
+    group_logs,
+    log_id_of,
+    split_of,
+    unique_template,
+)
+from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
+
+
+def recipe(logs, **more) -> Recipe:
+    columns = {"speed": {"topic": "/can", "field": "speed"}}
+    return Recipe(name="test", logs=logs, clock={"rate": 10}, columns=columns, **more)
+
+
+def touch(folder: pathlib.Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+
+
+def test_globs_files_and_repetitions_give_each_log_once_in_name_order(tmp_path):
+    touch(tmp_path, "day2/b.mcap", "day1/a.mcap", "day1/c.bag", "day1/notes.txt")
+    logs = expand_logs(recipe(["**/*.mcap", "day1/c.bag", "day1/a.mcap"]), str(tmp_path))
+    assert [log.log_id for log in logs] == ["a", "b", "c"]
+    assert logs[0].uris == (str(tmp_path / "day1/a.mcap"),)
+
+
+def test_all_that_matches_nothing_is_said_at_once_with_its_line(tmp_path):
+    text = (
+        "name: t\nlogs:\n- '*.mcap'\n- gone.bag\n- .\nclock: {rate: 1}\ncolumns: {a: {topic: /a, field: a}}\n"
+    )
+    with pytest.raises(RecipeError) as caught:
+        expand_logs(Recipe.from_yaml(text), str(tmp_path))
+    lines = str(caught.value).splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["recipe.yaml:3:", "recipe.yaml:4:", "recipe.yaml:5:"]
+    assert "*.mcap: matches nothing" in lines[0]
+    assert "gone.bag: there is no such file or folder" in lines[1]
+    assert "holds no ROS 2 bag" in lines[2]
+
+
+def test_a_file_beside_its_metadata_stands_for_the_folder(tmp_path):
+    touch(tmp_path, "drive/drive_0.mcap", "drive/drive_1.mcap", "other/x.mcap")
+    (tmp_path / "drive/metadata.yaml").write_text("rosbag2_bagfile_information:\n  version: 5\n")
+    (tmp_path / "other/metadata.yaml").write_text("author: somebody\n")  # no bag's
+    for logs in (["*/*.mcap"], ["drive", "other/x.mcap"], ["drive/drive_1.mcap", "other/*.mcap"], ["*/*"]):
+        found = expand_logs(recipe(logs), str(tmp_path))
+        assert [log.log_id for log in found] == ["drive", "x"], logs
+        assert [pathlib.Path(uri).name for uri in found[0].uris] == ["drive_0.mcap", "drive_1.mcap"]
+
+
+def test_a_name_with_brackets_is_found_as_it_is(tmp_path):
+    touch(tmp_path, "drive[1].mcap")
+    (log,) = expand_logs(recipe(["drive[1].mcap"]), str(tmp_path))
+    assert log.log_id == "drive[1]"
+
+
+def test_other_file_systems_keep_their_scheme():
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file("/match-test/day/a.mcap", b"x")
+    (log,) = expand_logs(recipe(["day/*.mcap"]), "memory://match-test")
+    assert log.uris == ("memory:///match-test/day/a.mcap",)
+    assert fs.open(log.uris[0]).read() == b"x"
+    fs.rm("/match-test", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("uri", "template", "log_id"),
+    [
+        ("/data/car1/drive.mcap", "{stem}", "drive"),
+        ("/data/car1/drive.2026.db3.zstd", "{stem}", "drive.2026"),
+        ("gs://bucket/car1/drive.mcap", "{parent}-{stem}", "car1-drive"),
+        ("gs://bucket/car1/drive.mcap", "{path}", "bucket/car1/drive"),
+        ("/data/car1/.hidden", "{stem}", ".hidden"),
+    ],
+)
+def test_templates_name_logs(uri, template, log_id):
+    assert log_id_of(uri, template) == log_id
+
+
+def test_an_expression_names_logs_and_must_match():
+    named = recipe(["x"], log_id={"match": r"(?P<car>car\d+)/(?P<day>[^/]+)/", "as": "{car}-{day}"}).log_id
+    assert log_id_of("gs://b/car7/2026-11-21/x.mcap", named) == "car7-2026-11-21"
+    with pytest.raises(UsageError, match="is not in it"):
+        log_id_of("gs://b/bus7/x.mcap", named)
+
+
+@pytest.mark.parametrize("name", ["..", "a/../b", "a\\b", "a\nb", "/a", "a//b", "x" * 201])
+def test_a_log_id_that_could_leave_its_folder_is_refused(name):
+    named = recipe(["x"], log_id={"match": r"^file:(?P<all>(?s:.*))$", "as": "{all}"}).log_id
+    with pytest.raises(UsageError):
+        log_id_of(f"file:{name}", named)
+
+
+def test_files_with_one_log_id_are_one_log(tmp_path):
+    touch(tmp_path, "car1/a.mcap", "car1/b.mcap", "car2/a.mcap")
+    logs = expand_logs(recipe(["*/*.mcap"], log_id="{parent}"), str(tmp_path))
+    assert [(log.log_id, len(log.uris)) for log in logs] == [("car1", 2), ("car2", 1)]
+
+
+def test_the_shortest_template_that_tells_files_apart_is_found(tmp_path):
+    assert unique_template(["/x/a/1.mcap", "/x/b/2.mcap"]) == "{stem}"
+    assert unique_template(["/x/a/1.mcap", "/x/b/1.mcap"]) == "{parent}"
+    assert unique_template(["/x/a/1.mcap", "/x/a/2.mcap", "/x/b/1.mcap"]) == "{parent}-{stem}"
+    assert unique_template(["/x/a/1.mcap", "/y/a/1.mcap"]) == "{path}"
+    assert unique_template(["/x/a.mcap", "/x/a.bag"]) is None
+    touch(tmp_path, "a/1.mcap", "b/1.mcap")
+    assert [log.log_id for log in group_logs([f"{tmp_path}/*/1.mcap"])] == ["a", "b"]
+
+
+def test_two_unrelated_files_with_one_name_are_told_apart_by_a_suggestion(tmp_path):
+    for folder in ("car1", "car2"):
+        write_log(tmp_path / folder / "drive.mcap", {"/can": (SPEED, speeds())})
+    write_log(tmp_path / "car3" / "drive.mcap", {"/can": (SPEED, speeds(start=START + 60 * SECOND))})
+    (log,) = expand_logs(recipe(["*/drive.mcap"]), str(tmp_path))
+    with pytest.raises(UsageError, match=r"log_id: '\{parent\}'` tells all its files apart"):
+        check_one_recording(log, [open_log([uri]).summary for uri in log.uris])
+    check_one_recording(log, [open_log([uri]).summary for uri in log.uris[1:]])  # one after the other
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.text(max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_a_split_is_the_first_whose_cumulative_share_exceeds_the_digest(weights, log_id):
+    # Shares of six digits that sum to 1: what is left goes to the last.
+    total, names = sum(weights), [f"s{i}" for i in range(len(weights) + 1)]
+    shares = [Fraction(w * 10**6 // total, 10**6) for w in weights]
+    shares.append(1 - sum(shares))
+    made = recipe(["x"], split={n: f"{float(s):.6f}" for n, s in zip(names, shares, strict=True)})
+    u = Fraction(int.from_bytes(blake3(log_id.encode()).digest()[:8], "big"), 2**64)
+    expected = next(name for i, name in enumerate(names) if u < sum(shares[: i + 1]))
+    assert split_of(made, log_id, ["/a/b.mcap"]) == expected
+
+
+def test_a_split_may_keep_the_logs_of_a_folder_together():
+    made = recipe(["x"], split={"train": 0.5, "val": 0.5, "by": "{parent}"})
+    days = {
+        f"day{i}": {split_of(made, f"log{j}", [f"/data/day{i}/{j}.mcap"]) for j in range(9)} for i in range(9)
+    }
+    assert all(len(splits) == 1 for splits in days.values())
+    assert {split for splits in days.values() for split in splits} == {"train", "val"}
+    assert split_of(recipe(["x"]), "any", ["/x"]) == "all"
