@@ -1,0 +1,72 @@
+"""docs/recipe.md is true: its blocks load, and it names every key."""
+
+import pathlib
+import re
+
+import pytest
+
+from logloom.recipe import (
+    Clock,
+    DerivedColumn,
+    LogName,
+    Partition,
+    Recipe,
+    Rows,
+    SkipBudget,
+    Split,
+    Time,
+    TopicColumn,
+)
+from logloom.recipe import yaml as recipe_yaml
+from logloom.recipe.columns import ADAPTERS, DTYPES
+from logloom.transforms.columns import BETWEEN, REDUCED, SINGLE
+
+TEXT = (pathlib.Path(__file__).parents[2] / "docs" / "recipe.md").read_text(encoding="utf-8")
+BASE = {"name": "t", "logs": "x", "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", blocks("yaml"))
+def test_each_block_is_a_recipe_or_a_part_of_one(block):
+    part, _, mistakes = recipe_yaml.load(block, "docs/recipe.md")
+    assert not mistakes
+    Recipe.from_yaml(recipe_yaml.dump(BASE | part))
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_each_python_block_runs(block):
+    exec(compile(block, "docs/recipe.md", "exec"), {})
+
+
+@pytest.mark.parametrize(
+    "model", [Recipe, LogName, Time, Clock, Rows, Partition, Split, SkipBudget, TopicColumn, DerivedColumn]
+)
+def test_every_key_is_explained(model):
+    for name, info in model.model_fields.items():
+        assert re.search(rf"\b{info.alias or name}\b", TEXT), f"{model.__name__}.{info.alias or name}"
+
+
+@pytest.mark.parametrize("word", [*SINGLE, *BETWEEN, *REDUCED, "window", "static", *ADAPTERS])
+def test_every_policy_and_adapter_is_explained(word):
+    assert re.search(rf"`{word}[`\[]", TEXT)
+
+
+@pytest.mark.parametrize(("key", "value"), re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", TEXT, re.MULTILINE))
+def test_a_documented_default_is_the_default(key, value):
+    models = [Recipe, Time, Rows, Partition, TopicColumn, DerivedColumn]
+    dumped = [
+        model.model_construct().model_dump(by_alias=True, mode="json")
+        for model in models
+        if model is not Recipe
+    ]
+    dumped.append(Recipe.model_validate(BASE).model_dump(by_alias=True, mode="json"))
+    found = [data[key] for data in dumped if key in data]
+    written, _, _ = recipe_yaml.load(value, "docs")
+    assert written in found or (key, value) == ("window", "[-period, 0s]")
+
+
+def test_the_types_of_the_table_are_the_types():
+    assert all(name in DTYPES for name in ("bool", "int8", "uint64", "float32", "float64"))
