@@ -1,0 +1,55 @@
+"""The documentation, run as it stands: every command and every program in it, in the order of the page."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from logloom.demo import make_drives
+
+REPOSITORY = pathlib.Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    """The fenced blocks of a language, in order; without installing, which tests don't."""
+    found = [text for name, text in BLOCK.findall((REPOSITORY / page).read_text()) if name == language]
+    return [re.sub(r"^(pip install|make) .*\n", "", text, flags=re.MULTILINE) for text in found]
+
+
+def run(command, folder):
+    beside = pathlib.Path(sys.executable).parent
+    env = {**os.environ, "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_quickstart_runs_from_top_to_bottom(tmp_path):
+    for text in blocks("docs/quickstart.md", "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    programs = blocks("docs/quickstart.md", "python")
+    assert len(programs) == 2
+    assert all(run([sys.executable, "-c", text], tmp_path) for text in programs)
+
+
+@pytest.mark.slow
+def test_the_recipe_and_the_program_of_the_readme_work_on_a_drive(tmp_path):
+    make_drives(tmp_path / "drives")
+    (recipe,), (program,) = blocks("README.md", "yaml"), blocks("README.md", "python")
+    (tmp_path / "urban.yaml").write_text(recipe)
+    for text in blocks("README.md", "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    assert "(320, 240)" in run([sys.executable, "-c", program], tmp_path)
+    assert len([line for line in program.splitlines() if line.strip()]) <= 10
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/quickstart.md"])
+def test_links_within_the_documentation_lead_somewhere(page):
+    text = (REPOSITORY / page).read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert [link for link in links if not (REPOSITORY / page).parent.joinpath(link).exists()] == []
