@@ -182,23 +182,27 @@ class _StreamCursor:
         self._behind = 0  # bytes before `position` that are still to be read: they go with the next header
 
     def read(self, size: int) -> bytes:
-        if self._behind:
-            return self._read_past(size)
-        data = self._stream.read(size) if size <= _STEP else b""
-        if len(data) < size:
-            data = self._rest(data, size)
+        behind = self._behind
+        if behind > BLOCK:
+            behind = self._skip()
+        self._behind = 0
+        wanted = behind + size
+        data = self._stream.read(wanted) if wanted <= _STEP else b""
+        if len(data) < wanted:
+            data = self._rest(data, wanted)
+        if behind:
+            data = data[behind:]
         self.position += len(data)
         return data
 
-    def _read_past(self, size: int) -> bytes:
-        behind, self._behind = self._behind, 0
-        self.position -= behind
-        while behind > BLOCK:
-            got = len(self.read(min(behind, _STEP)))
+    def _skip(self) -> int:
+        """Reads past whole steps; gives what is still behind, less than a block."""
+        while self._behind > BLOCK:
+            got = len(self._stream.read(min(self._behind, _STEP)))
             if not got:
-                return b""
-            behind -= got
-        return self.read(behind + size)[behind:]
+                break
+            self._behind -= got
+        return self._behind
 
     def _rest(self, data: bytes, size: int) -> bytes:
         pieces, missing = [data], size - len(data)
