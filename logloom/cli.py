@@ -6,6 +6,7 @@ found different. Everything heavy is imported inside a command, so that `--help`
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import sys
@@ -428,7 +429,18 @@ def main() -> None:
             raise
         error.show()  # type: ignore[attr-defined]
         code = getattr(error, "exit_code", BAD_USAGE)
-    sys.exit(code or 0)
+    _leave(code or 0)
+
+
+def _leave(code: int) -> None:
+    """Ends the process with this code."""
+    if "grpc" in sys.modules:
+        # Threads of gRPC that outlive a pipeline can abort the interpreter's own shutdown after all is done.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

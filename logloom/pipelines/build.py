@@ -7,6 +7,7 @@ chunk a worker; one last step commits. No payload crosses a shuffle, only entrie
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -159,6 +160,7 @@ def build(
     """
     job = plan.job
     job.store.sweep()
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)  # its warnings are about itself, not the build
     options = direct.pipeline_options(num_workers)
     with watch(plan), beam.Pipeline(options=options) as pipeline:
         construct(pipeline, plan)
