@@ -146,8 +146,7 @@ def cut(
         start, end = span.start if lo == first else lo, span.stop if hi == stop else hi
         if span.ticks is None or not isinstance(plan.clock, RateClock):
             return Span(start, end)
-        k0 = span.ticks[0] if lo == first else tick_range(plan.clock.rate, lo, lo)[0]
-        k1 = span.ticks[1] if hi == stop else tick_range(plan.clock.rate, hi, hi)[0]
+        k0, k1 = (tick_range(plan.clock.rate, time, time)[0] for time in (lo, hi))
         k0, k1 = (min(max(k, span.ticks[0]), span.ticks[1]) for k in (k0, k1))
         return Span(start, end, (k0, k1))
 

@@ -71,7 +71,7 @@ def values_of(field, rng, n):
         values = rng.choice([0.0, -0.0, 1.5, -3.0, 0.1, 1e300, 2.5], (n, *ctype.shape))
         values = np.where(rng.random(values.shape) < 0.4, rng.normal(size=values.shape) * 4, values)
         odd = np.array([np.nan, np.inf, -np.inf, np.uint64(0xFFF8000000000123).view(np.float64)])
-        values = np.where(rng.random(values.shape) < 0.04, rng.choice(odd, values.shape), values)
+        values = np.where(rng.random(values.shape) < 0.06, rng.choice(odd, values.shape), values)
         if field == "quaternion":
             values[rng.random(n) < 0.2] = 0
         with np.errstate(over="ignore"):
@@ -79,19 +79,20 @@ def values_of(field, rng, n):
     return rng.integers(0, 2 if ctype.dtype.kind == "b" else 2**31 - 1, (n, *ctype.shape)).astype(ctype.dtype)
 
 
-@st.composite
-def logs(draw):
+# Hypothesis likes small and equal choices, which leave most policies untried; a seed spreads them evenly.
+SEEDS = st.integers(0, 2**32 - 1)
+TOPICS = ("/a", "/b", "/c")
+
+
+def a_random_log(rng):
     """Few topics of few messages: late, out of order, with equal stamps, some of them refused."""
-    seed = draw(st.integers(0, 2**32 - 1))
-    rng = np.random.default_rng(seed)
     topics = {}
-    offset = draw(st.sampled_from([0, 0, 1_600_000_000 * 10**9]))
-    for i, name in enumerate(draw(st.sampled_from([["/a"], ["/a", "/b"], ["/a", "/b", "/c"]]))):
-        stamps = draw(st.lists(st.integers(1, 80), max_size=25))
-        if draw(st.booleans()):
+    offset = rng.choice([0, 0, 1_600_000_000 * 10**9])
+    for i, name in enumerate(TOPICS[: rng.choice([3, 3, 2, 1])]):
+        n = rng.choice([25, 10, 60, 60, 1, 0])
+        stamps = rng.integers(1, rng.choice([81, 21]), n) + offset
+        if rng.random() < 0.5:
             stamps.sort()
-        n = len(stamps)
-        stamps = np.array(stamps, np.int64) + offset
         log_times = np.maximum(1, stamps + rng.integers(-3, MAX_DELAY + 1, n))
         log_times = np.where(rng.random(n) < 0.05, stamps + 25, log_times)
         stamps = np.where(rng.random(n) < 0.05, 0, stamps)
@@ -100,46 +101,35 @@ def logs(draw):
     return MemoryLog(topics)
 
 
-@st.composite
-def plans(draw, topics=("/a", "/b", "/c")):
-    columns = []
-    for i in range(draw(st.integers(1, 4))):
-        field = draw(st.sampled_from(sorted(TYPES)))
-        policy = draw(st.sampled_from(POLICIES[field]))
-        window = sorted([draw(st.integers(-25, 5)), draw(st.integers(-25, 5))])
-        sampling = Sampling(
-            policy, draw(st.integers(0, 12)), tuple(window), draw(st.sampled_from([0, 0, -7, 3, 40]))
-        )
-        dtype = "f4" if policy in ("linear", "mean") and draw(st.booleans()) else None
-        ctype = row_type(TYPES[field], policy, dtype)
-        columns.append(
-            ColumnPlan(
-                f"c{i}",
-                draw(st.sampled_from(topics)),
-                FieldSpec((field,)),
-                sampling,
-                TYPES[field],
-                ctype,
-                ("header",),
-                MAX_DELAY,
-            )
-        )
+def a_random_column(name, rng):
+    field = rng.choice(sorted(TYPES))
+    policy = rng.choice(POLICIES[field])
+    start = -int(rng.choice([4, 10, 30]) * rng.random())
+    window = (start, start + int(rng.choice([-start, -start, 5])))
+    offset = int(rng.choice([0, 0, -7, 3, 40]))
+    sampling = Sampling(str(policy), int(rng.integers(0, 13)), window, offset)
+    dtype = "f4" if policy in ("linear", "mean") and rng.random() < 0.5 else None
+    return ColumnPlan(
+        name,
+        str(rng.choice(TOPICS)),
+        FieldSpec((str(field),)),
+        sampling,
+        TYPES[field],
+        row_type(TYPES[field], policy, dtype),
+        ("header",),
+        MAX_DELAY,
+    )
+
+
+def a_random_plan(rng):
+    columns = tuple(a_random_column(f"c{i}", rng) for i in range(rng.integers(1, 6)))
     names = tuple(c.name for c in columns)
-    clock = draw(
-        st.one_of(
-            st.sampled_from(["1e9", "1e8", "3e8", "29.97e6"]).map(lambda rate: RateClock(Decimal(rate))),
-            st.sampled_from(topics).map(lambda topic: TopicClock(topic, ("header",), MAX_DELAY)),
-        )
-    )
-    return RowPlan(
-        clock,
-        tuple(columns),
-        (),
-        names,
-        require=tuple(draw(st.lists(st.sampled_from(names), unique=True, max_size=2))),
-        rows=draw(st.integers(1, 9)),
-        bytes=draw(st.sampled_from([50, 300, 1000, 10**6])),
-    )
+    clock = TopicClock(str(rng.choice(TOPICS)), ("header",), MAX_DELAY)
+    if rng.random() < 0.6:
+        clock = RateClock(Decimal(str(rng.choice(["1e9", "1e8", "3e8", "29.97e6"]))))
+    require = tuple(str(name) for name in rng.choice(names, rng.choice([0, 0, 0, 1]), replace=False))
+    rows, size = int(rng.choice([1, 9, 100, 100])), int(rng.choice([50, 1000, 10**6, 10**6]))
+    return RowPlan(clock, columns, (), names, require=require, rows=rows, bytes=size)
 
 
 def built(log, plan, spans, max_bytes):
@@ -198,9 +188,12 @@ def check_sums(log, plan, tallies, used):
             assert account.refused == topic.messages - good
 
 
-@given(logs(), plans(), st.sampled_from([1, 150, 2000, 10**6]))
-@settings(max_examples=250, deadline=None)
-def test_any_log_under_any_plan_gives_the_rows_of_the_reference(log, plan, max_bytes):
+@given(SEEDS)
+@settings(max_examples=150, deadline=None)
+def test_any_log_under_any_plan_gives_the_rows_of_the_reference(seed):
+    rng = np.random.default_rng(seed)
+    log, plan = a_random_log(rng), a_random_plan(rng)
+    max_bytes = int(rng.choice([1, 150, 2000, 10**6, 10**6]))
     expected, used = reference.rows_of(log, plan)
     spans = plan_spans(log.summary, plan)
     columns, tallies = built(log, plan, spans, max_bytes)
@@ -212,9 +205,11 @@ def test_any_log_under_any_plan_gives_the_rows_of_the_reference(log, plan, max_b
         reconcile(plan, log.summary, [])
 
 
-@given(logs(), plans(), st.lists(st.integers(-20, 120), unique=True, max_size=6), st.sampled_from([1, 10**5]))
-@settings(max_examples=150, deadline=None)
-def test_rows_do_not_depend_on_where_spans_are_cut(log, plan, cuts, max_bytes):
+@given(SEEDS, st.lists(st.integers(-20, 120), unique=True, max_size=6), st.sampled_from([1, 10**5]))
+@settings(max_examples=100, deadline=None)
+def test_rows_do_not_depend_on_where_spans_are_cut(seed, cuts, max_bytes):
+    rng = np.random.default_rng(seed)
+    log, plan = a_random_log(rng), a_random_plan(rng)
     expected, used = reference.rows_of(log, plan)
     base = min((int(t.log_times.min()) for t in log.topics.values() if len(t.log_times)), default=0)
     bounds = [MIN_TIME, *sorted(base + c for c in cuts), MAX_TIME]
