@@ -18,7 +18,9 @@ from logloom.transforms import where
 def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
     """Mistakes in what keys say of each other."""
     columns = {
-        name: column for name, column in _mapping(data, "columns").items() if isinstance(column, Mapping)
+        name: column
+        for name, column in _mapping(data, "columns").items()
+        if isinstance(name, str) and isinstance(column, Mapping)
     }
     sampled = [name for name, column in columns.items() if "derive" not in column]
     names = [*columns, *(f"{name}.{part}" for name in sampled for part in ("age", "available"))]

@@ -103,6 +103,20 @@ def test_the_same_names_build_it_in_python():
         )
 
 
+def test_names_that_are_no_text_are_refused_in_python_too():
+    with pytest.raises(RecipeError, match="columns"):
+        Recipe(
+            name="small",
+            logs="a",
+            clock={"rate": 1},
+            columns={
+                1: {"topic": "/a", "field": "a"},
+                "b": {"derive": "m:f", "from": ["c"], "dtype": "int8"},
+            },
+            outputs={2: {}},
+        )
+
+
 @pytest.mark.parametrize(
     "text", [FULL, SMALL, FULL.replace("rate: 10", "rate: 29.97").replace("0.9", "0.90")]
 )
