@@ -1,0 +1,241 @@
+"""Reading logs beside the readers that exist: small messages, large ones, and a short range of a long log.
+
+    python benchmarks/logs.py [--rounds 5] [--messages 200000]
+
+Contenders take turns; a ratio is the median over rounds of their time by ours, with its least and greatest.
+logloom gives columns (numpy arrays of every numeric field and the message times); the others only make their
+message objects, which they leave to others to put into arrays. Files lie in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import statistics
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+
+import lz4.frame
+import numpy as np
+
+from benchmarks import workloads
+from benchmarks.harness import cache_folder, compare, in_process, print_table, ratios, spread
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
+from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.opening import open_log
+
+IMU_FIELDS = FieldSpec(
+    (
+        "orientation",
+        "orientation_covariance",
+        "angular_velocity",
+        "angular_velocity_covariance",
+        "linear_acceleration",
+        "linear_acceleration_covariance",
+    )
+)
+PIXELS = FieldSpec(("data",))
+EVERYTHING = TopicRequest(MIN_TIME, MAX_TIME)
+
+
+def read_column(path: pathlib.Path, topic: str, field: FieldSpec) -> None:
+    CHUNKS.clear()
+    messages = open_log([str(path)]).read({topic: EVERYTHING})[topic]
+    messages.take(field, np.arange(len(messages)))
+
+
+def mcap_raw(path: pathlib.Path, topic: str) -> None:
+    from mcap.reader import make_reader
+
+    with path.open("rb") as file:
+        for _ in make_reader(file).iter_messages([topic], log_time_order=False):
+            pass
+
+
+def mcap_ros2(path: pathlib.Path, topic: str) -> None:
+    from mcap.reader import make_reader
+    from mcap_ros2.decoder import DecoderFactory
+
+    with path.open("rb") as file:
+        reader = make_reader(file, decoder_factories=[DecoderFactory()])
+        for _ in reader.iter_decoded_messages([topic], log_time_order=False):
+            pass
+
+
+def rosbags_cdr(path: pathlib.Path, topic: str) -> None:
+    from rosbags.rosbag2 import Reader
+    from rosbags.typesys import Stores, get_typestore
+
+    store = get_typestore(Stores.ROS2_HUMBLE)
+    with Reader(path) as reader:
+        connections = [c for c in reader.connections if c.topic == topic]
+        for connection, _, data in reader.messages(connections):
+            store.deserialize_cdr(data, connection.msgtype)
+
+
+def rosbags_ros1(path: pathlib.Path, topic: str) -> None:
+    from rosbags.rosbag1 import Reader
+    from rosbags.typesys import Stores, get_typestore
+
+    store = get_typestore(Stores.ROS1_NOETIC)
+    with Reader(path) as reader:
+        for connection, _, data in reader.messages():
+            store.deserialize_ros1(data, connection.msgtype)
+
+
+def imu_bag(folder: pathlib.Path, num_messages: int) -> pathlib.Path:
+    """The IMU messages of `workloads.imu_mcap` as a ROS 1 bag with lz4 chunks."""
+    from rosbags.rosbag1 import Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    path = folder / f"imu-{num_messages}.bag"
+    if path.exists():
+        return path
+    layout = np.dtype(
+        [
+            ("seq", "<u4"),
+            ("sec", "<u4"),
+            ("nanosec", "<u4"),
+            ("length", "<u4"),
+            ("frame", "S8"),
+            ("x", "<f8", 37),
+        ]
+    )
+    stamps = workloads.START + np.arange(num_messages, dtype=np.int64) * 2_500_000
+    messages = np.zeros(num_messages, layout)
+    messages["length"], messages["frame"] = 8, b"imu_link"
+    messages["sec"], messages["nanosec"] = np.divmod(stamps, 10**9)
+    messages["x"] = np.random.default_rng(1).normal(0, 0.1, (num_messages, 37)).round(2)
+    writer = Writer(path)
+    writer.set_compression(Writer.CompressionFormat.LZ4)
+    with writer:
+        store = get_typestore(Stores.ROS1_NOETIC)
+        connection = writer.add_connection(workloads.IMU_TOPIC, workloads.IMU_TYPE, typestore=store)
+        for stamp, message in zip(stamps.tolist(), messages, strict=True):
+            writer.write(connection, stamp, message.tobytes())
+    return path
+
+
+def decompress_and_check(path: pathlib.Path) -> None:
+    """What no reader can do without: lz4 decompression and CRC-32 of every chunk, in one thread."""
+    from mcap.records import Chunk
+    from mcap.stream_reader import StreamReader
+
+    with path.open("rb") as file:
+        for record in StreamReader(file, emit_chunks=True).records:
+            if isinstance(record, Chunk):
+                zlib.crc32(lz4.frame.decompress(record.data))
+
+
+def report(
+    title: str, count: int, megabytes: float, rounds: int, peers: dict[str, Callable[[], None]]
+) -> None:
+    samples = compare({name: in_process(run) for name, run in peers.items()}, rounds=rounds)
+    rows = []
+    for name, taken in samples.items():
+        seconds = statistics.median(sample.seconds for sample in taken)
+        beside = spread(ratios(taken, samples["logloom"]), 1)
+        rows.append(
+            [name, f"{seconds:.3f}", f"{count / seconds:,.0f}", f"{megabytes / seconds:,.0f}", beside]
+        )
+    print_table(title, ["reader", "s", "messages/s", "MB/s", "times logloom's time"], rows)
+
+
+def peak_memory(path: pathlib.Path, topic: str) -> tuple[int, int]:
+    """Bytes that reading a topic takes at its peak, in a process of its own, and bytes of its messages."""
+    code = "from benchmarks.logs import print_peak; import sys; print_peak(*sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, path, topic], capture_output=True, text=True, check=True
+    )
+    peak, held = map(int, done.stdout.split())
+    return peak, held
+
+
+def print_peak(path: str, topic: str) -> None:
+    log = open_log([path])
+    log.time_source(topic, ["header"])
+    before = highest_memory()
+    messages = log.read({topic: EVERYTHING})[topic]
+    peak = highest_memory() - before
+    print(peak, sum(len(row) for row in messages.take(PIXELS, np.arange(len(messages)))))
+
+
+def highest_memory() -> int:
+    """The most bytes this process ever held; getrusage would also count its parent's."""
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("the kernel doesn't tell VmHWM")
+
+
+def count_requests(path: pathlib.Path, topic: str) -> tuple[int, int, int]:
+    """Requests and bytes that 1 % of a log takes on a counting file system, and bytes of its chunks."""
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    requests: list[int] = []
+
+    class Counting(LocalFileSystem):  # type: ignore[misc]
+        protocol = "counting"
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return path.removeprefix("counting://")
+
+        def cat_file(self, path: str, start: int = 0, end: int = 0, **options: object) -> bytes:
+            with pathlib.Path(self._strip_protocol(path)).open("rb") as file:
+                file.seek(start)
+                requests.append(end - start)
+                return file.read(end - start)
+
+    fsspec.register_implementation("counting", Counting, clobber=True)
+    CHUNKS.clear()
+    whole = open_log([str(path)]).summary
+    start = (whole.first + whole.last) // 2
+    stop = start + (whole.last - whole.first) // 100
+    log = open_log([f"counting://{path}"], OpenOptions())
+    log.read({topic: TopicRequest(start, stop, ("log",))})
+    overlaps = (whole.chunk_times[:, 0] < stop) & (whole.chunk_times[:, 1] >= start)
+    return len(requests), sum(requests), int(whole.chunk_bytes[overlaps].sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--images", type=int, default=600)
+    arguments = parser.parse_args()
+    folder = cache_folder()
+    imu, topic = workloads.imu_mcap(folder, arguments.messages), workloads.IMU_TOPIC
+    count, megabytes = arguments.messages, arguments.messages * workloads.IMU_BYTES / 1e6
+    peers = {
+        "logloom": lambda: read_column(imu, topic, IMU_FIELDS),
+        "mcap, raw bytes": lambda: mcap_raw(imu, topic),
+        "mcap-ros2-support": lambda: mcap_ros2(imu, topic),
+        "rosbags": lambda: rosbags_cdr(imu, topic),
+    }
+    report(f"{count:,} IMU messages, zstd MCAP", count, megabytes, arguments.rounds, peers)
+    bag = imu_bag(folder, arguments.messages)
+    peers = {
+        "logloom": lambda: read_column(bag, topic, IMU_FIELDS),
+        "rosbags": lambda: rosbags_ros1(bag, topic),
+    }
+    report(f"{count:,} IMU messages, ROS 1 bag with lz4", count, megabytes, arguments.rounds, peers)
+    images, topic = workloads.image_mcap(folder, arguments.images), workloads.IMAGE_TOPIC
+    count, megabytes = arguments.images, arguments.images * 640 * 480 * 3 / 1e6
+    peers = {
+        "logloom": lambda: read_column(images, topic, PIXELS),
+        "mcap, raw bytes, no CRC": lambda: mcap_raw(images, topic),
+        "lz4 and CRC-32 alone, one thread": lambda: decompress_and_check(images),
+    }
+    report(f"{count} images of 640 x 480, lz4 MCAP", count, megabytes, arguments.rounds, peers)
+    peak, held = peak_memory(images, topic)
+    print(f"Peak memory: {(peak - held) / 1e6:.1f} MB above the {held / 1e6:.0f} MB of the images\n")
+    requests, fetched, wanted = count_requests(images, topic)
+    print(f"1 % of it: {requests} requests, {fetched / wanted:.2f} times the bytes of the overlapping chunks")
+
+
+if __name__ == "__main__":
+    main()
