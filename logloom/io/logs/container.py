@@ -189,6 +189,15 @@ def every_offset(buffer: Buffer, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ndarray((count,), dtype, buffer.data, strides=(1,))
 
 
+def as_slice(offset: Int64s) -> slice | Int64s:
+    """Offsets as a slice where they are evenly spaced: reading by one is several times as fast."""
+    if len(offset) > 2:
+        step = int(offset[1] - offset[0])
+        if step > 0 and (np.diff(offset) == step).all():
+            return slice(int(offset[0]), int(offset[-1]) + 1, step)
+    return offset
+
+
 def clipped(times: NDArray[np.uint64]) -> Int64s:
     """Unsigned times as int64; those beyond become `MAX_TIME`, which no range but an open one holds."""
     return np.minimum(times, np.uint64(MAX_TIME)).astype(np.int64)

@@ -23,6 +23,7 @@ from logloom.io.logs.container import (
     Channel,
     Chunk,
     Int64s,
+    as_slice,
     broken_chunk,
     clipped,
     every_offset,
@@ -208,7 +209,7 @@ def indexed_chunk(buffer: Buffer, entries: Mapping[int, NDArray[Any]]) -> Chunk:
         offset, time, channel = offset[order], time[order], channel[order]
     chunk = chunk_at(buffer, offset)
     stops = chunk.start + chunk.length
-    opcode = every_offset(buffer, MESSAGE_HEAD)["op"][_as_slice(offset)]
+    opcode = every_offset(buffer, MESSAGE_HEAD)["op"][as_slice(offset)]
     fits = (chunk.length >= 0).all() and (stops <= len(buffer)).all() and (opcode == MESSAGE).all()
     if not (fits and (chunk.channel == channel).all() and (chunk.log_time == clipped(time)).all()):
         raise ValueError(lie)
@@ -235,7 +236,7 @@ def _only_other_records(buffer: Buffer, at: int, stop: int) -> bool:
 
 def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> Chunk:
     """The messages whose records start at the given offsets; each has room for a message's head there."""
-    heads = every_offset(buffer, MESSAGE_HEAD)[_as_slice(offset)]
+    heads = every_offset(buffer, MESSAGE_HEAD)[as_slice(offset)]
     return Chunk(
         buffer,
         heads["channel"].astype(np.int64),
@@ -246,15 +247,6 @@ def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> 
         np.minimum(heads["length"], MAX_BUFFER).astype(np.int64) - MESSAGE_FIXED,
         problems,
     )
-
-
-def _as_slice(offset: Int64s) -> slice | Int64s:
-    """Offsets as a slice where they are evenly spaced: reading by one is several times as fast."""
-    if len(offset) > 2:
-        step = int(offset[1] - offset[0])
-        if step > 0 and (np.diff(offset) == step).all():
-            return slice(int(offset[0]), int(offset[-1]) + 1, step)
-    return offset
 
 
 def walked_chunk(buffer: Buffer, problems: tuple[str, ...] = ()) -> Chunk:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.logs.compression import decompress, decompress_prefix
-from logloom.io.logs.container import Buffer, Channel, Chunk, Int64s, broken_chunk, every_offset
+from logloom.io.logs.container import Buffer, Channel, Chunk, Int64s, as_slice, broken_chunk, every_offset
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG_HEADER, INDEX, CHUNK, CHUNK_INFO, CONNECTION = range(2, 8)
@@ -146,13 +146,10 @@ class Layout:
 
     Attributes:
         dtype: of the header with the lengths around it.
-        template: such a header, as bytes.
-        fixed: which of these all of them share; as numbers, and as (start, bytes) of each run.
+        runs: what all such headers share: (start, bytes) of each stretch between the values.
     """
 
     dtype: np.dtype[Any]
-    template: Buffer
-    fixed: NDArray[np.intp]
     runs: tuple[tuple[int, bytes], ...]
 
     def matches(self, data: memoryview, at: int) -> bool:
@@ -160,6 +157,16 @@ class Layout:
         if at + self.dtype.itemsize > len(data):
             return False
         return all(data[at + start : at + start + len(run)] == run for start, run in self.runs)
+
+    def match(self, buffer: Buffer, offset: Int64s) -> NDArray[np.bool_]:
+        """(N,) whether the records at the offsets are messages of this layout."""
+        inside = offset <= len(buffer) - self.dtype.itemsize
+        rows = as_slice(offset[inside])
+        same = np.ones(int(inside.sum()), bool)
+        for start, run in self.runs:
+            same &= every_offset(buffer[start:], np.dtype(("V", len(run))))[rows] == np.void(run)
+        inside[inside] = same
+        return inside
 
 
 def layout_of(data: memoryview, at: int) -> Layout:
@@ -193,11 +200,10 @@ def layout_of(data: memoryview, at: int) -> Layout:
     free = np.zeros(size, bool)
     for start, width in ((conn, 4), (time, 8), (size - 4, 4)):
         free[start : start + width] = True
-    template = np.frombuffer(data[at : at + size], np.uint8)
     fixed = np.flatnonzero(~free)
     groups = np.split(fixed, np.flatnonzero(np.diff(fixed) > 1) + 1)
-    runs = tuple((int(group[0]), template[group].tobytes()) for group in groups)
-    return Layout(dtype, template, fixed, runs)
+    spans = [(int(group[0]), int(group[-1]) + 1) for group in groups]
+    return Layout(dtype, tuple((start, bytes(data[at + start : at + stop])) for start, stop in spans))
 
 
 def read_chunk(data: memoryview, max_bytes: int, cut: bool) -> Chunk:
@@ -315,18 +321,11 @@ def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> 
         if len(todo) == 0:
             break
         layout = layout_of(buffer.data, int(offset[todo[0]]))
-        heads = every_offset(buffer, layout.dtype)
-        todo, beyond = todo[offset[todo] < len(heads)], todo[offset[todo] >= len(heads)]
-        whole = every_offset(buffer, np.dtype(("V", layout.dtype.itemsize)))[offset[todo]]
-        same = whole.view(np.uint8).reshape(len(todo), -1)[:, layout.fixed] == layout.template[layout.fixed]
-        matches = same.all(axis=1)
-        mine = todo[matches]
-        found = heads[offset[mine]]
-        columns[0, mine] = found["conn"]
-        columns[1, mine] = nanoseconds(found)
-        columns[2, mine] = offset[mine] + layout.dtype.itemsize
-        columns[3, mine] = found["length"]
-        todo = np.concatenate([todo[~matches], beyond])
+        matches = layout.match(buffer, offset[todo])
+        mine, todo = todo[matches], todo[~matches]
+        heads = every_offset(buffer, layout.dtype)[as_slice(offset[mine])]
+        start = offset[mine] + layout.dtype.itemsize
+        columns[:, mine] = heads["conn"], nanoseconds(heads), start, heads["length"]
     if len(todo) or (columns[2] + columns[3] > len(buffer)).any():
         raise ValueError("a message record in the chunk is damaged")
     channel, time, start, length = columns
