@@ -1,164 +1,208 @@
 """Batches: many rows as one array per column.
 
-Here: where the bytes of a batch are read to, and stacking what was read.
+Here: where the bytes of a batch are read to, and the columns they become.
 Elsewhere: which bytes (logloom.io.tables.loader), reading them (logloom.io.tables.ranges).
 
-Chunks of fixed size are read side by side; where a chunk is just one column it is read straight to its row
-of the result. Other chunks are decoded one by one, then laid end to end.
+What can be is read straight to its place in the result: chunks that are one column of fixed shape, and ragged
+ones whose size tells their length. Chunks of several fixed columns are read side by side and cut into columns
+at once; all others are decoded one by one, then laid end to end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, empty
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.tables.chunks import row_bytes
 from logloom.io.tables.frames import Ints
 from logloom.io.tables.plans import Step
 from logloom.io.tables.ranges import Bytes
 from logloom.schema import NO_AGE, ColumnType
 
-Column = Array | tuple[Array, Ints] | list[bytes] | list[str]
+Column = Array | tuple[Array, Ints] | list[Any]
+Failed = Callable[[int, Exception], NoReturn]
 
 
-class StepBatch:
-    """One group's share of a batch: where its chunks go, then its columns."""
+class StepBatch(Protocol):
+    """One group's share of a batch."""
 
-    def __init__(self, step: Step, lengths: Ints, exists: NDArray[np.bool_], out: Mapping[str, Any]):
-        """Allocates what the chunks are read to.
+    @property
+    def targets(self) -> Sequence[tuple[Bytes, ...]]:
+        """Of each row that exists the buffers that its chunk is read to, one after the other."""
+        ...
 
-        Args:
-            lengths: (n,) bytes of each row's chunk.
-            exists: (n,) which rows there are; others get the value of "not usable".
-            out: preallocated arrays by column, used where they fit the column.
-        """
-        self._step, self._exists, self._out = step, exists, out
-        self._rows = np.flatnonzero(exists)
-        self._stacked = step.unpack is None and step.layout.size is not None
-        self.targets: list[Bytes]
-        if self._stacked and bool((lengths[self._rows] == step.layout.size).all()):
-            self._scratch = self._side_by_side()
-            self.targets = [self._scratch[row] for row in self._rows.tolist()]
-        else:
-            self._stacked = False
-            ends = np.cumsum(-(-lengths[self._rows] // 8) * 8)
-            scratch = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-            starts = np.concatenate([[0], ends]).tolist()
-            self.targets = [
-                scratch[start : start + length]
-                for start, length in zip(starts, lengths[self._rows].tolist(), strict=False)
-            ]
-
-    def _side_by_side(self) -> NDArray[np.uint8]:
-        """(n, size) bytes to read fixed chunks to: the result itself where a chunk is one column."""
-        step, count = self._step, len(self._exists)
-        size = step.layout.size or 0
-        if len(step.layout.columns) == 1:
-            ((shown, ctype),) = step.types.items()
-            if row_bytes(ctype) == size and size:
-                self._direct = self._array(shown, ctype)
-                return self._direct.reshape(count, -1).view(np.uint8)
-        return np.empty((count, size), np.uint8)
-
-    _direct: Array | None = None
-
-    def _array(self, shown: str, ctype: ColumnType) -> Array:
-        shape = (len(self._exists), *ctype.tail)
-        given = self._out.get(shown)
-        if given is None:
-            return np.empty(shape, ctype.dtype)
-        array = np.asarray(given)
-        if array.shape != shape or array.dtype != ctype.dtype or not array.flags.c_contiguous:
-            raise UsageError(
-                f"out[{shown!r}] is {array.dtype}{list(array.shape)}, this batch needs contiguous "
-                f"{ctype.dtype}{list(shape)}"
-            )
-        return array
-
-    def finish(self, failed: Any) -> dict[str, Column]:
+    def finish(self, failed: Failed) -> Mapping[str, Column]:
         """The columns, once the targets are read.
 
         Args:
             failed: called with (row, error) when a chunk can't be decoded; raises.
         """
-        columns = self._views() if self._stacked else self._decoded(failed)
-        if not self._exists.all():
+        ...
+
+
+def prepare(step: Step, lengths: Ints, exists: NDArray[np.bool_], out: Mapping[str, Any]) -> StepBatch:
+    """Allocates what a group's chunks are read to.
+
+    Args:
+        lengths: (n,) bytes of each row's chunk, checked against the files.
+        exists: (n,) which rows there are; others get the value of "not usable".
+        out: arrays by column to fill instead of fresh ones.
+
+    Raises:
+        UsageError: an array of `out` doesn't fit.
+    """
+    rows = np.flatnonzero(exists)
+    own = lengths[rows]
+    layout = step.layout
+    if step.unpack is None and layout.size is not None and bool((own == layout.size).all()):
+        return _Fixed(step, rows, len(exists), out)
+    if step.unpack is None and len(layout.columns) == 1:
+        ((shown, ctype),) = step.types.items()
+        width = row_bytes(ctype)
+        head = 8 * ctype.num_ragged
+        if ctype.kind == "array" and width and width % 8 == 0 and bool(((own - head) % width == 0).all()):
+            return _Ragged(shown, ctype, own, rows, len(exists), out)
+    return _Decoded(step, own, rows, len(exists), out)
+
+
+class _Fixed:
+    """Chunks of one size."""
+
+    def __init__(self, step: Step, rows: Ints, count: int, out: Mapping[str, Any]):
+        self._step, self._count = step, count
+        self._missing = np.setdiff1d(np.arange(count), rows) if len(rows) < count else None
+        self._arrays = {shown: _fixed_array(shown, t, count, out) for shown, t in step.types.items()}
+        size = step.layout.size or 0
+        array, *others = self._arrays.values()
+        self._direct = not others and array.nbytes == count * size > 0
+        if self._direct:
+            self._scratch = array.reshape(count, -1).view(np.uint8)
+        else:
+            self._scratch = np.empty((count, size), np.uint8)
+        chunks = list(self._scratch)
+        self.targets = [(chunks[row],) for row in rows.tolist()]
+
+    def finish(self, failed: Failed) -> Mapping[str, Column]:
+        if not self._direct:
+            size, flat = self._step.layout.size or 0, self._scratch.reshape(-1)
+            for name, shown in self._step.columns.items():
+                array, start = self._arrays[shown], self._step.layout.starts[name]
+                strides = (size, *array.strides[1:])
+                array[...] = np.ndarray(array.shape, array.dtype, flat, start, strides)
+        if self._missing is not None:
             for shown, ctype in self._step.types.items():
-                column = columns[shown]
-                if isinstance(column, np.ndarray):
-                    column[~self._exists] = missing_value(shown, ctype)
-        return columns
+                self._arrays[shown][self._missing] = missing_value(shown, ctype)
+        return self._arrays
 
-    def _views(self) -> dict[str, Column]:
-        step, columns = self._step, dict[str, Column]()
-        for name, shown in step.columns.items():
-            ctype = step.types[shown]
-            if self._direct is not None:
-                columns[shown] = self._direct
-                continue
-            array = self._array(shown, ctype)
-            size = step.layout.size or 0
-            view: Array = np.ndarray(
-                array.shape, ctype.dtype, self._scratch.reshape(-1), step.layout.starts[name],
-                (size, *_strides(ctype)),
-            )  # fmt: skip
-            array[...] = view
-            columns[shown] = array
-        return columns
 
-    def _decoded(self, failed: Any) -> dict[str, Column]:
-        rows: list[dict[str, Any]] = [
-            {shown: missing_value(shown, ctype) for shown, ctype in self._step.types.items()}
-            for _ in self._exists
+class _Ragged:
+    """Chunks of one ragged column whose values fill them to the end: these go straight to their places."""
+
+    def __init__(
+        self, shown: str, ctype: ColumnType, lengths: Ints, rows: Ints, count: int, out: Mapping[str, Any]
+    ):
+        self._shown, self._ctype, self._rows, self._count = shown, ctype, rows, count
+        width, axes = row_bytes(ctype), ctype.num_ragged
+        self._sizes = (lengths - 8 * axes) // width
+        ends = np.cumsum(self._sizes)
+        self._values = _ragged_array(shown, ctype, int(ends[-1]) if len(ends) else 0, out)
+        self._heads = np.empty((len(rows), axes), "<u8")
+        heads = self._heads.view(np.uint8)
+        flat = self._values.reshape(-1).view(np.uint8) if self._values.size else np.empty(0, np.uint8)
+        stops = (ends * width).tolist()
+        starts = [0, *stops]
+        self.targets = [
+            (head, flat[start:stop]) for head, start, stop in zip(heads, starts, stops, strict=False)
         ]
-        for number, chunk in zip(self._rows.tolist(), self.targets, strict=True):
+
+    def finish(self, failed: Failed) -> Mapping[str, Column]:
+        heads = self._heads.astype(np.int64)
+        wrong = (heads < 0).any(axis=1) | (heads.prod(axis=1) != self._sizes)
+        if wrong.any():
+            row = int(wrong.argmax())
+            failed(
+                int(self._rows[row]),
+                DatasetError(f"the chunk says lengths {heads[row].tolist()}, it holds {self._sizes[row]}"),
+            )
+        lengths = np.zeros((self._count, heads.shape[1]), np.int64)
+        lengths[self._rows] = heads
+        return {self._shown: (self._values, lengths[:, 0] if lengths.shape[1] == 1 else lengths)}
+
+
+class _Decoded:
+    """Chunks that are decoded one by one."""
+
+    def __init__(self, step: Step, lengths: Ints, rows: Ints, count: int, out: Mapping[str, Any]):
+        self._step, self._rows, self._count, self._out = step, rows.tolist(), count, out
+        starts = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(-(-lengths // 8) * 8, out=starts[1:])
+        scratch = np.empty(int(starts[-1]), np.uint8)
+        self.targets = [
+            (scratch[start : start + length],)
+            for start, length in zip(starts.tolist(), lengths.tolist(), strict=False)
+        ]
+
+    def finish(self, failed: Failed) -> Mapping[str, Column]:
+        types = self._step.types
+        if len(self._rows) < self._count:
+            rows = [{n: missing_value(n, t) for n, t in types.items()} for _ in range(self._count)]
+        else:
+            rows = [{} for _ in range(self._count)]
+        decode = self._step.decode
+        for number, (chunk,) in zip(self._rows, self.targets, strict=True):
             try:
-                self._step.decode(chunk, rows[number])
-            except Exception as error:
+                decode(chunk, rows[number])
+            except DatasetError as error:
                 failed(number, error)
         return {
-            shown: self._stack(shown, ctype, [row[shown] for row in rows])
-            for shown, ctype in self._step.types.items()
+            shown: _stack(shown, t, [row[shown] for row in rows], self._out) for shown, t in types.items()
         }
 
-    def _stack(self, shown: str, ctype: ColumnType, values: Sequence[Any]) -> Column:
-        if ctype.kind != "array":
-            return list(values)
-        if not ctype.is_ragged:
-            array = self._array(shown, ctype)
-            for row, value in enumerate(values):
-                array[row] = value
-            return array
-        lengths = np.array([value.shape[: ctype.num_ragged] for value in values], np.int64)
-        lengths = lengths.reshape(len(values), ctype.num_ragged)
-        total = int(lengths.prod(axis=1).sum())
-        flat = [value.reshape(-1, *ctype.tail) for value in values]
-        target = self._ragged_target(shown, ctype, total)
-        if flat:
-            np.concatenate(flat, out=target)
-        return target, lengths[:, 0] if ctype.num_ragged == 1 else lengths
 
-    def _ragged_target(self, shown: str, ctype: ColumnType, total: int) -> Array:
-        given = self._out.get(shown)
-        if given is None:
-            return np.empty((total, *ctype.tail), ctype.dtype)
-        array = np.asarray(given)
-        if array.shape[1:] != ctype.tail or array.dtype != ctype.dtype or len(array) < total:
-            raise UsageError(
-                f"out[{shown!r}] is {array.dtype}{list(array.shape)}, this batch needs {ctype.dtype} of at "
-                "least "
-                f"{[total, *ctype.tail]}"
-            )
-        return array[:total]
+def _stack(shown: str, ctype: ColumnType, values: list[Any], out: Mapping[str, Any]) -> Column:
+    if ctype.kind != "array":
+        return values
+    if not ctype.is_ragged:
+        array = _fixed_array(shown, ctype, len(values), out)
+        for row, value in enumerate(values):
+            array[row] = value
+        return array
+    axes, tail = ctype.num_ragged, ctype.tail
+    lengths = np.array([value.shape[:axes] for value in values], np.int64).reshape(len(values), axes)
+    target = _ragged_array(shown, ctype, int(lengths.prod(axis=1).sum()), out)
+    np.concatenate(values if axes == 1 else [value.reshape(-1, *tail) for value in values], out=target)
+    return target, lengths[:, 0] if axes == 1 else lengths
 
 
-def _strides(ctype: ColumnType) -> tuple[int, ...]:
-    return np.empty(ctype.tail, ctype.dtype).strides if ctype.shape else ()
+def _fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any]) -> Array:
+    shape = (count, *ctype.tail)
+    if shown not in out:
+        return np.empty(shape, ctype.dtype)
+    array = np.asarray(out[shown])
+    if array.shape != shape or array.dtype != ctype.dtype or not array.flags.c_contiguous:
+        raise UsageError(
+            f"out[{shown!r}] is {array.dtype}{list(array.shape)}, this batch needs contiguous "
+            f"{ctype.dtype}{list(shape)}"
+        )
+    return array
+
+
+def _ragged_array(shown: str, ctype: ColumnType, total: int, out: Mapping[str, Any]) -> Array:
+    if shown not in out:
+        return np.empty((total, *ctype.tail), ctype.dtype)
+    array = np.asarray(out[shown])
+    fits = array.shape[1:] == ctype.tail and array.dtype == ctype.dtype and array.flags.c_contiguous
+    if not fits or len(array) < total:
+        raise UsageError(
+            f"out[{shown!r}] is {array.dtype}{list(array.shape)}, this batch needs {ctype.dtype} of at least "
+            f"{[total, *ctype.tail]}"
+        )
+    return array[:total]
 
 
 def missing_value(shown: str, ctype: ColumnType) -> Any:
@@ -168,3 +212,8 @@ def missing_value(shown: str, ctype: ColumnType) -> Any:
     if shown.endswith(".age"):
         return ctype.dtype.type(NO_AGE)
     return empty(ctype, 1)[0]
+
+
+def chunk_of(buffers: Sequence[Bytes]) -> tuple[memoryview, ...]:
+    """A chunk in the pieces that it was read to, for hashing."""
+    return tuple(buffer.data for buffer in buffers)

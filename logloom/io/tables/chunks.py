@@ -145,40 +145,46 @@ def _fixed_decoder(layout: Layout, names: Mapping[str, str]) -> Decode:
 def _walking_decoder(layout: Layout, names: Mapping[str, str]) -> Decode:
     last = max(i for i, name in enumerate(layout.columns) if name in names)
     steps = [
-        (name, ctype, struct.Struct(f"<{ctype.num_ragged}Q"), row_bytes(ctype), names.get(name))
+        (
+            name,
+            names.get(name),
+            ctype,
+            ctype.kind,
+            ctype.dtype,
+            ctype.tail,
+            struct.Struct(f"<{ctype.num_ragged}Q"),
+        )
         for name, ctype in itertools.islice(layout.columns.items(), last + 1)
     ]
+    widths = [row_bytes(ctype) for ctype in layout.columns.values()][: last + 1]
+    make = np.ndarray
 
     def decode(chunk: NDArray[np.uint8], row: dict[str, Any]) -> None:
         start, end = 0, len(chunk)
-        for name, ctype, head, step, shown in steps:
-            lengths: tuple[int, ...] = ()
+        lengths: tuple[int, ...]
+        for (name, shown, ctype, kind, dtype, tail, head), size in zip(steps, widths, strict=True):
+            lengths = ()
             if head.size:
                 if start + head.size > end:
                     raise DatasetError(f"the chunk of {end} bytes ends before the lengths of {name}")
                 lengths = head.unpack_from(chunk.data, start)
                 start += head.size
-            size = step * math.prod(lengths)
+                size *= math.prod(lengths)
             if start + size > end:
                 raise DatasetError(
                     f"the chunk of {end} bytes is too short for {name} {lengths}: {size} at byte {start}"
                 )
             if shown is not None:
-                row[shown] = _value(chunk, start, size, ctype, lengths)
+                try:
+                    if kind == "array":
+                        values: Array = make(lengths + tail, dtype, chunk, start)
+                        row[shown] = values if values.ndim else values[()]
+                    elif kind == "bytes":
+                        row[shown] = chunk[start : start + size].tobytes()
+                    else:
+                        row[shown] = chunk[start : start + size].tobytes().decode("utf-8")
+                except (ValueError, OverflowError) as error:  # no UTF-8, or absurd lengths beside one of 0
+                    raise DatasetError(f"the chunk holds no {ctype} of lengths {lengths}: {error}") from error
             start += -(-size // 8) * 8
 
     return decode
-
-
-def _value(
-    chunk: NDArray[np.uint8], start: int, size: int, ctype: ColumnType, lengths: tuple[int, ...]
-) -> Any:
-    try:
-        if ctype.kind == "string":
-            return chunk[start : start + size].tobytes().decode("utf-8")
-        if ctype.kind == "bytes":
-            return chunk[start : start + size].tobytes()
-        values: Array = np.ndarray((*lengths, *ctype.tail), ctype.dtype, chunk, start)
-    except (ValueError, OverflowError) as error:  # no UTF-8, or absurd lengths beside a length of 0
-        raise DatasetError(f"the chunk holds no {ctype} of lengths {lengths}: {error}") from error
-    return values if ctype.shape else values[()]

@@ -7,6 +7,7 @@ Elsewhere: the service columns' names (logloom.io.tables.description), merging f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +40,30 @@ class Places:
     offsets: Ints
     lengths: Ints
 
-    def take(self, rows: Ints | slice) -> tuple[Ints, Ints, Ints]:
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+
+    @functools.cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        return np.asarray(self.files, np.int64)
+
+    @functools.cached_property
+    def _runs(self) -> NDArray[np.int64]:
+        """(N,) equal numbers for rows of the frame whose chunks lie one after the other."""
+        breaks = (self.codes[1:] != self.codes[:-1]) | (
+            self.offsets[1:] != self.offsets[:-1] + self.lengths[:-1]
+        )
+        runs = np.zeros(len(self.codes), np.int64)
+        np.cumsum(breaks, out=runs[1:])
+        return runs
+
+    def take(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """(file, offset, length) of some rows."""
-        files = np.asarray(self.files, np.int64)
-        return files[self.codes[rows]], self.offsets[rows], self.lengths[rows]
+        return self._numbers[self.codes[rows]], self.offsets[rows], self.lengths[rows]
+
+    def follow(self, first: int, last: int) -> bool:
+        """Whether the chunks of the frame's rows from `first` to `last` lie one after the other."""
+        return self._runs.item(first) == self._runs.item(last)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Reading rows: from a frame of index rows to values.
 
 Here: `row_loader` and `RowLoader`.
-Elsewhere: what is taken out of the frame (logloom.io.tables.frames), how a selection of columns is planned
-(logloom.io.tables.plans), windows (logloom.io.tables.windows), batches (logloom.io.tables.batches).
+Elsewhere: what is taken out of the frame (logloom.io.tables.frames), plans of what to read
+(logloom.io.tables.plans), windows (logloom.io.tables.windows), reading (logloom.io.tables.reading).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.tables.batches import Column, StepBatch, missing_value
-from logloom.io.tables.blobs import chunk_hash
 from logloom.io.tables.frames import Ints, open_slots, shown_columns, union_schema
-from logloom.io.tables.plans import Cost, Plan, Step, cost_of, make_plan
-from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader
+from logloom.io.tables.plans import Cost, Plan, cost_of, make_plan
+from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, RangeReader
+from logloom.io.tables.reading import PlanReader, at_positions
 from logloom.io.tables.windows import Window, Windows
 from logloom.schema import Schema
 
@@ -83,14 +82,14 @@ class RowLoader:
         self._reader = RangeReader(storage, threads)
         self._slots, steps = open_slots(index, self._reader, storage)
         self._length = len(index)
-        self._keys: dict[str, Any] = {}
         stamps = index["timestamp"].to_numpy() if "timestamp" in index.columns else None
+        log_ids: tuple[Ints, list[str]] | None = None
         if "log_id" in index.columns:
-            log_ids = pd.Categorical(index["log_id"])
-            self._keys["log_id"] = (np.asarray(log_ids.codes), [str(text) for text in log_ids.categories])
-        if stamps is not None:
-            self._keys["timestamp"] = stamps
+            texts: Any = pd.Categorical(index["log_id"])
+            log_ids = (np.asarray(texts.codes), [str(text) for text in texts.categories])
+        self._log_ids, self._stamps = log_ids, stamps
         self._windows = Windows(self._slots, steps, stamps, max_gap, self._reader, storage)
+        self._read = PlanReader(self._slots, self._windows, self._reader, log_ids, stamps, check)
         self._merge_steps = steps
         self._check = check
         self._find_variants()
@@ -168,7 +167,11 @@ class RowLoader:
             raise UsageError(f"some rows of the frame are of {where}, which has no column {lacking[0]!r}")
         return make_plan(
             names,
-            list(self._keys),
+            [
+                key
+                for key, held in (("log_id", self._log_ids), ("timestamp", self._stamps))
+                if held is not None
+            ],
             shown,
             {slot: (self._slots[slot].tables[t], self._slots[slot].descriptions[t]) for slot, t in chosen},
             {slot: self._slots[slot].groups for slot, _ in chosen},
@@ -195,15 +198,19 @@ class RowLoader:
             raise RowPositionError(f"position {pos} of {self._length} rows")
         plan = self._plan(columns, pos)
         if self._check:
-            return self._rows(plan, _at(pos))[0]
+            return self._read.rows(plan, at_positions(np.array([pos])))[0]
         row = plan.template.copy()
-        for key, values in self._keys.items():
-            row[key] = values[1][values[0].item(pos)] if key == "log_id" else values[pos]
+        if self._log_ids is not None:
+            row["log_id"] = self._log_ids[1][self._log_ids[0].item(pos)]
+        if self._stamps is not None:
+            row["timestamp"] = self._stamps[pos]
         try:
             for codes, files, offsets, lengths, decode in plan.fast:
                 decode(self._reader.read(files[codes.item(pos)], offsets.item(pos), lengths.item(pos)), row)
         except DatasetError:
-            self._rows(plan, _at(pos))  # step by step, so that the error can say which it was
+            self._read.rows(
+                plan, at_positions(np.array([pos]))
+            )  # so that the error can say which chunk it was
             raise
         return row
 
@@ -236,12 +243,18 @@ class RowLoader:
         """
         if not 0 <= pos < self._length:
             raise RowPositionError(f"position {pos} of {self._length} rows")
-        steps, low, high = _offsets(tuple(offsets), stride)
+        steps, low, high, consecutive = _offsets(
+            offsets if isinstance(offsets, range) else tuple(offsets), stride
+        )
         plan = self._plan(columns, pos, max(1, len(steps)))
+        if consecutive and self._windows.holds(pos, low, high):
+            first = pos + steps.item(0)
+            rows = self._read.run(plan, first, first + len(steps))
+            return (rows, np.ones(len(rows), np.bool_)) if on_edge == "pad" else rows
         window = self._windows.around(pos, steps, low, high)
         if on_edge == "error" and not window.exists.all():
             self._refuse(pos, steps, window)
-        rows = self._rows(plan, window)
+        rows = self._read.rows(plan, window)
         if on_edge == "pad":
             return rows, window.exists
         return (
@@ -271,7 +284,8 @@ class RowLoader:
         outside = (where < 0) | (where >= self._length)
         if outside.any():
             raise RowPositionError(f"position {where[outside][0]} of {self._length} rows")
-        return self._batch(columns, [_at_all(where)], where, out)
+        plan = self._batch_plan(columns, where)
+        return self._read.batch(plan, [at_positions(where)], out)
 
     def get_window_many(
         self,
@@ -296,7 +310,8 @@ class RowLoader:
             (n, k) or (n, k, r); and the (n, k) mask of rows that exist.
         """
         where = np.asarray(positions, np.int64).reshape(-1)
-        steps, low, high = _offsets(tuple(offsets), stride)
+        steps, low, high, _ = _offsets(offsets if isinstance(offsets, range) else tuple(offsets), stride)
+        plan = self._batch_plan(columns, where, max(1, len(steps)))
         windows = []
         for pos in where.tolist():
             if not 0 <= pos < self._length:
@@ -305,8 +320,11 @@ class RowLoader:
             if on_edge == "error" and not window.exists.all():
                 self._refuse(pos, steps, window)
             windows.append(window)
-        batch = self._batch(columns, windows, where, out, rows=max(1, len(steps)))
-        mask = np.concatenate([w.exists for w in windows]) if windows else np.empty(0, np.bool_)
+        inside = [window.positions for window in windows if window.positions is not None]
+        if len(inside) == len(windows):
+            windows = [at_positions(np.concatenate(inside))]
+        batch = self._read.batch(plan, windows, out)
+        mask = np.concatenate([window.exists for window in windows])
         shape = (len(where), len(steps))
         return {name: _folded(column, shape) for name, column in batch.items()}, mask.reshape(shape)
 
@@ -325,184 +343,33 @@ class RowLoader:
         gap = LOCAL_GAP if all(map(self._reader.is_local, range(len(self._reader.uris)))) else REMOTE_GAP
         return cost_of(plan, count, span, gap)
 
-    def _rows(self, plan: Plan, window: Window) -> list[dict[str, Any]]:
-        """Rows of a window; those that don't exist hold missing values."""
-        count = len(window.exists)
-        rows = [plan.template.copy() for _ in range(count)]
-        for key, values in self._key_values(window).items():
-            for row, value in zip(rows, values, strict=True):
-                row[key] = value
-        existing = np.flatnonzero(window.exists).tolist()
-        for step in plan.steps:
-            files, offsets, lengths = (part.tolist() for part in self._windows.ranges(step, window))
-            if len(existing) < count:
-                for number in np.flatnonzero(~window.exists).tolist():
-                    rows[number] |= {name: missing_value(name, ctype) for name, ctype in step.types.items()}
-                files, offsets, lengths = ([part[i] for i in existing] for part in (files, offsets, lengths))
-            try:
-                chunks = read_neighbours(self._reader, files, offsets, lengths)
-            except DatasetError:
-                self._blame_read(step, window, existing, files, offsets, lengths)
-                raise
-            for number, chunk in zip(existing, chunks, strict=True):
-                self._decode(step, window, number, chunk, rows[number])
-        return rows
-
-    def _decode(self, step: Step, window: Window, number: int, chunk: Bytes, row: dict[str, Any]) -> None:
-        try:
-            if self._check:
-                self._check_chunk(step, window, number, chunk)
-            step.decode(chunk, row)
-        except DatasetError as error:
-            raise DatasetError(f"{self._name(step, window, number)}: {error}") from error
-
-    def _check_chunk(self, step: Step, window: Window, number: int, chunk: Bytes) -> None:
-        uri, row = self._stored_row(step.slot, window, number)
-        wanted = self._windows.log(step.slot, uri, hashes=True).hashes[step.group][row]
-        if chunk_hash((chunk.data,)) != wanted:
-            raise DatasetError("the stored bytes don't match their hash; copy or build the part again")
-
-    def _blame_read(
-        self, step: Step, window: Window, existing: Sequence[int], *ranges: Sequence[int]
-    ) -> None:
-        """Reads one by one what couldn't be read together, and names the row that fails."""
-        for number, file, offset, length in zip(existing, *ranges, strict=True):
-            try:
-                self._reader.read(file, offset, length)
-            except DatasetError as error:
-                raise DatasetError(f"{self._name(step, window, number)}: {error}") from error
-
-    def _stored_row(self, slot: int, window: Window, number: int) -> tuple[str, int]:
-        """The index file and the row in it of a window's row."""
-        if window.positions is None:
-            log, rows = window.stored[slot]
-            return log.uri, int(rows[number])
-        position, own = int(window.positions[number]), self._slots[slot]
-        return own.logs[int(own.log_codes[position])], int(own.rows[position])
-
-    def _name(self, step: Step, window: Window, number: int) -> str:
-        uri, row = self._stored_row(step.slot, window, number)
-        files, offsets, _ = self._windows.ranges(step, window)
-        part = self._reader.uris[int(files[number])].split("/")[-2]
-        log = uri.rpartition("/")[2].removesuffix(".parquet")
-        return (
-            f"{step.table}: part {part}, group {step.group} ({', '.join(step.columns)}), row {row} of log "
-            f"{log}, byte {offsets[number]}"
-        )
-
-    def _key_values(self, window: Window) -> dict[str, Sequence[Any]]:
-        """log_id and timestamp of a window's rows where the frame has them; stamp 0 where no row exists."""
-        found: dict[str, Sequence[Any]] = {}
-        if "log_id" in self._keys:
-            codes, texts = self._keys["log_id"]
-            where = window.positions if window.positions is not None else [window.origin] * len(window.exists)
-            found["log_id"] = [texts[codes[position]] for position in where]
-        if "timestamp" in self._keys:
-            stamps: Any = np.where(window.exists, self._windows.stamps(window), 0)
-            found["timestamp"] = stamps
-        return found
-
     def _refuse(self, pos: int, steps: Ints, window: Window) -> NoReturn:
         lacking = steps[~window.exists].tolist()
-        uri, row = self._stored_row(0, _at(pos), 0)
+        uri, row = self._read.stored_row(0, at_positions(np.array([pos])), 0)
         raise RowPositionError(
             f"position {pos} (row {row} of {uri}): no rows at offsets {lacking}: the log ends there or has a "
             "gap, or "
             'a merged table lacks them; on_edge="drop" or "pad" goes on'
         )
 
-    def _batch(
-        self,
-        columns: Patterns,
-        windows: Sequence[Window],
-        positions: Ints,
-        out: Mapping[str, Any] | None,
-        rows: int = 1,
-    ) -> dict[str, Any]:
+    def _batch_plan(self, columns: Patterns, positions: Ints, rows: int = 1) -> Plan:
         if not len(positions):
             raise UsageError("an empty batch: give at least one position")
-        plan = self._plan(columns, int(positions[0]), rows)
         if self._variant_of_row is not None and len(np.unique(self._variant_of_row[positions])) > 1:
             raise UsageError("a batch of rows from several tables: read them apart, or a row at a time")
-        exists = np.concatenate([window.exists for window in windows])
-        owners = [(window, number) for window in windows for number in range(len(window.exists))]
-        steps: list[tuple[Step, StepBatch]] = []
-        requests: list[tuple[int, int, Bytes]] = []
-        try:
-            for step in plan.steps:
-                parts = [self._windows.ranges(step, window) for window in windows]
-                files, offsets, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
-                self._reader.check(files[exists], offsets[exists], lengths[exists])
-                batch = StepBatch(step, lengths, exists, out or {})
-                steps.append((step, batch))
-                requests += zip(files[exists].tolist(), offsets[exists].tolist(), batch.targets, strict=True)
-            self._reader.read_into(sorted(requests, key=lambda request: request[:2]))
-        except DatasetError:
-            for window in windows:
-                self._rows(plan, window)  # step by step, so that the error can say which it was
-            raise
-        found: dict[str, Any] = plan.template.copy()
-        for key in self._keys:
-            values = [self._key_values(window)[key] for window in windows]
-            found[key] = (
-                np.concatenate(values) if key == "timestamp" else [v for part in values for v in part]
-            )
-        for step, batch in steps:
-            found |= self._finish(step, batch, owners, np.flatnonzero(exists))
-        return found
-
-    def _finish(
-        self, step: Step, batch: StepBatch, owners: Sequence[tuple[Window, int]], existing: Ints
-    ) -> Mapping[str, Column]:
-        if self._check:
-            for number, chunk in zip(existing.tolist(), batch.targets, strict=True):
-                window, own = owners[number]
-                try:
-                    self._check_chunk(step, window, own, chunk)
-                except DatasetError as error:
-                    raise DatasetError(f"{self._name(step, window, own)}: {error}") from error
-
-        def failed(number: int, error: Exception) -> NoReturn:
-            raise DatasetError(f"{self._name(step, *owners[number])}: {error}") from error
-
-        return batch.finish(failed)
-
-
-def read_neighbours(
-    reader: RangeReader, files: Sequence[int], offsets: Sequence[int], lengths: Sequence[int]
-) -> list[Bytes]:
-    """The chunks of a window: one read where they lie one after the other, as rows of a log mostly do."""
-    if not files:
-        return []
-    first = end = offsets[0]
-    gap = LOCAL_GAP if reader.is_local(files[0]) else REMOTE_GAP
-    for file, offset, length in zip(files, offsets, lengths, strict=True):
-        if file != files[0] or not 0 <= offset - end <= gap:
-            break
-        end = offset + length
-    else:
-        data = reader.read(files[0], first, end - first)
-        return [data[o - first : o - first + n] for o, n in zip(offsets, lengths, strict=True)]
-    return reader.read_all(list(zip(files, offsets, lengths, strict=True)))
+        return self._plan(columns, int(positions[0]), rows)
 
 
 def _is_meta(name: str) -> bool:
     return name.endswith((".age", ".available"))
 
 
-def _at(pos: int) -> Window:
-    return _at_all(np.array([pos]))
-
-
-def _at_all(positions: Ints) -> Window:
-    return Window(np.ones(len(positions), np.bool_), int(positions[0]) if len(positions) else 0, positions)
-
-
 @functools.lru_cache(maxsize=256)
-def _offsets(offsets: tuple[int, ...], stride: int) -> tuple[NDArray[np.int64], int, int]:
-    """Offsets times stride, and the least and the greatest of them and 0."""
+def _offsets(offsets: Sequence[int], stride: int) -> tuple[NDArray[np.int64], int, int, bool]:
+    """Offsets times stride, the least and the greatest of them and 0, and whether they go up by one."""
     steps = np.array(offsets, np.int64) * stride
-    return steps, int(min(0, *steps, 0)), int(max(0, *steps, 0))
+    consecutive = len(steps) > 0 and bool((np.diff(steps) == 1).all())
+    return steps, int(min(0, *steps, 0)), int(max(0, *steps, 0)), consecutive
 
 
 def _folded(column: Any, shape: tuple[int, int]) -> Any:

@@ -7,6 +7,7 @@ Elsewhere: covers (logloom.io.tables.groups), decoding (logloom.io.tables.chunks
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.blocks import Array
+from logloom.errors import DatasetError
 from logloom.io.tables.blobs import Unpack, unpacker
 from logloom.io.tables.chunks import Decode, Layout
 from logloom.io.tables.description import Description
@@ -45,6 +48,35 @@ class Step:
     mean_bytes: float
     places: Places
     decode: Decode
+
+    @functools.cached_property
+    def _cuts(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], int, tuple[int, ...]]]:
+        """Of each column what cutting it out of chunks of one size takes; empty if chunks differ in size."""
+        if self.layout.size is None or self.unpack is not None:
+            return []
+        cuts = []
+        for name, shown in self.columns.items():
+            ctype = self.types[shown]
+            strides = (self.layout.size, *np.empty(ctype.tail, ctype.dtype).strides)
+            cuts.append((shown, ctype.tail, ctype.dtype, self.layout.starts[name], strides))
+        return cuts
+
+    def unstack(self, data: NDArray[np.uint8], rows: Sequence[dict[str, Any]]) -> bool:
+        """Gives the columns of chunks that lie end to end to their rows, if all chunks have one size.
+
+        Raises:
+            DatasetError: they don't have the size that their columns take.
+        """
+        if not self._cuts:
+            return False
+        size, count = self.layout.size or 0, len(rows)
+        if len(data) != size * count:
+            raise DatasetError(f"{count} chunks have {len(data)} bytes, their columns take {size} each")
+        for shown, tail, dtype, start, strides in self._cuts:
+            values: Array = np.ndarray((count, *tail), dtype, data, start, strides)
+            for row, value in zip(rows, values, strict=False):
+                row[shown] = value
+        return True
 
 
 @dataclass(frozen=True)

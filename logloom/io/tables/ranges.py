@@ -32,6 +32,7 @@ _LARGE = 64 << 20
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.integer[Any]]
+Scatter = tuple[int, int, int, Sequence[Bytes]]  # file, offset, length, where to
 _preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
 
 
@@ -59,6 +60,7 @@ class RangeReader:
     def __init__(self, storage: Mapping[str, Any] | None = None, threads: int | None = None):
         self.uris: list[str] = []
         self._numbers: dict[str, int] = {}
+        self._any_remote = False
         self._storage = storage
         self._threads = threads or min(8, 2 * (os.cpu_count() or 1))
         self._start()
@@ -81,11 +83,12 @@ class RangeReader:
         number = self._numbers.get(uri)
         if number is None:
             self.uris.append(uri)
+            self._any_remote |= not is_local(uri)
             number = self._numbers.setdefault(uri, len(self.uris) - 1)
         return number
 
     def is_local(self, number: int) -> bool:
-        return is_local(self.uris[number])
+        return not self._any_remote or is_local(self.uris[number])
 
     def read(self, number: int, offset: int, length: int) -> Bytes:
         """One range, as a fresh writable array.
@@ -105,21 +108,21 @@ class RangeReader:
             self._fill(file, number, [data], offset)  # a signal, or more than 2 GiB
         return data
 
-    def read_into(self, ranges: Sequence[tuple[int, int, Bytes]]) -> None:
-        """Reads many ranges, each (file, offset, where to), in few large requests and several threads.
+    def read_into(self, ranges: Sequence[Scatter]) -> None:
+        """Reads many ranges in few large requests and several threads; they should be sorted.
 
         Args:
-            ranges: sorted by file and offset; each fills its array.
+            ranges: (file, offset, length, buffers), the buffers being filled one after the other.
         """
-        if not ranges:
-            return
-        local = [r for r in ranges if self.is_local(r[0])]
-        remote = [r for r in ranges if not self.is_local(r[0])] if len(local) < len(ranges) else []
-        for (_, _, target), data in zip(
-            remote, self._fetch([(f, o, len(t)) for f, o, t in remote]), strict=True
-        ):
-            target[:] = data
-        total = sum(len(target) for _, _, target in local)
+        local = [r for r in ranges if self.is_local(r[0])] if self._any_remote else ranges
+        if len(local) < len(ranges):
+            remote = [r for r in ranges if not self.is_local(r[0])]
+            for (_, _, _, buffers), data in zip(remote, self._fetch([r[:3] for r in remote]), strict=True):
+                at = 0
+                for buffer in buffers:
+                    buffer[:] = data[at : at + len(buffer)]
+                    at += len(buffer)
+        total = sum([length for _, _, length, _ in local])
         workers = min(self._threads, total // _PARALLEL_BYTES, len(local))
         if workers < 2:
             self._scatter(local)
@@ -139,7 +142,7 @@ class RangeReader:
             self.check(*np.array(ranges, np.int64).T)
         targets = [np.empty(length, np.uint8) for _, _, length in ranges]
         order = sorted(range(len(ranges)), key=ranges.__getitem__)
-        self.read_into([(ranges[i][0], ranges[i][1], targets[i]) for i in order])
+        self.read_into([(*ranges[i], (targets[i],)) for i in order])
         return targets
 
     def check(self, numbers: Ints, offsets: Ints, lengths: Ints) -> None:
@@ -168,26 +171,27 @@ class RangeReader:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ranges")
         return self._pool
 
-    def _scatter(self, ranges: Sequence[tuple[int, int, Bytes]]) -> None:
-        """Reads sorted local ranges, neighbours in one call."""
-        buffers: list[Bytes] = []
+    def _scatter(self, ranges: Sequence[Scatter]) -> None:
+        """Reads local ranges, those that follow each other closely in one call."""
+        waiting: list[Bytes] = []
         number, start, end = -1, 0, 0
-        for own, offset, target in ranges:
+        for own, offset, length, buffers in ranges:
             gap = offset - end
-            if own != number or not 0 <= gap <= LOCAL_GAP or len(buffers) > _IOV_MAX - 2:
-                self._read_buffers(number, buffers, start, end)
-                number, start, end, buffers = own, offset, offset, []
-            elif gap:
-                buffers.append(np.empty(gap, np.uint8))
-            buffers.append(target)
-            end = offset + len(target)
-        self._read_buffers(number, buffers, start, end)
+            if own == number and 0 <= gap <= LOCAL_GAP and len(waiting) < _IOV_MAX - 4:
+                if gap:
+                    waiting.append(np.empty(gap, np.uint8))
+                waiting += buffers
+            else:
+                self._read_buffers(number, waiting, start, end)
+                number, start, waiting = own, offset, [*buffers]
+            end = offset + length
+        self._read_buffers(number, waiting, start, end)
 
-    def _read_buffers(self, number: int, buffers: list[Bytes], start: int, end: int) -> None:
+    def _read_buffers(self, number: int, buffers: Sequence[Bytes], start: int, end: int) -> None:
         if not buffers:
             return
         file = self._files.get(number) or self._open(number)
-        if start < 0 or end > file.size:
+        if not 0 <= start <= end <= file.size:
             raise self._cut(number, start, end - start, file.size)
         if _preadv(file.fd, buffers, start) != end - start:
             self._fill(file, number, buffers, start)
@@ -252,9 +256,9 @@ class RangeReader:
         return self._remote[number]
 
 
-def _shares(ranges: Sequence[tuple[int, int, Bytes]], total: int, workers: int) -> list[Any]:
+def _shares(ranges: Sequence[Scatter], total: int, workers: int) -> list[Sequence[Scatter]]:
     """Consecutive ranges of about equal bytes for each worker."""
-    ends = np.cumsum([len(target) for _, _, target in ranges])
+    ends = np.cumsum([length for _, _, length, _ in ranges])
     cuts = np.searchsorted(ends, total * np.arange(1, workers) / workers) + 1
     bounds = [0, *cuts.tolist(), len(ranges)]
     return [ranges[a:b] for a, b in itertools.pairwise(bounds) if a < b]

@@ -86,6 +86,15 @@ class Windows:
         self.__dict__.update(state)
         self._forget()
 
+    def holds(self, position: int, low: int, high: int) -> bool:
+        """Whether the rows from `low` to `high` around a row stand in the frame as they are stored."""
+        runs = self._runs
+        if runs is None:
+            runs = self._runs = self._find_runs()
+        if position + low < 0 or position + high >= len(runs):
+            return False
+        return runs.item(position + low) == runs.item(position + high)
+
     def around(self, position: int, offsets: NDArray[np.int64], low: int, high: int) -> Window:
         """The rows at `offsets` from a row.
 
@@ -94,13 +103,8 @@ class Windows:
             offsets: (k,) rows as stored.
             low, high: the least and the greatest offset, or 0.
         """
-        runs = self._runs
-        if runs is None:
-            runs = self._runs = self._find_runs()
-        if position + low >= 0 and position + high < len(runs):
-            own = runs.item(position)
-            if runs.item(position + low) == own and runs.item(position + high) == own:
-                return Window(_all_true(len(offsets)), position, offsets + position)
+        if self.holds(position, low, high):
+            return Window(np.ones(len(offsets), np.bool_), position, offsets + position)
         return self._stored_around(position, offsets)
 
     def _gap_of(self, table: int) -> int:
@@ -213,7 +217,3 @@ class Windows:
         log, rows = window.stored[0]
         stamps: NDArray[np.int64] = log.columns["timestamp"][rows]
         return stamps
-
-
-def _all_true(count: int) -> NDArray[np.bool_]:
-    return np.ones(count, np.bool_)

@@ -1,0 +1,241 @@
+"""Reading what a plan says: rows of a window one by one, or stacked.
+
+Here: `PlanReader`, its checks of hashes, and the errors that say which chunk was damaged.
+Elsewhere: plans (logloom.io.tables.plans), windows (logloom.io.tables.windows), what users call
+(logloom.io.tables.loader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import DatasetError
+from logloom.io.tables.batches import StepBatch, chunk_of, missing_value, prepare
+from logloom.io.tables.blobs import chunk_hash
+from logloom.io.tables.frames import Ints, Slot
+from logloom.io.tables.plans import Plan, Step
+from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Scatter
+from logloom.io.tables.windows import Window, Windows
+
+
+class PlanReader:
+    """Reads the chunks of plans. Pickles, and serves many threads, as its parts do."""
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        windows: Windows,
+        reader: RangeReader,
+        log_ids: tuple[Ints, Sequence[str]] | None,
+        stamps: NDArray[np.int64] | None,
+        check: bool,
+    ):
+        """Takes the parts of a loader.
+
+        Args:
+            log_ids: (N,) codes and texts of the frame's rows, where it has them; `stamps` likewise.
+            check: compare chunks with their hashes.
+        """
+        self._slots, self._windows, self._reader = slots, windows, reader
+        self._log_ids, self._stamps = log_ids, stamps
+        self._check = check
+
+    def run(self, plan: Plan, start: int, stop: int) -> list[dict[str, Any]]:
+        """Rows of the frame that are neighbours as stored.
+
+        Args:
+            start, stop: positions in the frame.
+        """
+        template = plan.template.copy()
+        if self._log_ids is not None:
+            template["log_id"] = self._log_ids[1][self._log_ids[0].item(start)]
+        rows = [template.copy() for _ in range(start, stop)]
+        if self._stamps is not None:
+            for row, stamp in zip(rows, self._stamps[start:stop], strict=False):
+                row["timestamp"] = stamp
+        for step in plan.steps:
+            if self._check or not step.places.follow(start, stop - 1):
+                self._read_step(step, at_positions(np.arange(start, stop)), rows)
+                continue
+            places = step.places
+            first = places.offsets.item(start)
+            length = places.offsets.item(stop - 1) + places.lengths.item(stop - 1) - first
+            try:
+                data = self._reader.read(places.files[places.codes.item(start)], first, length)
+                if not step.unstack(data, rows):
+                    ends = places.lengths[start:stop].cumsum().tolist()
+                    begin = 0
+                    for row, end in zip(rows, ends, strict=True):
+                        step.decode(data[begin:end], row)
+                        begin = end
+            except DatasetError:
+                self._read_step(step, at_positions(np.arange(start, stop)), rows)  # says which chunk it was
+                raise
+        return rows
+
+    def rows(self, plan: Plan, window: Window) -> list[dict[str, Any]]:
+        """Rows of any window; those that don't exist hold missing values."""
+        rows = [plan.template.copy() for _ in window.exists]
+        for key, values in self._keys(window):
+            for row, value in zip(rows, values, strict=True):
+                row[key] = value
+        for step in plan.steps:
+            self._read_step(step, window, rows)
+        return rows
+
+    def _read_step(self, step: Step, window: Window, rows: Sequence[dict[str, Any]]) -> None:
+        """Adds one group's columns to rows."""
+        existing = np.flatnonzero(window.exists).tolist()
+        files, offsets, lengths = (part.tolist() for part in self._windows.ranges(step, window))
+        if len(existing) < len(rows):
+            for number in np.flatnonzero(~window.exists).tolist():
+                rows[number].update((name, missing_value(name, ctype)) for name, ctype in step.types.items())
+            files, offsets, lengths = ([part[i] for i in existing] for part in (files, offsets, lengths))
+        try:
+            chunks = read_neighbours(self._reader, files, offsets, lengths)
+        except DatasetError:
+            self._blame_read(step, window, existing, files, offsets, lengths)
+            raise
+        for number, chunk in zip(existing, chunks, strict=True):
+            try:
+                if self._check:
+                    self._check_chunk(step, window, number, (chunk,))
+                step.decode(chunk, rows[number])
+            except DatasetError as error:
+                self._blame(step, window, number, error)
+
+    def batch(self, plan: Plan, windows: Sequence[Window], out: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Rows of windows, stacked column by column."""
+        exists = np.concatenate([window.exists for window in windows])
+        whole = bool(exists.all())
+        steps: list[tuple[Step, StepBatch]] = []
+        requests: list[Scatter] = []
+        try:
+            for step in plan.steps:
+                parts = [self._windows.ranges(step, window) for window in windows]
+                files, offsets, lengths = (
+                    parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+                )
+                if not whole:
+                    files, offsets = files[exists], offsets[exists]
+                own = lengths if whole else lengths[exists]
+                self._reader.check(files, offsets, own)
+                batch = prepare(step, lengths, exists, out or {})
+                steps.append((step, batch))
+                order = np.lexsort((offsets, files))
+                sorted_ = (
+                    files[order].tolist(),
+                    offsets[order].tolist(),
+                    own[order].tolist(),
+                    order.tolist(),
+                )
+                targets = batch.targets
+                requests += [(f, o, n, targets[i]) for f, o, n, i in zip(*sorted_, strict=True)]
+            self._reader.read_into(requests)
+        except DatasetError:
+            for window in windows:
+                self.rows(plan, window)  # chunk by chunk, so that the error can say which it was
+            raise
+        found = plan.template.copy()
+        for window in windows:
+            for key, values in self._keys(window):
+                found[key] = values if found[key] is None else [*found[key], *values]
+        if isinstance(found.get("timestamp"), list):
+            found["timestamp"] = np.array(found["timestamp"], np.int64)
+        for step, batch in steps:
+            found.update(self._finish(step, batch, windows, np.flatnonzero(exists)))
+        return found
+
+    def _finish(
+        self, step: Step, batch: StepBatch, windows: Sequence[Window], existing: Ints
+    ) -> Mapping[str, Any]:
+        def owner(number: int) -> tuple[Window, int]:
+            for window in windows:
+                if number < len(window.exists):
+                    return window, number
+                number -= len(window.exists)
+            raise AssertionError("a row beyond the batch")
+
+        def failed(number: int, error: Exception) -> NoReturn:
+            self._blame(step, *owner(number), error)
+
+        if self._check:
+            for number, buffers in zip(existing.tolist(), batch.targets, strict=True):
+                try:
+                    self._check_chunk(step, *owner(number), buffers)
+                except DatasetError as error:
+                    failed(number, error)
+        return batch.finish(failed)
+
+    def _keys(self, window: Window) -> Iterator[tuple[str, Any]]:
+        """log_id and timestamp of a window's rows where the frame has them; stamp 0 where no row exists."""
+        if self._log_ids is not None:
+            codes, texts = self._log_ids
+            if window.positions is None:
+                yield "log_id", [texts[codes[window.origin]]] * len(window.exists)
+            else:
+                yield "log_id", [texts[code] for code in codes[window.positions].tolist()]
+        if self._stamps is not None:
+            stamps = self._windows.stamps(window)
+            yield "timestamp", np.where(window.exists, stamps, 0) if window.positions is None else stamps
+
+    def _check_chunk(self, step: Step, window: Window, number: int, buffers: Sequence[Bytes]) -> None:
+        uri, row = self.stored_row(step.slot, window, number)
+        wanted = self._windows.log(step.slot, uri, hashes=True).hashes[step.group][row]
+        if chunk_hash(chunk_of(buffers)) != wanted:
+            raise DatasetError("the stored bytes don't match their hash; copy or build the part again")
+
+    def _blame_read(
+        self, step: Step, window: Window, existing: Sequence[int], *ranges: Sequence[int]
+    ) -> None:
+        """Reads one by one what couldn't be read together, and names the row that fails."""
+        for number, file, offset, length in zip(existing, *ranges, strict=True):
+            try:
+                self._reader.read(file, offset, length)
+            except DatasetError as error:
+                self._blame(step, window, number, error)
+
+    def _blame(self, step: Step, window: Window, number: int, error: Exception) -> NoReturn:
+        uri, row = self.stored_row(step.slot, window, number)
+        files, offsets, _ = self._windows.ranges(step, window)
+        part = self._reader.uris[int(files[number])].split("/")[-2]
+        log = uri.rpartition("/")[2].removesuffix(".parquet")
+        raise DatasetError(
+            f"{step.table}: part {part}, group {step.group} ({', '.join(step.columns)}), "
+            f"row {row} of log {log}, byte {offsets[number]}: {error}"
+        ) from error
+
+    def stored_row(self, slot: int, window: Window, number: int) -> tuple[str, int]:
+        """The index file and the row in it of a window's row."""
+        if window.positions is None:
+            log, rows = window.stored[slot]
+            return log.uri, int(rows[number])
+        position, own = int(window.positions[number]), self._slots[slot]
+        return own.logs[int(own.log_codes[position])], int(own.rows[position])
+
+
+def read_neighbours(
+    reader: RangeReader, files: Sequence[int], offsets: Sequence[int], lengths: Sequence[int]
+) -> list[Bytes]:
+    """The chunks of a window: one read where they lie one after the other, as rows of a log mostly do."""
+    if not files:
+        return []
+    first = end = offsets[0]
+    gap = LOCAL_GAP if reader.is_local(files[0]) else REMOTE_GAP
+    for file, offset, length in zip(files, offsets, lengths, strict=True):
+        if file != files[0] or not 0 <= offset - end <= gap:
+            break
+        end = offset + length
+    else:
+        data = reader.read(files[0], first, end - first)
+        return [data[o - first : o - first + n] for o, n in zip(offsets, lengths, strict=True)]
+    return reader.read_all(list(zip(files, offsets, lengths, strict=True)))
+
+
+def at_positions(positions: Ints) -> Window:
+    """A window of the given rows of the frame."""
+    return Window(np.ones(len(positions), np.bool_), int(positions[0]) if len(positions) else 0, positions)
