@@ -1,0 +1,51 @@
+"""Bags: granular's format under its own names, `import logloom.io.bags as granular`, and what pipelines need.
+
+A dataset is a folder of bags, one for each key; rows of blocks are datapoints of such a dataset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from logloom.io.bags.bag import BagReader, BagWriter
+from logloom.io.bags.codecs import decoders, encoders
+from logloom.io.bags.dataset import DatasetReader, DatasetWriter
+from logloom.io.bags.sharded import ShardedDatasetReader, ShardedDatasetWriter
+
+if TYPE_CHECKING:
+    from logloom.datasets.loader import Loader
+    from logloom.io.bags.beam import ReadFromBags, WriteToBags
+    from logloom.io.bags.row_reader import BagsReader
+    from logloom.io.bags.row_writer import BagsWriter
+
+__all__ = [
+    "BagReader",
+    "BagWriter",
+    "BagsReader",
+    "BagsWriter",
+    "DatasetReader",
+    "DatasetWriter",
+    "Loader",
+    "ReadFromBags",
+    "ShardedDatasetReader",
+    "ShardedDatasetWriter",
+    "WriteToBags",
+    "decoders",
+    "encoders",
+]
+
+_LAZY = {  # Beam, and what granular's users don't need
+    "BagsReader": "logloom.io.bags.row_reader",
+    "BagsWriter": "logloom.io.bags.row_writer",
+    "Loader": "logloom.datasets.loader",
+    "ReadFromBags": "logloom.io.bags.beam",
+    "WriteToBags": "logloom.io.bags.beam",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
