@@ -10,10 +10,11 @@ stored. A compressed chunk is the u64 size of the chunk, then one lz4 block or z
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ _IOV_MAX = 1024
 _SIZE = struct.Struct("<Q")
 
 Place = tuple[str, int, int]  # blob, offset, length
+_Packed = tuple[Sequence[Chunk], list[int], list[bytes]]  # chunks as stored, their sizes and hashes
 Pack = Callable[[bytes], bytes]
 Unpack = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
@@ -72,36 +74,35 @@ class BlobWriter:
         self._end = 0
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
 
-    def prepare(self, chunks: Sequence[Chunk]) -> list[Future[tuple[list[Chunk], list[bytes]]]]:
+    def prepare(self, chunks: Sequence[Chunk]) -> list[Future[_Packed]]:
         """Starts to hash and compress chunks; `append` takes the result, in the same order."""
-        for chunk in chunks:
-            self.places.longest = max(self.places.longest, _size(chunk))
-        return [self._workers.submit(_finish, batch, self._pack) for batch in _batches(chunks)]
+        sizes = [sum(map(len, chunk)) for chunk in chunks]
+        self.places.longest = max(self.places.longest, *sizes, 0)
+        cuts = _cuts(sizes)
+        return [
+            self._workers.submit(_finish, chunks[start:stop], sizes[start:stop], self._pack)
+            for start, stop in itertools.pairwise(cuts)
+        ]
 
-    def append(
-        self,
-        prepared: Sequence[Future[tuple[list[Chunk], list[bytes]]]],
-        stored_elsewhere: Mapping[bytes, Place],
-    ) -> None:
+    def append(self, prepared: Sequence[Future[_Packed]], stored_elsewhere: Mapping[bytes, Place]) -> None:
         """Writes chunks that are neither here nor elsewhere yet, and notes the place of all.
 
         Raises:
             StorageError: the disk refused.
         """
+        known, places = self._known, self.places
         for future in prepared:
-            chunks, hashes = future.result()
             fresh: list[Buffer] = []
-            for chunk, digest in zip(chunks, hashes, strict=True):
-                place = self._known.get(digest) or stored_elsewhere.get(digest)
+            for chunk, size, digest in zip(*future.result(), strict=True):
+                place = known.get(digest) or stored_elsewhere.get(digest)
                 if place is None:
-                    place = (self._name, self._end, _size(chunk))
-                    self._end += place[2]
+                    place = known[digest] = (self._name, self._end, size)
+                    self._end += size
                     fresh += chunk
-                    self._known[digest] = place
-                self.places.blobs.append(place[0])
-                self.places.offsets.append(place[1])
-                self.places.lengths.append(place[2])
-            self.places.hashes += hashes
+                places.blobs.append(place[0])
+                places.offsets.append(place[1])
+                places.lengths.append(place[2])
+                places.hashes.append(digest)
             try:
                 _write_all(self._fd, fresh)
             except OSError as error:
@@ -112,24 +113,19 @@ class BlobWriter:
         os.close(self._fd)
 
 
-def _size(chunk: Chunk) -> int:
-    return sum(map(len, chunk))
+def _cuts(sizes: Sequence[int]) -> list[int]:
+    """Where to cut chunks into batches of about `_BATCH` bytes: from 0 to their number."""
+    if not sizes:
+        return [0]
+    batch_of = np.cumsum(sizes) // _BATCH
+    return [0, *(np.flatnonzero(np.diff(batch_of)) + 1).tolist(), len(sizes)]
 
 
-def _batches(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-    start = total = 0
-    for row, chunk in enumerate(chunks):
-        total += _size(chunk)
-        if total >= _BATCH:
-            yield chunks[start : row + 1]
-            start, total = row + 1, 0
-    if start < len(chunks):
-        yield chunks[start:]
-
-
-def _finish(chunks: Sequence[Chunk], pack: Pack | None) -> tuple[list[Chunk], list[bytes]]:
-    stored: list[Chunk] = list(chunks) if pack is None else [(pack(b"".join(chunk)),) for chunk in chunks]
-    return stored, [chunk_hash(chunk) for chunk in stored]
+def _finish(chunks: Sequence[Chunk], sizes: list[int], pack: Pack | None) -> _Packed:
+    if pack is not None:
+        chunks = [(pack(b"".join(chunk)),) for chunk in chunks]
+        sizes = [len(chunk[0]) for chunk in chunks]
+    return chunks, sizes, [chunk_hash(chunk) for chunk in chunks]
 
 
 def chunk_hash(chunk: Chunk) -> bytes:

@@ -118,10 +118,10 @@ def _pieces(values: Values, ctype: ColumnType, num_rows: int) -> list[Chunk]:
         lengths, width = values.shapes.astype("<u8").tobytes(), 8 * ctype.num_ragged
         heads = [lengths[row * width : (row + 1) * width] for row in range(num_rows)]
     pieces: list[Chunk] = []
+    dtype = ctype.dtype
     for head, value in zip(heads, values, strict=True):
-        flat = np.ascontiguousarray(value, ctype.dtype).reshape(-1).view(np.uint8)
-        padding = _PADDING[-flat.nbytes % ALIGNMENT]
-        pieces.append((head, flat.data, padding))
+        flat = np.ascontiguousarray(value, dtype).reshape(-1).view(np.uint8)
+        pieces.append((head, flat.data, _PADDING[-flat.nbytes % ALIGNMENT]))
     return pieces
 
 

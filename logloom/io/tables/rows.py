@@ -113,9 +113,15 @@ def _some(rows: Iterator[Any]) -> list[Any]:
 
 
 def _row_size(row: Row) -> int:
-    return sum(
-        getattr(v, "nbytes", 0) or (len(v) if isinstance(v, bytes | str) else 16) for v in row.values()
-    )
+    size = 0
+    for value in row.values():
+        if isinstance(value, np.ndarray):
+            size += value.nbytes
+        elif isinstance(value, bytes | str):
+            size += len(value)
+        else:
+            size += 16
+    return size
 
 
 def _as_schema(types: Schema | Mapping[str, ColumnType]) -> Schema:
@@ -222,12 +228,13 @@ def _column(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> 
             return together.astype(ctype.dtype)
     nothing = empty(ctype, 1)[0]
     arrays = []
+    rank, ragged, tail = len(ctype.shape), ctype.num_ragged, ctype.tail
     for row, value in enumerate(values):
         try:
             array = nothing if _is_null(value) else _array(value, ctype)
         except (TypeError, ValueError, OverflowError) as error:
             raise UsageError(f"row {first + row}: {name} = {value!r:.80} is no {ctype}: {error}") from error
-        if array.ndim != len(ctype.shape) or array.shape[ctype.num_ragged :] != ctype.tail:
+        if array.ndim != rank or array.shape[ragged:] != tail:
             raise UsageError(
                 f"row {first + row}: {name} has shape {array.shape}, its type is {ctype}; pass types="
             )
