@@ -137,10 +137,10 @@ def report(
     for name, taken in samples.items():
         seconds = statistics.median(sample.seconds for sample in taken)
         beside = spread(ratios(taken, samples["logloom"]), 1)
-        rows.append(
-            [name, f"{seconds:.3f}", f"{count / seconds:,.0f}", f"{megabytes / seconds:,.0f}", beside]
-        )
-    print_table(title, ["reader", "s", "messages/s", "MB/s", "times logloom's time"], rows)
+        cpu = statistics.median(sample.cpu for sample in taken)
+        rates = f"{count / seconds:,.0f}", f"{megabytes / seconds:,.0f}"
+        rows.append([name, f"{seconds:.3f}", f"{cpu:.3f}", *rates, beside])
+    print_table(title, ["reader", "s", "CPU s", "messages/s", "MB/s", "times logloom's time"], rows)
 
 
 def peak_memory(path: pathlib.Path, topic: str) -> tuple[int, int]:
