@@ -4,8 +4,8 @@ Here: one incremental digest per column of a partition, and the digest of a file
 A column's digest depends on its values alone, never on how rows were grouped into blocks or files:
 BLAKE3 over (name, dtype, shape, kind) as JSON; then, where lengths differ by row, the BLAKE3 of the u64
 little-endian leading lengths of all rows; then the BLAKE3 of the little-endian values in row order, C order
-(of structured types, of the BLAKE3 of each field). The inner digests let values stream by before the last
-length is known.
+(of structured types, of the BLAKE3 of each field; text inside them as it is stored, UTF-32 of full width).
+The inner digests let values stream by before the last length is known.
 """
 
 from __future__ import annotations
@@ -92,10 +92,6 @@ def _field_paths(dtype: np.dtype[Any]) -> list[tuple[str, ...]]:
 
 
 def _bytes_of(values: Array, dtype: np.dtype[Any]) -> memoryview:
-    if dtype.kind == "U":  # fixed-width text: as UTF-8 of the full width, so that width is part of the value
-        # Without the cast the width would be that of the longest text in this very block.
-        values = np.char.encode(values, "utf-8").astype(f"S{dtype.itemsize}")
-        return memoryview(np.ascontiguousarray(values).tobytes())
     little = np.ascontiguousarray(values, dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data
 

@@ -114,7 +114,8 @@ def suggested_recipe(logs: Sequence[str], storage_options: Mapping[str, Any]) ->
     """A recipe, as YAML, that builds these logs as it stands."""
     from logloom.transforms.suggest import suggest
 
-    return suggest({files.log_id: log for files, log in open_all(logs, storage_options)})
+    logs_by_id = {files.log_id: log for files, log in open_all(logs, storage_options)}
+    return suggest(logs_by_id, storage_options)
 
 
 # --- plans ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import Log, LogSummary, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
@@ -32,7 +32,7 @@ from logloom.recipe import Recipe
 from logloom.transforms.columns import Span
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
-from logloom.transforms.match import LogFiles, expand_logs, split_of
+from logloom.transforms.match import LogFiles, check_one_recording, expand_logs, split_of
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import plan_spans
@@ -172,7 +172,9 @@ def _open_all(
         try:
             opened = open_log(log.uris, options)
             _ = opened.summary
-        except LogloomError as error:
+            if len(log.uris) > 1:
+                check_one_recording(log, [open_log([uri], options).summary for uri in log.uris])
+        except LogReadError as error:
             return str(error)
         return opened
 

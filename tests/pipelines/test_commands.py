@@ -1,0 +1,216 @@
+"""The commands as a user meets them: what they print, where, and how they end."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.pipelines.conftest import digests
+
+
+def logloom(*arguments: object, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "logloom", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
+
+
+@pytest.fixture
+def recipe(drive, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(drive.text)
+    return path
+
+
+def test_info_prints_every_topic_as_a_table_and_as_json(drive):
+    table = logloom("info", drive.logs[0])
+    assert table.returncode == 0
+    assert "/cam/front/compressed" in table.stdout
+    said = json.loads(logloom("info", *drive.logs, "--json").stdout)
+    assert [log["log_id"] for log in said["logs"]] == ["drive-00", "drive-01"]
+    topics = {topic["topic"]: topic for topic in said["logs"][0]["topics"]}
+    assert set(topics["/imu"]) == {"topic", "type", "messages", "hz", "first", "last"}
+    assert 80 < topics["/imu"]["hz"] < 110
+
+
+def test_the_recipe_that_info_prints_builds_as_it_stands(drive, tmp_path):
+    printed = logloom("info", *drive.logs, "--recipe")
+    (tmp_path / "mine.yaml").write_text(printed.stdout)
+    built = logloom("build", "mine.yaml", "--to", "root", cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
+    assert pathlib.Path(built.stdout.strip()) == tmp_path / "root" / "v00000001"
+
+
+def test_logs_build_without_a_recipe(drive, tmp_path):
+    built = logloom("build", *drive.logs, "--to", tmp_path / "root", "--limit", 1, "--json")
+    assert built.returncode == 0, built.stderr
+    said = json.loads(built.stdout)
+    assert said["logs"] == 1
+    assert said["rows"] > 10
+
+
+def test_a_build_on_all_cores_is_the_build_of_one_process(recipe, built, tmp_path):
+    done = logloom("build", recipe, "--to", tmp_path / "root", "--workers", 2)
+    assert done.returncode == 0, done.stderr
+    assert digests(tmp_path / "root") == digests(built)
+
+
+def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
+    assert logloom("plan", recipe, "--to", built, "--check").returncode == 0
+    behind = logloom("plan", recipe, "--to", tmp_path / "root", "--check", "--json")
+    assert behind.returncode == 3
+    assert json.loads(behind.stdout)["units_to_build"] > 0
+    assert not (tmp_path / "root").exists()
+
+
+def test_verify_says_equal_or_lists_what_is_not(built, tmp_path):
+    good = logloom("verify", built, "--json")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["findings"] == []
+    root = tmp_path / "root"
+    shutil.copytree(built, root)
+    victim = next(root.glob("parts/tar/*/shard.tar"))
+    victim.chmod(0o644)
+    victim.write_bytes(victim.read_bytes()[:-1])
+    bad = logloom("verify", root)
+    assert bad.returncode == 3
+    assert str(victim) in bad.stdout
+
+
+def test_head_prints_rows_as_a_table_and_as_json(built):
+    table = logloom("head", built, "-n", 2, "--why", "-c", "ego.*")
+    assert table.returncode == 0, table.stderr
+    assert "/odom of" in table.stdout
+    rows = json.loads(logloom("head", built, "-n", 3, "--json", "-c", "ego.speed").stdout)
+    assert [set(row) for row in rows] == [{"log_id", "timestamp", "ego.speed"}] * 3
+
+
+BAD_USAGE = [
+    (["build", "nothing.yaml", "--to", "r"], 2, "there is no such file"),
+    (["build", "recipe.yaml", "--to", "full"], 2, "not a logloom root"),
+    (["build", "recipe.yaml", "--to", "r", "--verify", "half"], 2, "expected all, none, or sample:0.05"),
+    (["build", "recipe.yaml", "--to", "r", "--log", "gone.mcap"], 2, "gone.mcap"),
+    (["build", "recipe.yaml", "--to", "r", "--log", "no/*.mcap"], 2, "no/*.mcap"),
+    (["build", "recipe.yaml", "--to", "r", "--log", "empty.mcap"], 1, "empty.mcap: is empty"),
+    (["build", "recipe.yaml", "--to", "r", "--log", "text.mcap"], 1, "text.mcap"),
+    (["build", "recipe.yaml"], 2, "--to"),
+    (["verify", "empty"], 2, "no version here"),
+    (["head", "empty@7"], 2, "no version here"),
+    (["info", "gone.mcap"], 2, "gone.mcap"),
+    (["info", "gs-x://bucket/a.mcap"], 2, "gs-x"),
+    (["info", "a.mcap", "--storage-option", "token"], 2, "PROTOCOL.KEY=VALUE"),
+    (["weave"], 2, "No such command"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"), BAD_USAGE, ids=[" ".join(a) for a, _, _ in BAD_USAGE]
+)
+def test_wrong_input_is_one_clear_message_and_an_exit_code(recipe, tmp_path, arguments, code, words):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.mcap").write_bytes(b"")
+    (tmp_path / "text.mcap").write_text("not a log at all, but long enough to be looked at")
+    done = logloom(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_all_unreadable_logs_are_listed_at_once(recipe, drive, tmp_path):
+    (tmp_path / "a.mcap").write_bytes(b"")
+    (tmp_path / "b.mcap").write_bytes(drive.logs[0].read_bytes()[:5000])
+    done = logloom("build", recipe, "--to", tmp_path / "root", "--log", tmp_path / "*.mcap")
+    assert done.returncode == 1
+    assert "a.mcap" in done.stderr
+    assert "b.mcap" in done.stderr
+    assert not (tmp_path / "root" / "versions").exists()
+
+
+def test_two_logs_with_one_log_id_are_refused_with_a_template_that_tells_them_apart(recipe, drive, tmp_path):
+    for folder in ("monday", "tuesday"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(drive.logs[0], tmp_path / folder / "drive.mcap")
+    done = logloom("build", recipe, "--to", tmp_path / "root", "--log", tmp_path / "*day" / "drive.mcap")
+    assert done.returncode == 2, done.stderr
+    assert "{parent}" in done.stderr
+
+
+def test_a_topic_that_only_some_logs_have_is_noted_and_unavailable_there(drive, tmp_path):
+    from mcap.reader import make_reader
+    from mcap.writer import Writer
+
+    bare = tmp_path / "logs" / "bare.mcap"
+    bare.parent.mkdir()
+    shutil.copy(drive.logs[0], bare.parent / "drive-00.mcap")
+    with drive.logs[1].open("rb") as source, bare.open("wb") as target:
+        writer = Writer(target)
+        writer.start()
+        channels: dict[int, int] = {}
+        for schema, channel, message in make_reader(source).iter_messages():
+            if channel.topic == "/lights":
+                continue
+            if channel.id not in channels:
+                known = writer.register_schema(schema.name, schema.encoding, schema.data)
+                channels[channel.id] = writer.register_channel(channel.topic, "cdr", known)
+            writer.add_message(
+                channels[channel.id], message.log_time, message.data, message.publish_time, message.sequence
+            )
+        writer.finish()
+    (tmp_path / "recipe.yaml").write_text(drive.text)
+    done = logloom("build", "recipe.yaml", "--to", "root", "--log", "logs/*.mcap", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "/lights" in done.stderr
+    rows = json.loads(logloom("head", "root", "-n", 1, "--why", "--json", cwd=tmp_path).stdout)
+    assert rows[0]["log_id"] == "bare"
+    assert rows[0]["why"]["columns"]["lights"]["available"] is False
+
+
+def test_stamps_beyond_max_delay_stop_the_build_and_are_listed_under_salvage(drive, tmp_path):
+    text = drive.text + "\ntime: {by: header, max_delay: 5ms}\n"
+    (tmp_path / "recipe.yaml").write_text(text)
+    done = logloom("build", "recipe.yaml", "--to", "root", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "max_delay" in done.stderr
+    assert not (tmp_path / "root" / "versions").exists()
+    saved = logloom("build", "recipe.yaml", "--to", "root", "--on-error", "salvage", cwd=tmp_path)
+    assert saved.returncode == 3, saved.stderr
+    assert "salvaged: drive-00" in saved.stderr
+
+
+def test_a_full_disk_is_said_and_nothing_is_published(recipe, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "none", str(small)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount a small file system here")
+    try:
+        done = logloom("build", recipe, "--to", small / "root", "--workers", 1)
+        assert done.returncode == 1
+        assert "disk is full" in done.stderr
+        assert not list((small / "root").glob("versions/*.json"))
+        assert not list((small / "root").glob("v????????"))
+        os.sync()
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_help_starts_without_beam_and_shows_examples():
+    code = "import sys; sys.argv = ['logloom', 'build', '--help']\nfrom logloom.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += "print([m for m in ('apache_beam', 'pandas', 'zarr', 'pyarrow', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "logloom build recipe.yaml --to /data/urban" in done.stdout
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_info_starts_without_beam():
+    code = "import sys, logloom.pipelines.inspect; print([m for m in ('apache_beam', 'pandas') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
