@@ -57,7 +57,8 @@ class DecodedMessages:
         return len(self.time)
 
     def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
-        return self.decoder.take(self.raw.take(rows), spec)
+        is_all = len(rows) == len(self) and bool((np.asarray(rows) == np.arange(len(self))).all())
+        return self.decoder.take(self.raw if is_all else self.raw.take(rows), spec)
 
 
 @dataclass
