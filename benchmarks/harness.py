@@ -24,7 +24,8 @@ class Sample:
     Attributes:
         seconds: wall time.
         cpu: user and system seconds.
-        peak_rss: bytes; of a child with children the largest of its processes, 0 in process.
+        peak_rss: bytes; the largest of a child and of the processes that it waited for (daemons are not
+            seen), 0 in process.
     """
 
     seconds: float
