@@ -155,6 +155,10 @@ OtherLogs = Annotated[
     list[str] | None,
     typer.Option("--log", metavar="URI", help="Logs or globs in place of the recipe's; may be repeated."),
 ]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option("--py", metavar="FILE", help="Python with functions for `derive`; may be repeated."),
+]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
 
 
@@ -208,6 +212,7 @@ def plan(
     sources: RecipeArgument,
     to: To,
     log: OtherLogs = None,
+    py: PyFiles = None,
     limit: Limit = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
     on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
@@ -217,7 +222,7 @@ def plan(
     """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
     from logloom.pipelines.inspect import plan_summary
 
-    planned = _planned(sources, to, storage_option, on_error, log, limit=limit)
+    planned = _planned(sources, to, storage_option, on_error, log, limit=limit, py_files=py or ())
     summary = plan_summary(planned)
     if json:
         _print_json(summary)
@@ -238,6 +243,7 @@ def build(
     sources: RecipeArgument,
     to: To,
     log: OtherLogs = None,
+    py: PyFiles = None,
     limit: Limit = None,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; by default as many as pay.")
@@ -257,7 +263,15 @@ def build(
     from logloom.runners import direct
 
     planned = _planned(
-        sources, to, storage_option, on_error, log, limit=limit, verify=verify, allow_empty=allow_empty
+        sources,
+        to,
+        storage_option,
+        on_error,
+        log,
+        limit=limit,
+        verify=verify,
+        allow_empty=allow_empty,
+        py_files=py or (),
     )
     if planned.up_to_date:
         _say(
@@ -312,6 +326,7 @@ def verify(
     against_logs: Annotated[
         bool, typer.Option("--against-logs", help="Also derive every row from the logs again.")
     ] = False,
+    py: PyFiles = None,
     sample: Annotated[
         str, typer.Option(metavar="all|sample:SHARE", help="Which partitions to read.")
     ] = "all",
@@ -338,6 +353,7 @@ def verify(
             sample=sample,
             against_logs=against_logs,
             num_workers=workers,
+            py_files=py or (),
             storage_options=parse_storage_options(storage_option),
             on_done=on_done,
         )

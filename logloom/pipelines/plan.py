@@ -7,6 +7,7 @@ Elsewhere: the recipe (logloom.recipe), its meeting with the logs (logloom.trans
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from logloom.io.storage import Store
 from logloom.io.units import format_named
 from logloom.recipe import Recipe
 from logloom.transforms.columns import Span
+from logloom.transforms.derive import load_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.match import LogFiles, check_one_recording, expand_logs, split_of
@@ -99,6 +101,7 @@ def plan_build(
     limit: int | None = None,
     verify: str = "all",
     allow_empty: bool = False,
+    py_files: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
@@ -111,6 +114,7 @@ def plan_build(
         limit: only the first logs, for a trial.
         verify: "all", "none" or "sample:<share>".
         allow_empty: a version without rows may be committed.
+        py_files: Python files with functions that columns are derived by.
         storage_options: fsspec options by protocol.
         on_opened: told how many logs have been opened, of how many.
 
@@ -121,6 +125,7 @@ def plan_build(
     store = Store.at(root, storage_options)
     check_root(store)
     check_verify(verify)
+    load_files(py_files)
     files = expand_logs(recipe, base, storage_options)[:limit]
     on_error = recipe.on_error_mode
     options = OpenOptions(on_error, store.options, store.uri_of("index"))
@@ -145,6 +150,7 @@ def plan_build(
         skip_budget=recipe.skip_budget,
         verify=verify,
         allow_empty=allow_empty,
+        py_files=tuple(os.path.abspath(path) for path in py_files),
     )
     return _against_parent(job, recipe, parent, opened, failed, notes)
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ from logloom.io.units import AssembledFormat, format_named
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.schema import Schema
+from logloom.transforms.derive import load_files
 from logloom.transforms.job import Job, LogTask, opened
 from logloom.transforms.partition import (
     Reading,
@@ -99,6 +100,7 @@ def verify(
     sample: str = "all",
     against_logs: bool = False,
     num_workers: int | None = None,
+    py_files: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
@@ -108,6 +110,7 @@ def verify(
         sample: "all", or "sample:<share>" of the partitions.
         against_logs: also derive every row from the logs again and compare.
         num_workers: processes; None is one for each core.
+        py_files: Python files with functions that columns are derived by.
         on_done: told how many pieces are done, of how many.
 
     Raises:
@@ -124,7 +127,7 @@ def verify(
     tasks += [_Task(_check_assembled, (reading, part)) for part in manifest.assembled]
     findings = [*_check_sums(manifest, entries), *_check_view(store, manifest)]
     if against_logs:
-        job = _job_again(store, manifest)
+        job = _job_again(store, manifest, py_files)
         tasks += list(_derive_tasks(job, manifest, chosen))
         findings += _check_spans(job, manifest, entries)
     for done, found in enumerate(_run(tasks, num_workers or os.cpu_count() or 1), 1):
@@ -233,8 +236,9 @@ def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 # --- against the logs -----------------------------------------------------------------------------------
 
 
-def _job_again(store: Store, manifest: Manifest) -> Job:
+def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job:
     """The job that made a version, its recipe resolved against the version's logs."""
+    load_files(py_files)
     recipe = Recipe.model_validate(manifest.recipe)
     options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"))
     logs = {r.log_id: open_log(r.uris, options) for r in manifest.logs if r.status in ("whole", "salvaged")}
@@ -251,6 +255,7 @@ def _job_again(store: Store, manifest: Manifest) -> Job:
         number=manifest.version,
         parent=manifest.parent,
         open_options=options,
+        py_files=tuple(os.path.abspath(path) for path in py_files),
     )
     if job.plan_identity != manifest.plan:
         raise UsageError(

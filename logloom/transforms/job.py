@@ -62,6 +62,7 @@ class Job:
         kept: records of logs that need no work.
         number, parent: of the version that the build commits; fixed when it is submitted.
         verify: "all", "none" or "sample:<share>".
+        py_files: paths of Python files with functions that columns are derived by.
         block_bytes: how many bytes of rows a worker holds at a time.
     """
 
@@ -77,6 +78,7 @@ class Job:
     skip_budget: float = 0.0
     verify: str = "all"
     allow_empty: bool = False
+    py_files: tuple[str, ...] = ()
     block_bytes: int = 64 << 20
 
     @functools.cached_property

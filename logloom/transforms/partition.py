@@ -24,6 +24,7 @@ from logloom.io.storage import Store, explained
 from logloom.io.units import Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.columns import Span
+from logloom.transforms.derive import load_files
 from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, Partition, opened
 from logloom.transforms.rows import build_blocks
@@ -109,6 +110,7 @@ class _Writing:
 
     def run(self) -> None:
         job, log, span = self._job, self._log, self._span
+        load_files(job.py_files)
         stream = build_blocks(opened(job, log), log.log_id, job.plan, span, max_bytes=job.block_bytes)
         for block in stream:
             if len(block) and not self._writers:  # no rows, no files

@@ -211,6 +211,21 @@ def test_help_starts_without_beam_and_shows_examples():
 
 
 def test_info_starts_without_beam():
-    code = "import sys, logloom.pipelines.inspect; print([m for m in ('apache_beam', 'pandas') if m in sys.modules])"
+    code = "import sys, logloom.pipelines.inspect as _\n"
+    code += "print([m for m in ('apache_beam', 'pandas') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_derived_column_comes_from_a_file_given_as_py_in_every_worker(drive, tmp_path):
+    (tmp_path / "speeds.py").write_text(
+        "import logloom\n\n@logloom.derive\ndef doubled(columns):\n    return columns['ego.speed'] * 2\n"
+    )
+    column = "  twice: {derive: 'speeds:doubled', from: [ego.speed], dtype: float64}\n\n# A tick without"
+    (tmp_path / "recipe.yaml").write_text(drive.text.replace("\n# A tick without", column, 1))
+    arguments = ("recipe.yaml", "--to", "root", "--py", "speeds.py", "--workers", 2)
+    done = logloom("build", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(logloom("head", "root", "-n", 1, "--json", cwd=tmp_path).stdout)
+    assert row["twice"] == 2 * row["ego.speed"]
+    assert logloom("verify", "root", "--against-logs", "--py", "speeds.py", cwd=tmp_path).returncode == 0

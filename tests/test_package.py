@@ -1,0 +1,73 @@
+"""The package as a whole: its public names, and which way its imports point."""
+
+import ast
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import logloom
+from tests.conftest import REPOSITORY
+
+PACKAGE = REPOSITORY / "logloom"
+WITH_BEAM = ("pipelines/build.py", "pipelines/convert.py", "transforms/read_logs.py", "runners/", "/beam.py")
+
+
+def test_every_public_name_is_there_and_listed():
+    for name in logloom.__all__:
+        assert getattr(logloom, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        logloom.nothing  # noqa: B018
+    assert set(logloom._HOMES) == set(logloom.__all__)
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def test_only_wiring_imports_beam():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not any(part in f"/{name}" for part in WITH_BEAM):
+            assert not [m for m in imports_of(path) if m.split(".")[0] == "apache_beam"], name
+
+
+@pytest.mark.parametrize(
+    ("room", "may_not"),
+    [
+        (
+            "io",
+            ("logloom.transforms", "logloom.pipelines", "logloom.runners", "logloom.cli", "logloom.recipe"),
+        ),
+        ("transforms", ("logloom.pipelines", "logloom.runners", "logloom.cli")),
+        ("pipelines", ("logloom.cli",)),
+        ("runners", ("logloom.recipe", "logloom.pipelines", "logloom.transforms", "logloom.cli")),
+        ("datasets", ("logloom.pipelines", "logloom.runners", "logloom.cli")),
+    ],
+)
+def test_imports_point_one_way(room, may_not):
+    for path in sorted((PACKAGE / room).rglob("*.py")):
+        wrong = [m for m in imports_of(path) if m.startswith(may_not)]
+        assert not wrong, f"{path.relative_to(PACKAGE)} imports {wrong}"
+
+
+def test_reading_and_verifying_work_without_beam():
+    modules = ["logloom.pipelines.verify", "logloom.io.tar", "logloom.io.l5kit", "logloom.datasets"]
+    code = f"import sys, {', '.join(modules)}; print('apache_beam' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_errors_survive_pickling():
+    import pickle
+
+    errors = importlib.import_module("logloom.errors")
+    for name in errors.__all__:
+        error = pickle.loads(pickle.dumps(getattr(errors, name)("what, where and the way out")))
+        assert str(error) == "what, where and the way out"
+        assert isinstance(error, logloom.LogloomError)
