@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import multiprocessing
 import operator
 import sys
@@ -77,8 +78,8 @@ class _Batch:
 class Loader:
     """Endless batches over a map-style dataset (`len`, `[index]` → dict), as one iterator.
 
-    A batch is a dict of arrays (batch, *shape) in memory shared with the workers. It stays as it is for as long
-    as any of its arrays is used; then the memory is used again.
+    A batch is a dict of arrays (batch, *shape) in memory shared with the workers. It stays as it is for as
+    long as any of its arrays is used; then the memory is used again.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Loader:
         """Starts nothing yet.
 
         Args:
-            source: rows by number; read through `get_many(indices, out=…)` or `__getitems__` where it has them.
+            source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` where it has them.
             batch: rows in a batch; batches go on across epochs, so none is short.
             fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict.
             shuffle: a fresh permutation of all rows in each epoch; else their own order.
@@ -158,8 +159,8 @@ class Loader:
         """The next batch.
 
         Raises:
-            LoaderError: a row failed (its index and traceback are in the message) or a worker died; the loader is
-                closed then, and `save` still tells where the last batch ended.
+            LoaderError: a row failed (its index and traceback are in the message) or a worker died; the loader
+                is closed then, and `save` still tells where the last batch ended.
         """
         try:
             self._start()
@@ -240,7 +241,7 @@ class Loader:
         # Whole batches to a worker, unless there are more workers than batches.
         parts = min(self.batch, -(-self._num_workers // (self.prefetch + 1)) or 1)
         bounds = np.linspace(0, self.batch, parts + 1).astype(int).tolist()
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, stop in itertools.pairwise(bounds):
             first = int(positions[start])
             job = Job(self._next_job, name, start, indices[start:stop], first, self.num_shards, self.seed)
             self._next_job += 1
@@ -300,8 +301,11 @@ def torch_dataset(loader: Loader) -> Any:
         UsageError: torch is not installed.
     """
     try:
-        import torch
-        from torch.utils.data import IterableDataset, get_worker_info
+        import torch  # type: ignore[import-not-found,unused-ignore]
+        from torch.utils.data import (  # type: ignore[import-not-found,unused-ignore]
+            IterableDataset,
+            get_worker_info,
+        )
     except ImportError as error:
         raise UsageError("this needs torch: pip install 'logloom[torch]'") from error
 

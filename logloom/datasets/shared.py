@@ -103,7 +103,7 @@ class BatchLayout:
 
 
 class Segment:
-    """Shared memory without a name: its file descriptor is passed on, so nothing is left behind by a crash."""
+    """Shared memory without a name: its descriptor is passed on, so a crash leaves nothing behind."""
 
     def __init__(self, nbytes: int, descriptor: int | None = None):
         """
@@ -118,7 +118,7 @@ class Segment:
         self._map = mmap.mmap(descriptor, self.nbytes)
 
     def memory(self) -> Array:
-        """(nbytes,) uint8, a new array each time: what it and its views are used for ends with the last of them."""
+        """(nbytes,) uint8, a new array each time, which lives as long as any view of it."""
         return np.frombuffer(self._map, np.uint8)
 
     def close(self) -> None:

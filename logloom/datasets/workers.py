@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import inspect
 import os
+import pickle
 import selectors
 import signal
 import time
@@ -70,11 +71,12 @@ def prepare(row: Mapping[str, Any], fns: Sequence[Fn], seed: list[int]) -> Mappi
     """A row as it goes into a batch: numbers and lists of numbers as arrays, then through the functions."""
     if not fns:
         return row
-    prepared: Any = {key: as_array(value) for key, value in row.items()}
+    prepared: Mapping[str, Any] = {key: as_array(value) for key, value in row.items()}
     for fn in fns:
-        prepared = fn(prepared, seed=seed)
-        if not isinstance(prepared, Mapping):
-            raise TypeError(f"{fn!r} should give a dict, it gave {type(prepared).__name__}")
+        given = fn(prepared, seed=seed)
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{fn!r} should give a dict, it gave {type(given).__name__}")
+        prepared = given
     return prepared
 
 
@@ -114,7 +116,7 @@ def put(arrays: Mapping[str, Array], spec: Spec, at: int, row: Mapping[str, Any]
     """Writes a prepared row into a batch.
 
     Raises:
-        ValueError: its keys, or a value's dtype or shape, are others than those of the first row of the source.
+        ValueError: its keys, or a value's dtype or shape, are not those of row 0.
     """
     if len(row) != len(spec) or row.keys() != spec.keys():
         raise ValueError(
@@ -135,8 +137,8 @@ def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, .
     """
     if array.shape != shape or not np.can_cast(array.dtype, dtype, "safe"):
         raise ValueError(
-            f"{key!r} is {array.dtype} {array.shape}, in row 0 it is {dtype} {shape}; rows of a batch have one "
-            "dtype and shape: convert, pad or drop it in a function given as fns=[…]"
+            f"{key!r} is {array.dtype} {array.shape}, in row 0 it is {dtype} {shape}; rows of a batch have "
+            "one dtype and shape: convert, pad or drop it in a function given as fns=[…]"
         )
 
 
@@ -314,10 +316,10 @@ class Workers:
                 f"this process may not start workers ({error}); give Loader workers=0, or use it as the only "
                 "loader: DataLoader(…, num_workers=0)"
             ) from error
-        except (AttributeError, TypeError, reduction.pickle.PicklingError) as error:
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
             raise UsageError(
-                f"the source or a function can't be sent to a spawned worker ({error}); define functions at the "
-                "top of a module, or pass mp=multiprocessing.get_context('fork')"
+                f"the source or a function can't be sent to a spawned worker ({error}); define functions at "
+                "the top of a module, or pass mp=multiprocessing.get_context('fork')"
             ) from error
         finally:
             theirs.close()
@@ -368,9 +370,9 @@ class Workers:
         done: list[tuple[int, str | None]] = []
         dead: set[int] = set()
         for key, _ in self._selector.select():
-            number = key.data
+            number: int = key.data
             connection = self._connections[number]
-            if key.fileobj is not connection:
+            if key.fd != connection.fileno():
                 dead.add(number)
                 continue
             try:
@@ -401,8 +403,8 @@ class Workers:
                 job = next(iter(self._jobs[number].values()))
                 where = f"before row {job.indices[0]} (step {job.step})"
         return LoaderError(
-            f"worker {number} (process {process.pid}) {how} {where}; out of memory, or a crash in native code? "
-            "The state from save() resumes where the last batch ended"
+            f"worker {number} (process {process.pid}) {how} {where}; out of memory, or a crash in native code? The "
+            " state from save() resumes where the last batch ended"
         )
 
     def close(self) -> None:

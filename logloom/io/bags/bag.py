@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import array
 import io
+import itertools
 import operator
 import os
 import pathlib
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -72,7 +73,7 @@ class RecordFile:
         self.flush()
         return len(self._ends) - 1
 
-    def extend(self, pieces: Iterator[Buffer] | Sequence[Buffer], sizes: NDArray[np.int64]) -> None:
+    def extend(self, pieces: Iterable[Buffer], sizes: NDArray[np.int64]) -> None:
         """Adds records of the given sizes, cut into pieces anyhow; all is written before it returns."""
         total = 0
         for piece in pieces:
@@ -266,14 +267,14 @@ class BagReader:
             raise UsageError(f"{self.name}: the reader is closed")
         if isinstance(index, slice | range):
             data, limits = self.read_range(*checked_range(index, self._length))
-            return [data[start:stop] for start, stop in zip(limits[:-1], limits[1:], strict=True)]
+            return [data[start:stop] for start, stop in itertools.pairwise(limits)]
         number = operator.index(index)
         if not -self._length <= number < self._length:
             raise IndexError(f"{self.name}: record {number} of {self._length}")
         return self.fetcher()(number % self._length)
 
     def fetcher(self) -> Callable[[int], bytes]:
-        """A function from a number, known to be in range, to its record; the quickest way to single records."""
+        """A function from a number, known to be in range, to its record: the quickest way to one."""
         limits, read = self._limits, self._bag.read
         if limits is None:
             two = self._table.read
@@ -302,6 +303,15 @@ class BagReader:
         data = self._bag.read(first, limits[-1] - first)
         return data, [limit - first for limit in limits] if first else limits
 
+    def limits(self) -> NDArray[np.int64]:
+        """(N + 1,) where each record begins in the bag, and where the last ends."""
+        limits = self._limits if self._limits is not None else self._table.read_all()
+        return np.frombuffer(limits, np.int64)
+
+    def stretches(self, max_bytes: int) -> Iterator[tuple[int, int]]:
+        """Consecutive [start, stop) of all records, each of about `max_bytes` or of one record."""
+        return cut_evenly(self.limits(), max_bytes)
+
     def copy(self) -> BagReader:
         """A reader of the same bag that shares nothing with this one."""
         return _reopen(*self._arguments)
@@ -318,6 +328,19 @@ class BagReader:
 
 def _reopen(source: Any, cache_index: bool, cache_data: bool, idx: Any) -> BagReader:
     return BagReader(source, cache_index, cache_data, idx=idx)
+
+
+def cut_evenly(limits: NDArray[np.int64], max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Consecutive [start, stop) that cover n things, each at most `max_bytes` or one thing.
+
+    Args:
+        limits: (n + 1,) bytes before each thing, and in all.
+    """
+    start, count = 0, len(limits) - 1
+    while start < count:
+        stop = max(start + 1, int(np.searchsorted(limits, limits[start] + max_bytes, "right")) - 1)
+        yield start, stop
+        start = stop
 
 
 def checked_range(index: slice | range, length: int) -> tuple[int, int]:
@@ -349,10 +372,10 @@ class _Table:
         """The limits of records [start, stop), start < stop: n + 1 numbers."""
         skipped = 1 if start else 0  # the first record starts at 0, which no end says
         data = self._file.read(self._at + 8 * (start - skipped), 8 * (stop - start + skipped))
-        limits = np.frombuffer(data, "<u8").tolist()
+        limits: list[int] = np.frombuffer(data, "<u8").tolist()
         if not skipped:
             limits.insert(0, 0)
-        if any(a > b for a, b in zip(limits[:-1], limits[1:], strict=True)) or limits[-1] > self._data_end:
+        if any(a > b for a, b in itertools.pairwise(limits)) or limits[-1] > self._data_end:
             self._complain(np.array(limits, np.uint64), start)
         return limits
 
@@ -362,15 +385,15 @@ class _Table:
         limits[1:] = np.frombuffer(self._file.read(self._at, 8 * self.count), "<u8")
         if (limits[1:] < limits[:-1]).any() or limits[-1] > self._data_end:
             self._complain(limits, 0)
-        return memoryview(limits)
+        return limits.data
 
     def _complain(self, limits: NDArray[np.uint64], start: int) -> None:
         bad = (limits[1:] < limits[:-1]) | (limits[1:] > self._data_end)
         record = start + int(np.flatnonzero(bad)[0])
         raise DatasetError(
-            f"{self._file.name}: damaged limit at byte {self._at + 8 * record}: record {record} would lie in "
-            f"bytes {limits[record - start]} to {limits[record - start + 1]} of {self._bag}, whose records end "
-            f"at byte {self._data_end}; write the bag again"
+            f"{self._file.name}: damaged limit at byte {self._at + 8 * record}: record {record} would "
+            f"lie in bytes {limits[record - start]} to {limits[record - start + 1]} of {self._bag}, whose records "
+            f"end at byte {self._data_end}; write the bag again"
         )
 
 
@@ -425,8 +448,8 @@ def _find_ends(bag: ByteFile) -> _Table:
     start = int.from_bytes(bag.read(size - 8, 8), "little")
     if start > size - 8 or (size - start) % 8:
         raise DatasetError(
-            f"{damaged}, but they say {start}: the bag was truncated or never finished, or keeps its limits in "
-            "an .idx file that is missing"
+            f"{damaged}, but they say {start}: the bag was truncated or never finished, or keeps its limits "
+            "in an .idx file that is missing"
         )
     has_zero = int.from_bytes(bag.read(start, 8), "little") == 0
     at = start + 8 * has_zero

@@ -130,7 +130,7 @@ def array_parts(value: Any) -> tuple[bytes, memoryview]:
     """Head and data of an array record, the data uncopied where it lies in C order."""
     values = np.asarray(value)
     head = array_head(values.dtype, values.shape)
-    return head, memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+    return head, np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def encode_array(value: Any) -> bytes:
@@ -227,11 +227,12 @@ def _pack_tree(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _pack_tree(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.names is not None:
-            return {name: _pack_tree(value[name]) for name in value.dtype.names}
-        dtype_of(value.dtype.str)
-        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
-        return ["_", value.dtype.str, list(value.shape), data]
+        array = np.asarray(value)  # of a structured row: its fields are arrays then, and keep their dtype
+        if array.dtype.names is not None:
+            return {name: _pack_tree(array[name]) for name in array.dtype.names}
+        dtype_of(array.dtype.str)
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        return ["_", array.dtype.str, list(array.shape), data]
     return value
 
 
@@ -312,7 +313,7 @@ def decode_video(record: bytes) -> Array:
 
 def _pyav() -> Any:
     try:
-        import av
+        import av  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
         raise UsageError("videos need PyAV: pip install 'logloom[video]'") from error
     return av

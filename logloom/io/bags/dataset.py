@@ -11,6 +11,7 @@ plain key, [first, count] for a sequence, [] for an empty one. In the third, dat
 
 from __future__ import annotations
 
+import itertools
 import json
 import operator
 import os
@@ -55,8 +56,8 @@ def check_spec(spec: Mapping[str, str], place: str) -> dict[str, str]:
     for key, type_name in spec.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key) or not _encodable(key):
             raise UsageError(
-                f"{place}: key {key!r} can't name a bag; begin with a-z or _, and leave out slashes and control "
-                "characters"
+                f"{place}: key {key!r} can't name a bag; begin with a-z or _, and leave out slashes and "
+                "control characters"
             )
         if not isinstance(type_name, str) or not _TYPE.fullmatch(type_name):
             raise UsageError(
@@ -413,8 +414,9 @@ class DatasetReader:
         """A datapoint, or a range of them as a dict of lists; only what a mask asks for is read.
 
         Args:
-            index: a number, slice or range; or (one of these, mask). A mask says True, False or, of a sequence,
-                a range, which is clipped to its end; keys that it lacks are left out. A list of keys will do.
+            index: a number, slice or range; or (one of these, mask). A mask says True, False or, of a
+                sequence, a range, which is clipped to its end; keys that it lacks are left out. A list of
+                keys will do.
 
         Raises:
             IndexError: there is no such datapoint.
@@ -543,7 +545,7 @@ class DatasetReader:
                 jobs.append((key, number if refs is None else refs[self._order[key]]))
         place = f"datapoint {number}"
         if self._parallel and len(jobs) > 1:
-            values = self._threads().map(lambda job: self._value(*job, place), jobs)
+            values = self._threads().map(lambda job: self._value(job[0], job[1], place), jobs)
             return dict(zip(wanted, values, strict=True))
         return {key: self._value(key, where, place) for key, where in jobs}
 
@@ -567,7 +569,7 @@ class DatasetReader:
             data, limits = bag.read_range(*where)
             if isinstance(decode, ArrayDecoder):
                 return decode.many(data, limits)
-            records = [data[start:stop] for start, stop in zip(limits[:-1], limits[1:], strict=True)]
+            records = [data[start:stop] for start, stop in itertools.pairwise(limits)]
             return records if decode is None else [decode(record) for record in records]
         except LogloomError:
             raise
@@ -582,8 +584,8 @@ class DatasetReader:
     def _rows(self, start: int, stop: int, mask: Mask | None) -> dict[str, list[Any]]:
         if self._sequences:
             raise UsageError(
-                f"{self._folder.name}: {min(self._sequences)} is a sequence, whose records need not lie side by "
-                "side; read such datapoints one by one"
+                f"{self._folder.name}: {min(self._sequences)} is a sequence, whose records need not lie side "
+                "by side; read such datapoints one by one"
             )
         wanted = self._wanted(mask)
         if odd := [part for part in wanted.values() if part is not True]:

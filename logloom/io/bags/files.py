@@ -1,6 +1,6 @@
-"""The files and folders that bags lie in: on a disk, in an object store, in memory, behind a path-like object.
+"""The files and folders that bags lie in: on disks, in object stores, in memory, behind path-like objects.
 
-Here: `open_file` (random access to one file's bytes) and `open_folder` (a dataset's files, and publishing them).
+Here: `open_file` (random access to one file's bytes), `open_folder` (a dataset's files, and publishing).
 Elsewhere: what the bytes mean (logloom.io.bags.bag, logloom.io.bags.dataset).
 """
 

@@ -158,7 +158,7 @@ class ShardedDatasetReader:
             shardstep: from a shard's number to the next.
 
         Raises:
-            DatasetError: the root holds something else than shards numbered from 0, or these have different specs.
+            DatasetError: the root holds something else than shards numbered from 0, or their specs differ.
             UsageError: no shard is left to read.
         """
         if shardstart < 0 or shardstep < 1:

@@ -1,0 +1,103 @@
+"""The output `bags`: what stands in a recipe, and how pipelines write and read its units.
+
+A unit is a folder of bags; in a version's view folders are numbered 000000, 000001, … as the shards of one
+dataset.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from logloom.errors import UsageError
+from logloom.io.bags.columns import column_problems, type_problems
+from logloom.io.bags.row_reader import BagsReader
+from logloom.io.bags.row_writer import BagsWriter
+from logloom.io.units import UnitContext
+from logloom.schema import Schema, check_column_name
+
+
+class BagsOptions(BaseModel):
+    """`outputs.bags` of a recipe.
+
+    Attributes:
+        types: what a column's key is called, by column: jpg for bytes that are images.
+        generation: of the files: 1, which every client reads, or 3.
+        columns: names or globs of the columns to write; all by default.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    types: dict[str, str] = Field(default_factory=dict)
+    generation: Literal[1, 3] = 1
+    columns: list[str] | None = None
+
+    def stored(self, schema: Schema) -> Schema:
+        """The part of a schema that this output holds.
+
+        Raises:
+            UsageError: a pattern matches nothing.
+        """
+        chosen = set(schema.select(self.columns))
+        columns = {name: ctype for name, ctype in schema.columns.items() if name in chosen}
+        return Schema(columns, tuple(name for name in schema.sampled if name in chosen))
+
+
+class BagsFormat:
+    """Bags as the pipelines see them."""
+
+    name = "bags"
+    semantics = 1
+    Options = BagsOptions
+
+    def check(self, options: BagsOptions, schema: Schema) -> list[str]:
+        """What can't be held, one line each."""
+        try:
+            stored = options.stored(schema)
+        except UsageError as error:
+            return [f"columns: {error}"]
+        problems = []
+        for name, ctype in stored.columns.items():
+            try:
+                check_column_name(name)
+            except UsageError as error:
+                problems.append(f"column {name}: {error}")
+            if len(name) > 200:
+                problems.append(f"column {name}: a name of more than 200 characters can't name a file")
+            problems += column_problems(name, ctype)
+        return problems + type_problems(stored, options.types)
+
+    def check_log(self, options: BagsOptions, log_id: str, log_uri: str) -> list[str]:
+        """Any log can be held: its name is a value here."""
+        return []
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: BagsOptions, context: UnitContext
+    ) -> BagsWriter:
+        """Writes one partition as a folder of bags."""
+        return BagsWriter(directory, options.stored(schema), options.types, options.generation)
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: BagsOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> BagsReader:
+        """Opens one finished unit."""
+        uris = [directory] if entry.get("rows") else []
+        entries = [entry] if uris else []
+        return BagsReader(uris, options.stored(schema), entries=entries, storage_options=storage_options)
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """What the view of a version calls a unit's files."""
+        own = [file for file in files if file == "spec.json" or file.endswith((".bag", ".idx"))]
+        return {file: f"{number:06d}/{file}" for file in own}
+
+
+FORMAT = BagsFormat()

@@ -1,0 +1,204 @@
+"""Reading the rows of folders of bags.
+
+Here: `BagsReader`.
+Elsewhere: datapoints as granular's users see them (logloom.io.bags.dataset), records to columns
+(logloom.io.bags.columns).
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Block, Values, python_value
+from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.bags.bag import cut_evenly
+from logloom.io.bags.columns import META, column_from, metas_from
+from logloom.io.bags.dataset import DatasetReader
+from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
+
+
+class BagsReader:
+    """Random access to the rows of folders of bags that `BagsWriter` wrote, one after the other.
+
+    Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
+    """
+
+    def __init__(
+        self,
+        uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Schema,
+        *,
+        entries: Sequence[Mapping[str, Any]] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """Opens nothing yet.
+
+        Args:
+            uris: of the folders, in row order.
+            schema: of the rows; may leave out columns that are there.
+            entries: what their writers' `close` gave, if known.
+        """
+        self._uris = [os.fspath(uri) for uri in ([uris] if isinstance(uris, str | os.PathLike) else uris)]
+        self.schema = schema
+        self._entries = list(entries) if entries is not None else None
+        self._options = storage_options
+        self._readers: dict[int, DatasetReader] = {}
+        self._bounds: list[int] | None = None
+        self._selected: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self._uris, self.schema, self._entries, self._options))
+
+    def __len__(self) -> int:
+        return self._row_bounds()[-1]
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Row `index`, without ages and availabilities."""
+        return self.row(index)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Many rows, as loaders ask for them."""
+        return [self.row(index) for index in indices]
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """One row; only the bags of its columns are read.
+
+        Args:
+            index: from 0; negative ones count from the end.
+            columns: names or globs; all but ages and availabilities by default.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetError: the bags are damaged, or hold other values than the schema says.
+        """
+        bounds = self._row_bounds()
+        if not -bounds[-1] <= index < bounds[-1]:
+            raise IndexError(f"row {index} of {bounds[-1]}")
+        index %= bounds[-1]
+        number = bisect.bisect_right(bounds, index) - 1
+        names = self._names(columns)
+        found = self._read(number, index - bounds[number], index - bounds[number] + 1, names)
+        row = {"log_id": str(found["log_id"][0].tobytes(), "utf-8"), "timestamp": found["timestamp"][0]}
+        types = self.schema.all
+        for name in names:
+            try:
+                row[name] = python_value(found[name][0], types[name])
+            except UnicodeDecodeError as error:
+                raise DatasetError(
+                    f"{self._uris[number]}: a value of {name} is no UTF-8 ({error})"
+                ) from error
+        return row
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        """All rows in order.
+
+        Args:
+            columns: names or globs; None is all columns, ages and availabilities too.
+            max_bytes: about how much a block holds; at least one row.
+        """
+        names = tuple(self.schema.all) if columns is None else self._names(columns)
+        for number in range(len(self._uris)):
+            reader = self._reader(number)
+            partition = str(self._entries[number].get("partition", "")) if self._entries else ""
+            for start, stop in _cuts(reader, self._keys(names), max_bytes):
+                found = self._read(number, start, stop, names)
+                ids = [row.tobytes() for row in found.pop("log_id")]
+                first = 0
+                for log_id, group in itertools.groupby(ids):  # of a folder that others filled
+                    last = first + len(list(group))
+                    part = found
+                    if last - first < len(ids):
+                        whole = Block("", "", 0, found)
+                        part = whole.take(slice(first, last))
+                    yield Block(str(log_id, "utf-8"), partition, start + first, part)
+                    first = last
+
+    def _row_bounds(self) -> list[int]:
+        if self._bounds is None:
+            counts = (
+                [int(entry["rows"]) for entry in self._entries]
+                if self._entries is not None
+                else [len(self._reader(number)) for number in range(len(self._uris))]
+            )
+            self._bounds = [0, *itertools.accumulate(counts)]
+        return self._bounds
+
+    def _reader(self, number: int) -> DatasetReader:
+        reader = self._readers.get(number)
+        if reader is None:
+            reader = DatasetReader(self._uris[number], None, storage_options=self._options)
+            keys = [*self._keys(tuple(self.schema.columns)), *([META] if self.schema.sampled else [])]
+            if missing := [key for key in keys if key not in reader.spec]:
+                raise DatasetError(
+                    f"{self._uris[number]}: no key {missing[0]!r}; there are {', '.join(reader.spec)}"
+                )
+            if self._entries is not None and len(reader) != self._entries[number]["rows"]:
+                raise DatasetError(
+                    f"{self._uris[number]}: {len(reader)} rows, {self._entries[number]['rows']} were written"
+                )
+            self._readers[number] = reader
+        return reader
+
+    def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        if columns is None:
+            return tuple(self.schema.columns)
+        key = (columns,) if isinstance(columns, str) else tuple(columns)
+        if key not in self._selected:
+            self._selected[key] = self.schema.select(key)
+        return self._selected[key]
+
+    def _keys(self, names: Sequence[str]) -> list[str]:
+        """The keys that hold some columns."""
+        own = [name for name in names if name in self.schema.columns]
+        return ["log_id", "timestamp", *own, *([META] if len(own) < len(names) else [])]
+
+    def _read(self, number: int, start: int, stop: int, names: Sequence[str]) -> dict[str, Values]:
+        """log_id, timestamp and columns of consecutive rows of one folder."""
+        reader = self._reader(number)
+        found: dict[str, Values] = {}
+        metas = {name: ctype for name, ctype in self.schema.meta.items() if name in names}
+        for key in self._keys(names):
+            data, limits = reader.bag(key).read_range(start, stop)
+            if len(limits) != stop - start + 1:
+                raise DatasetError(f"{self._uris[number]}: {key}.bag ends before row {stop - 1}")
+            try:
+                if key == META:
+                    found |= metas_from(data, limits, metas)
+                else:
+                    found[key] = column_from(reader.spec[key], self._type(key), data, limits)
+            except LogloomError:
+                raise
+            except Exception as error:
+                raise DatasetError(
+                    f"{self._uris[number]}: {key}.bag, rows {start} to {stop - 1}: {error}; write it again"
+                ) from error
+        return found
+
+    def _type(self, key: str) -> ColumnType:
+        return {"log_id": STRING, "timestamp": TIMESTAMP}.get(key) or self.schema.columns[key]
+
+
+def _reopen(
+    uris: Sequence[str],
+    schema: Schema,
+    entries: Sequence[Mapping[str, Any]] | None,
+    storage_options: Mapping[str, Any] | None,
+) -> BagsReader:
+    return BagsReader(uris, schema, entries=entries, storage_options=storage_options)
+
+
+def _cuts(reader: DatasetReader, keys: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Stretches of rows that weigh about `max_bytes`."""
+    ends = np.zeros(len(reader) + 1, np.int64)
+    for key in keys:
+        limits = reader.bag(key).limits()
+        if len(limits) != len(ends):
+            raise UsageError(f"{key} is a sequence; rows have one value of each column")
+        ends += limits
+    return cut_evenly(ends, max_bytes)
