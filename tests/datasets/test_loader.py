@@ -1,0 +1,516 @@
+"""The Loader: order, resuming, failures, memory, processes."""
+
+import itertools
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logloom.datasets.loader import Loader, LoaderError, SharedArray, torch_dataset
+from logloom.errors import UsageError
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Rows:
+    """Rows that say who they are."""
+
+    def __init__(self, length: int, size: int = 3):
+        self.length, self.size = length, size
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        return {"id": index, "image": np.full((self.size,), index, np.int32)}
+
+
+class ManyRows(Rows):
+    """Offers many rows at once; single ones are refused, to show that they are not asked for."""
+
+    def __getitem__(self, index):
+        assert index == 0, "only for the spec"
+        return super().__getitem__(index)
+
+    def __getitems__(self, indices):
+        return [Rows.__getitem__(self, index) for index in indices]
+
+
+class ColumnRows(Rows):
+    """Offers columns at once, into given arrays."""
+
+    def __getitem__(self, index):
+        assert index == 0, "only for the spec"
+        return super().__getitem__(index)
+
+    def get_many(self, indices, columns=None, out=None):
+        out["id"][...] = indices
+        out["image"][...] = indices[:, None]
+        return dict(out)
+
+
+def expected_ids(length, seed, shuffle=True):
+    """The endless order, by definition."""
+    for epoch in itertools.count():
+        order = np.random.default_rng([seed, epoch]).permutation(length) if shuffle else np.arange(length)
+        yield from order.tolist()
+
+
+def take_ids(loader, batches):
+    return [i for _ in range(batches) for i in next(loader)["id"].tolist()]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_batches_are_the_seeded_order_across_epochs_with_none_short(method):
+    with Loader(Rows(7), batch=3, workers=2, prefetch=2, mp=method, seed=5) as loader:
+        assert iter(loader) is loader
+        found = []
+        for _ in range(9):
+            batch = next(loader)
+            assert batch["id"].shape == (3,)
+            assert (batch["image"] == batch["id"][:, None]).all()
+            found += batch["id"].tolist()
+    assert found == list(itertools.islice(expected_ids(7, 5), 27))
+
+
+def test_unshuffled_rows_come_in_their_own_order():
+    with Loader(Rows(4), batch=3, shuffle=False, workers=2) as loader:
+        assert take_ids(loader, 3) == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+
+
+@given(
+    length=st.integers(1, 12),
+    batch=st.integers(1, 9),
+    seed=st.integers(0, 2**40),
+    shards=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    rounds=st.integers(1, 4),
+    shuffle=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_state_of_any_shard_resumes_on_any_number_of_shards(length, batch, seed, shards, rounds, shuffle):
+    """Run some batches on one number of shards, then on another, and so on: no row twice, none missing."""
+    state, seen = {"step": 0, "seed": seed}, []
+    for num_shards in shards:
+        loaders = [
+            Loader(Rows(length), batch, shuffle=shuffle, workers=0, shard_id=k, num_shards=num_shards, seed=1)
+            for k in range(num_shards)
+        ]
+        for loader in loaders:
+            loader.load(state)
+        taken = [take_ids(loader, rounds) for loader in loaders]
+        states = [loader.save() for loader in loaders]
+        assert all(found == states[0] for found in states)
+        assert {loader.consumed for loader in loaders} == {states[0]["step"]}
+        seen += [taken[k][i] for i in range(rounds * batch) for k in range(num_shards)]
+        state = pickle.loads(pickle.dumps(states[-1]))
+    assert state["step"] == len(seen)
+    assert seen == list(itertools.islice(expected_ids(length, seed, shuffle), len(seen)))
+
+
+@given(
+    workers=st.integers(1, 3), batch=st.integers(1, 8), prefetch=st.integers(0, 4), source=st.integers(0, 2)
+)
+@settings(max_examples=8, deadline=None)
+def test_the_order_is_the_same_for_any_number_of_workers_and_way_to_read(workers, batch, prefetch, source):
+    rows = [Rows, ManyRows, ColumnRows][source](11)
+    with Loader(rows, batch, workers=workers, prefetch=prefetch, seed=3) as loader:
+        found = take_ids(loader, 6)
+    assert found == list(itertools.islice(expected_ids(11, 3), 6 * batch))
+
+
+def test_more_workers_than_batches_share_a_batch():
+    with Loader(Rows(50), batch=8, workers=5, prefetch=0, seed=3) as loader:
+        assert take_ids(loader, 4) == list(itertools.islice(expected_ids(50, 3), 32))
+
+
+def test_workers_killed_at_random_lose_and_repeat_no_row():
+    rng = random.Random(4)
+    state, seen, deaths = {"step": 0, "seed": 9}, [], 0
+    for _ in range(6):
+        with Loader(Rows(23, 1000), batch=4, workers=rng.randint(1, 3), prefetch=3) as loader:
+            loader.load(state)
+            iter(loader)
+            victims = [p.pid for p in multiprocessing.active_children() if p.name.startswith("loader-")]
+            killer = threading.Timer(rng.uniform(0, 0.02), os.kill, (rng.choice(victims), signal.SIGKILL))
+            killer.start()
+            try:
+                while True:
+                    seen += next(loader)["id"].tolist()
+            except LoaderError as error:
+                assert "signal 9" in str(error)  # noqa: PT017
+                deaths += 1
+            killer.join()
+            state = loader.save()
+        assert state["step"] == len(seen)
+    assert deaths == 6
+    assert seen == list(itertools.islice(expected_ids(23, 9), len(seen)))
+
+
+def crash_at_step_7(row, seed):
+    if seed[1] == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return row
+
+
+def test_a_worker_that_crashes_names_signal_row_and_step():
+    with Loader(Rows(100), batch=4, shuffle=False, fns=[crash_at_step_7], workers=2) as loader:
+        assert take_ids(loader, 1) == [0, 1, 2, 3]
+        with pytest.raises(LoaderError, match=r"signal 9 at row 7 \(step 7\)"):
+            next(loader)
+        assert loader.save() == {"step": 4, "seed": 0}
+
+
+def fail_at_row_5(row, seed):
+    if row["id"] == 5:
+        raise ZeroDivisionError("no row five today")
+    return row
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_failing_function_surfaces_with_its_own_traceback_and_the_row(workers):
+    with Loader(Rows(100), batch=4, shuffle=False, fns=[fail_at_row_5], workers=workers) as loader:
+        assert take_ids(loader, 1) == [0, 1, 2, 3]
+        with pytest.raises(
+            LoaderError, match=r"(?s)row 5 \(step 5\).*fail_at_row_5.*no row five today"
+        ) as caught:
+            next(loader)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+        assert loader.save()["step"] == 4
+        with pytest.raises(LoaderError, match="closed"):
+            next(loader)
+
+
+class BrokenRows(ManyRows):
+    def __getitems__(self, indices):
+        if 6 in indices:
+            raise OSError("bad sector")
+        return super().__getitems__(indices)
+
+    def __getitem__(self, index):
+        if index == 6:
+            raise OSError("bad sector")
+        return Rows.__getitem__(self, index)
+
+
+def test_a_row_that_many_at_once_hide_is_still_named():
+    with Loader(BrokenRows(9), batch=9, shuffle=False, workers=1) as loader:
+        with pytest.raises(LoaderError, match=r"(?s)row 6 \(step 6\).*bad sector"):
+            next(loader)
+
+
+class UnevenRows(Rows):
+    def __getitem__(self, index):
+        row = super().__getitem__(index)
+        return row if index < 3 else row | {"image": np.zeros(self.size + 1, np.int32)}
+
+
+class OtherKeys(Rows):
+    def __getitem__(self, index):
+        return super().__getitem__(index) | ({"extra": 1} if index == 3 else {})
+
+
+class OtherTypes(Rows):
+    def __getitem__(self, index):
+        return super().__getitem__(index) | ({"id": 3.5} if index == 3 else {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"), [(UnevenRows, "'image'"), (OtherKeys, "extra"), (OtherTypes, "float64")]
+)
+def test_a_row_that_does_not_fit_the_batch_is_refused_by_name(rows, words):
+    with Loader(rows(5), batch=5, shuffle=False, workers=1) as loader:
+        with pytest.raises(LoaderError, match=f"(?s)row 3 .*{words}"):
+            next(loader)
+
+
+class BytesRows(Rows):
+    def __getitem__(self, index):
+        return {"jpg": b"\xff\xd8\0"}
+
+
+def test_bytes_are_refused_with_the_way_out():
+    with pytest.raises(UsageError, match=r"'jpg' is bytes.*fns"):
+        _ = Loader(BytesRows(3), 1).spec
+
+
+def double(row, seed):
+    return {"double": row["id"] * 2, "seed": np.array(seed)}
+
+
+def test_functions_are_given_seed_and_step_and_make_the_spec():
+    with Loader(Rows(10), batch=2, fns=[double], workers=2, seed=8, shard_id=1, num_shards=3) as loader:
+        assert loader.spec == {"double": (np.dtype("int64"), ()), "seed": (np.dtype("int64"), (2,))}
+        loader.load({"step": 30, "seed": 8})
+        batch = next(loader)
+    assert batch["seed"].tolist() == [[8, 31], [8, 34]]
+    order = list(itertools.islice(expected_ids(10, 8), 40))
+    assert batch["double"].tolist() == [2 * order[31], 2 * order[34]]
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_state_is_loaded_before_or_after_iter(running):
+    with Loader(Rows(10), batch=3, workers=2, seed=2) as loader:
+        take_ids(loader, 4)
+        state = loader.save()
+        following = take_ids(loader, 3)
+    assert state == {"step": 12, "seed": 2}
+    with Loader(Rows(10), batch=3, workers=2) as other:
+        if running:
+            take_ids(other, 2)
+        other.load(state)
+        iter(other)
+        assert take_ids(other, 3) == following
+        other.load(state)
+        assert take_ids(other, 3) == following
+
+
+@pytest.mark.parametrize("state", [{}, {"step": -1, "seed": 0}, {"step": "x", "seed": 0}, {"step": 1}])
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(UsageError, match="no state"):
+        Loader(Rows(3), 1).load(state)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"batch": 0}, {"workers": -1}, {"prefetch": -1}, {"shard_id": 1}, {"num_shards": 0}, {"seed": -1}],
+)
+def test_numbers_out_of_range_are_refused(options):
+    with pytest.raises(UsageError, match="out of range"):
+        Loader(Rows(3), **({"batch": 1} | options))
+
+
+def test_an_empty_source_is_refused():
+    with pytest.raises(UsageError, match="no rows"):
+        Loader(Rows(0), 1)
+
+
+def test_a_batch_stays_as_it_is_while_anything_of_it_is_used():
+    with Loader(Rows(50, 1000), batch=2, shuffle=False, workers=2, prefetch=1) as loader:
+        kept = next(loader)["image"][1:, ::7]
+        whole = [next(loader) for _ in range(3)]
+        for _ in range(10):
+            next(loader)
+        assert (kept == 1).all()
+        assert [batch["id"].tolist() for batch in whole] == [[2, 3], [4, 5], [6, 7]]
+    assert (kept == 1).all()
+    assert (whole[2]["image"] == whole[2]["id"][:, None]).all()
+
+
+def test_dropped_batches_give_their_memory_to_later_ones():
+    with Loader(Rows(50, 1000), batch=2, workers=2, prefetch=3) as loader:
+        for _ in range(40):
+            next(loader)
+        assert len(loader._segments) <= 3 + 3
+
+
+def test_hoarded_memory_is_let_go():
+    with Loader(Rows(50, 1000), batch=2, workers=1, prefetch=1) as loader:
+        hoard = [next(loader) for _ in range(30)]
+        assert len(loader._segments) >= 30
+        del hoard
+        for _ in range(10):
+            next(loader)
+        assert len(loader._segments) <= 8
+        assert take_ids(loader, 1)
+
+
+def test_recycling_bounds_memory_whoever_holds_on():
+    with Loader(Rows(50, 10), batch=2, workers=2, prefetch=2, recycle_after=2) as loader:
+        hoard = [next(loader) for _ in range(40)]
+        assert len(loader._segments) <= 2 + 1 + 2 + 2
+        assert len(hoard) == 40
+
+
+def test_closing_ends_all_processes_and_is_repeatable():
+    before = set(multiprocessing.active_children())
+    loader = Loader(Rows(10), batch=2, workers=3)
+    next(loader)
+    assert len(set(multiprocessing.active_children()) - before) == 3
+    loader.close()
+    loader.close()
+    assert set(multiprocessing.active_children()) == before
+
+
+def test_a_forgotten_loader_ends_its_processes():
+    before = set(multiprocessing.active_children())
+    loader = Loader(Rows(10), batch=2, workers=2)
+    next(loader)
+    del loader
+    deadline = time.monotonic() + 10
+    while set(multiprocessing.active_children()) - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert set(multiprocessing.active_children()) == before
+
+
+def sleep_long(row, seed):
+    if seed[1] > 3:
+        time.sleep(1000)
+    return row
+
+
+def test_closing_ends_workers_that_sleep():
+    loader = Loader(Rows(10), batch=2, workers=2, shuffle=False, fns=[sleep_long])
+    next(loader)
+    start = time.monotonic()
+    loader.close()
+    assert time.monotonic() - start < 5
+
+
+def run_script(text, *, send=None, wait_for=None):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    lines = []
+    if wait_for is not None:
+        while wait_for not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
+        lines.append(line)
+        os.killpg(process.pid, send) if send == signal.SIGINT else process.send_signal(send)
+    out, err = process.communicate(timeout=30)
+    return process.returncode, "".join(lines) + out, err
+
+
+SCRIPT = """
+    import multiprocessing, time
+    from logloom.datasets.loader import Loader
+
+    class Rows:
+        def __len__(self):
+            return 100
+        def __getitem__(self, index):
+            return {"id": index}
+
+    loader = Loader(Rows(), batch=2, workers=2)
+    next(loader)
+    pids = [process.pid for process in multiprocessing.active_children()]
+    print("ready", *pids, flush=True)
+"""
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_ctrl_c_ends_everything_with_one_traceback():
+    code, out, err = run_script(
+        SCRIPT + "\n    while True:\n        next(loader)", send=signal.SIGINT, wait_for="ready"
+    )
+    assert code == -signal.SIGINT or code == 130 or "KeyboardInterrupt" in err
+    assert err.count("Traceback") == 1
+    assert not any(alive(int(pid)) for pid in out.split()[1:3])
+
+
+def test_workers_end_when_their_parent_is_killed():
+    _, out, _ = run_script(SCRIPT + "\n    time.sleep(100)", send=signal.SIGKILL, wait_for="ready")
+    pids = [int(pid) for pid in out.split()[1:3]]
+    deadline = time.monotonic() + 15
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+def test_a_script_may_end_without_closing():
+    code, _, err = run_script(SCRIPT)
+    assert (code, err) == (0, "")
+
+
+def test_what_can_not_be_sent_to_a_spawned_worker_is_explained():
+    with pytest.raises(UsageError, match="top of a module"):
+        next(Loader(Rows(3), 1, fns=[lambda row, seed: row], workers=1, mp="spawn"))
+
+
+def test_the_first_batch_of_forked_workers_comes_within_a_second():
+    start = time.monotonic()
+    with Loader(Rows(1000), batch=32, workers=2) as loader:
+        next(loader)
+        assert time.monotonic() - start < 1
+
+
+def test_importing_the_loader_does_not_import_beam_or_torch():
+    code = "import sys, logloom.datasets.loader; print({'apache_beam', 'torch', 'pandas'} & set(sys.modules))"
+    assert run_script(code)[1].strip() == "set()"
+
+
+def test_torch_tensors_share_the_loaders_memory():
+    torch = pytest.importorskip("torch")
+    with Loader(Rows(9), batch=3, workers=2, seed=1) as loader:
+        data = torch.utils.data.DataLoader(torch_dataset(loader), batch_size=None)
+        found = [batch["id"].tolist() for batch in itertools.islice(iter(data), 3)]
+    assert list(itertools.chain(*found)) == list(itertools.islice(expected_ids(9, 1), 9))
+
+
+def test_without_torch_the_extra_is_named():
+    if "torch" in sys.modules or __import__("importlib.util").util.find_spec("torch"):
+        pytest.skip("torch is here")
+    with pytest.raises(UsageError, match=r"logloom\[torch\]"):
+        torch_dataset(Loader(Rows(3), 1))
+
+
+def fill_row(arguments):
+    target, row = arguments
+    target.array[row] = row
+
+
+def fill_rows(jobs, done):
+    while (message := jobs.get()) is not None:
+        fill_row(message)
+        done.put(message[1])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_shared_array_is_filled_by_other_processes(method):
+    context = multiprocessing.get_context(method)
+    array = SharedArray((10, 8), np.int32)
+    jobs, done = context.Queue(), context.Queue()
+    workers = [context.Process(target=fill_rows, args=(jobs, done)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for row in range(10):
+        jobs.put((array, row))
+    for _ in range(10):
+        done.get(timeout=30)
+    for _ in workers:
+        jobs.put(None)
+    for worker in workers:
+        worker.join()
+    result = array.result()
+    assert (result == np.arange(10)[:, None]).all()
+    assert result.shape == (10, 8)
+
+
+def test_a_shared_array_is_gone_when_closed_or_its_result_dropped():
+    closed, taken = SharedArray((4,), "f4"), SharedArray((4,), "f4")
+    names = [pickle.dumps(closed), pickle.dumps(taken)]
+    closed.close()
+    with pytest.raises(ValueError, match="closed"):
+        _ = closed.array
+    result = taken.result()
+    result[:] = 3
+    assert pickle.loads(names[1]).array.tolist() == [3] * 4
+    del result, taken
+    for name in names:
+        with pytest.raises(FileNotFoundError):
+            pickle.loads(name)
