@@ -10,7 +10,7 @@ REPOSITORY = pathlib.Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def shared_data() -> pathlib.Path:
-    """The folder of real logs and of what the original clients made of them; it is not part of the project."""
+    """Real logs and what the original clients made of them; not part of the project."""
     path = pathlib.Path(os.environ.get("LOGLOOM_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
     if not path.is_dir():
         pytest.skip(f"the real logs are not here ({path}); set LOGLOOM_TEST_DATA to their folder")

@@ -171,7 +171,7 @@ class Store:
                     os.link(partial, path)
                 except FileExistsError:
                     return False
-            _sync_folder(path.parent)
+            sync(path.parent)
             return True
 
     def replace(self, name: str, data: bytes) -> None:
@@ -183,7 +183,7 @@ class Store:
             path = self.local / name
             with _beside(path, data) as partial:
                 partial.replace(path)
-            _sync_folder(path.parent)
+            sync(path.parent)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[pathlib.Path]:
@@ -213,10 +213,10 @@ class Store:
                     self.fs.put_file(str(path), self.uri_of(f"{name}/{path.relative_to(folder).as_posix()}"))
                 return
             for path in folder.rglob("*"):
-                _sync(path)
+                sync(path)
                 if path.is_file():
                     path.chmod(0o444)
-            _sync_folder(folder)
+            sync(folder)
             target = self.local / name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -225,7 +225,7 @@ class Store:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 return
-            _sync_folder(target.parent)
+            sync(target.parent)
 
     def sweep(self) -> None:
         """Removes the scratch folders of processes of this machine that are gone."""
@@ -252,15 +252,13 @@ def _beside(path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
         partial.unlink(missing_ok=True)
 
 
-def _sync(path: pathlib.Path) -> None:
+def sync(path: pathlib.Path) -> None:
+    """Waits until a file or folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_sync_folder = _sync
 
 
 def _is_running(pid: int) -> bool:

@@ -46,7 +46,7 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
     size = human_bytes(sum(path.stat().st_size for path in paths))
     say(f"drove {len(paths)} logs of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
 
-    recipe_file.write_text(demo_recipe(logs), encoding="utf-8")
+    recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
     plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
     if plan.up_to_date:
         say(f"version {plan.job.parent} of {root} is up to date")

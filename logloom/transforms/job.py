@@ -154,5 +154,5 @@ def opened(job: Job, task: LogTask) -> Log:
     """
     log = _open(task.uris, _Hashable(job.open_options), _state_of(task.uris))
     if log.summary.content_id != task.content_id:
-        raise LogReadError(f"{task.uris[0]}: it is no longer the log that was planned or built from; build again")
+        raise LogReadError(f"{task.uris[0]}: no longer the log that was planned or built from; build again")
     return log

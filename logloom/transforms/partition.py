@@ -11,6 +11,7 @@ import dataclasses
 import pathlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import LogloomError, LogReadError, StorageError
 from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
-from logloom.io.storage import Store, explained
+from logloom.io.storage import Store, explained, sync
 from logloom.io.units import Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.columns import Span
@@ -96,6 +97,8 @@ class _Writing:
         self._job, self._log, self._span = job, log, span
         self._outputs = tuple(outputs)
         self._stack = contextlib.ExitStack()
+        # Hashing leaves Python's lock to others, so it goes on beside writing.
+        self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
         self._writers: dict[str, Writer] = {}
         self._digests = RowsDigest(job.schema)
         self.folders: dict[str, pathlib.Path] = {}
@@ -115,9 +118,10 @@ class _Writing:
         for block in stream:
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
+            digested = self._hasher.submit(self._digests.update, block)
             for writer in self._writers.values():
                 writer.append(block)
-            self._digests.update(block)
+            digested.result()
             self.rows += len(block)
         self.tally = stream.tally.to_json()
 
@@ -170,11 +174,17 @@ def _write_units(job: Job, partition: Partition, identities: dict[str, str]) -> 
 
 
 def _files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
+    """Sizes and digests of a folder's files; they are sent to the disk meanwhile."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return tuple(
-        FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, file_digest(path))
-        for path in paths
-    )
+    with ThreadPoolExecutor(1) as syncer:
+        synced = [syncer.submit(sync, path) for path in paths]
+        files = tuple(
+            FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, file_digest(path))
+            for path in paths
+        )
+        for one in synced:
+            one.result()  # its error, if any
+    return files
 
 
 @dataclass(frozen=True)
