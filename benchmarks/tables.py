@@ -42,7 +42,10 @@ class Contender:
     def __init__(self, name: str, folder: pathlib.Path, row_bytes: int, num_rows: int):
         command = [INTERPRETERS[name], str(HERE / "tables_contenders.py"), name, str(folder / name)]
         self._process = subprocess.Popen(
-            [*command, str(row_bytes), str(num_rows)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*command, str(row_bytes), str(num_rows)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def run(self, order: str, count: int) -> float:
@@ -71,8 +74,15 @@ def started(folder: pathlib.Path, row_bytes: int, num_rows: int) -> Iterator[dic
 
 def measure(folder: pathlib.Path, row_bytes: int, rounds: int) -> None:
     num_rows = max(60, min(4000, 150_000_000 // row_bytes)) // 40 * 40
-    repeats = {"row": max(20, 20_000_000 // row_bytes), "columns": 2000, "window": 500, "batch": max(3, 40_000_000 // row_bytes // BATCH)}
-    rates: dict[str, dict[str, list[float]]] = {order: {name: [] for name in INTERPRETERS} for order in ORDERS}
+    repeats = {
+        "row": max(20, 20_000_000 // row_bytes),
+        "columns": 2000,
+        "window": 500,
+        "batch": max(3, 40_000_000 // row_bytes // BATCH),
+    }
+    rates: dict[str, dict[str, list[float]]] = {
+        order: {name: [] for name in INTERPRETERS} for order in ORDERS
+    }
     with started(folder, row_bytes, num_rows) as contenders:
         for number in range(rounds + 1):
             for order in ORDERS:
@@ -105,7 +115,9 @@ def measure(folder: pathlib.Path, row_bytes: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", type=int, nargs="+", default=[20_000, 200_000, 5_000_000])
     parser.add_argument("--folder", type=pathlib.Path, default=None)

@@ -92,7 +92,11 @@ class Plain:
 
 
 def _size(row: Row) -> int:
-    return sum(len(v) if isinstance(v, bytes) else v.nbytes for k, v in row.items() if k not in ("log_id", "timestamp"))
+    return sum(
+        len(v) if isinstance(v, bytes) else v.nbytes
+        for k, v in row.items()
+        if k not in ("log_id", "timestamp")
+    )
 
 
 class Logloom:
@@ -146,7 +150,12 @@ class Granular:
         spec = {n: "bytes" if isinstance(v, bytes) else kinds.get(n, "array") for n, v in rows[0].items()}
         with granular.DatasetWriter(self.folder, spec, granular.encoders) as writer:
             for row in rows:
-                writer.append(row | {n: np.asarray(row[n]) for n in ("label", "speed")} | {"timestamp": int(row["timestamp"])}, flush=False)
+                writer.append(
+                    row
+                    | {n: np.asarray(row[n]) for n in ("label", "speed")}
+                    | {"timestamp": int(row["timestamp"])},
+                    flush=False,
+                )
 
     def open(self) -> None:
         import granular
@@ -245,7 +254,11 @@ class Parquet(_Arrow):
 
         self.folder.mkdir(parents=True)
         pq.write_table(
-            self.table(rows), self.folder / "rows.parquet", row_group_size=WINDOW, compression="none", use_dictionary=False
+            self.table(rows),
+            self.folder / "rows.parquet",
+            row_group_size=WINDOW,
+            compression="none",
+            use_dictionary=False,
         )
 
     def open(self) -> None:
@@ -263,7 +276,9 @@ class Parquet(_Arrow):
         return self.values(self.read(i // WINDOW, list(SMALL)).slice(i % WINDOW, 1))[0]
 
     def window(self, i: int) -> Any:
-        found = self.values(self.file.read_row_groups([i // WINDOW, (i + WINDOW - 1) // WINDOW], columns=list(SMALL)))
+        found = self.values(
+            self.file.read_row_groups([i // WINDOW, (i + WINDOW - 1) // WINDOW], columns=list(SMALL))
+        )
         return found[i % WINDOW : i % WINDOW + WINDOW]
 
     def batch(self, many: list[int]) -> Any:
@@ -288,8 +303,15 @@ def main() -> None:
     for line in sys.stdin:
         order, count = line.split()
         # A window stays within a log, and within the file.
-        starts = [i - i % (len(rows) // 4) // (len(rows) // 4 - WINDOW) * WINDOW for i in rng.integers(0, len(rows), int(count)).tolist()]
-        batches = [rng.permutation(len(rows))[:BATCH].tolist() for _ in range(int(count))] if order == "batch" else []
+        starts = [
+            i - i % (len(rows) // 4) // (len(rows) // 4 - WINDOW) * WINDOW
+            for i in rng.integers(0, len(rows), int(count)).tolist()
+        ]
+        batches = (
+            [rng.permutation(len(rows))[:BATCH].tolist() for _ in range(int(count))]
+            if order == "batch"
+            else []
+        )
         if order == "write":
             shutil.rmtree(folder, ignore_errors=True)
             os.sync()

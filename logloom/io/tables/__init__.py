@@ -11,9 +11,12 @@ row = loader.get_row(0, columns=["lidar.*", "labels.*"])
 from typing import Any
 
 _HOMES = {
+    "BlockReader": "unit",
     "Cost": "plans",
+    "ReadFromTable": "beam",
     "RowLoader": "loader",
     "RowPositionError": "loader",
+    "WriteToTable": "beam",
     "commit_table": "write",
     "infer_types": "rows",
     "merge": "merging",

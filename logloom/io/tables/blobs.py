@@ -58,16 +58,17 @@ class BlobWriter:
     The file depends only on the sequence of chunks, not on how they were batched.
     """
 
-    def __init__(self, path: pathlib.Path, codec: str | None, workers: Executor):
+    def __init__(self, path: pathlib.Path, name: str, codec: str | None, workers: Executor):
         """Creates the file.
 
         Args:
-            path: of the blob; `places` name it by its last part.
+            path: of the blob.
+            name: what `places` call it.
             codec: "lz4", "zstd" or None.
             workers: threads that hash and compress.
         """
         self.places = Places()
-        self._name = path.name
+        self._name = name
         self._pack = packer(codec) if codec else None
         self._workers = workers
         self._known: dict[bytes, Place] = {}

@@ -48,14 +48,19 @@ def group_field(column: str) -> tuple[int, str, str] | None:
     return (int(match[1]), match[2], match[3]) if match else None
 
 
-def log_file(log_id: str) -> str:
-    """Path of a log's index within its table; distinct for distinct log_ids, and never hidden."""
+def file_name(log_id: str) -> str:
+    """A log_id as the name of a file or folder: distinct for distinct log_ids, and never hidden."""
     name = urllib.parse.quote(log_id, safe=" ")
     if name[:1] in ("", ".", "_"):  # readers of folders skip such names
         name = f"%{ord(name[0]):02X}{name[1:]}" if name else "%"
     if len(name) > _LONGEST_NAME:  # the last mark can't come from quoting
         name = f"{name[:_LONGEST_NAME]}%-{blake3(log_id.encode()).hexdigest()[:32]}"
-    return f"index/{name}.parquet"
+    return name
+
+
+def log_file(log_id: str) -> str:
+    """Path of a log's index within its table."""
+    return f"index/{file_name(log_id)}.parquet"
 
 
 def table_of(log_uri: str) -> str:
@@ -65,7 +70,10 @@ def table_of(log_uri: str) -> str:
 
 @dataclass(frozen=True)
 class LogRows:
-    """A log in a table: its index file (relative), how many rows that has, and its BLAKE3."""
+    """A log in a table: its index file (relative), how many rows that has, and its BLAKE3.
+
+    The digest is "" in tables that pipelines build, whose manifest has it.
+    """
 
     log_id: str
     file: str
@@ -144,18 +152,18 @@ def to_bytes(table: Description) -> bytes:
     return json.dumps(table.to_json(), indent=1, allow_nan=False).encode() + b"\n"
 
 
-def read_description(uri: str, storage: Mapping[str, Any] | None = None) -> Description:
+def read_description(uri: str, storage_options: Mapping[str, Any] | None = None) -> Description:
     """Reads what a table says of itself.
 
     Args:
         uri: of the table, absolute.
-        storage: fsspec options by protocol.
+        storage_options: fsspec options by protocol.
 
     Raises:
         DatasetError: there is no table, it is damaged, or of a newer format version.
     """
     try:
-        text = Store.at(uri, storage).read(FILE)
+        text = Store.at(uri, storage_options).read(FILE)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DatasetError(f"{uri}: no table here ({FILE} is missing, which is written last)") from error
     try:

@@ -92,10 +92,39 @@ class Slot:
         return np.append(self.table_of_log, -1)[self.log_codes]
 
 
-def open_slots(
-    frame: pd.DataFrame, reader: RangeReader, storage: Mapping[str, Any] | None
-) -> tuple[list[Slot], list[MergeStep]]:
-    """The tables of a frame, and how they were merged.
+@dataclass(frozen=True)
+class OpenFrame:
+    """All that reading needs of a frame.
+
+    Attributes:
+        length: rows.
+        slots: the tables that the rows lie in.
+        steps: how these were merged.
+        log_ids: (N,) numbers and the texts they stand for; None if the frame has none.
+        stamps: (N,) timestamps, likewise.
+    """
+
+    length: int
+    slots: Sequence[Slot]
+    steps: Sequence[MergeStep]
+    log_ids: tuple[Ints, Sequence[str]] | None
+    stamps: NDArray[np.int64] | None
+
+    def variants(self) -> tuple[list[tuple[int, ...]], Ints | None]:
+        """The combinations of tables that rows lie in, and each row's number; None if there is just one."""
+        if all(len(slot.tables) == 1 and (slot.log_codes >= 0).all() for slot in self.slots):
+            return [(0,) * len(self.slots)], None
+        if not self.length:
+            return [], None
+        tables = np.stack([slot.tables_of_rows() for slot in self.slots], axis=1)
+        found, numbers = np.unique(tables, axis=0, return_inverse=True)
+        return [tuple(row) for row in found.tolist()], numbers.reshape(-1).astype(np.int32)
+
+
+def open_frame(
+    frame: pd.DataFrame, reader: RangeReader, storage_options: Mapping[str, Any] | None
+) -> OpenFrame:
+    """Takes out of a frame what reading its rows needs.
 
     Raises:
         UsageError: the frame lost its service columns.
@@ -104,19 +133,25 @@ def open_slots(
     count = num_slots(frame.columns)
     if count == 0:
         raise UsageError(
-            "the frame has no service columns (__0.log, __0.row, …), so nothing says where its rows are "
-            "stored; "
-            "keep them when selecting columns"
+            "the frame has no service columns (__0.log, __0.row, …), so nothing says where its rows "
+            "are stored; keep them when selecting columns"
         )
-    return [_open_slot(frame, slot, reader, storage) for slot in range(count)], merge_steps(frame)
+    slots = [_open_slot(frame, slot, reader, storage_options) for slot in range(count)]
+    return OpenFrame(
+        len(frame),
+        slots,
+        merge_steps(frame),
+        _texts(frame, "log_id") if "log_id" in frame.columns else None,
+        frame["timestamp"].to_numpy() if "timestamp" in frame.columns else None,
+    )
 
 
 def _open_slot(
-    frame: pd.DataFrame, slot: int, reader: RangeReader, storage: Mapping[str, Any] | None
+    frame: pd.DataFrame, slot: int, reader: RangeReader, storage_options: Mapping[str, Any] | None
 ) -> Slot:
     codes, logs = _texts(frame, d.service(slot, "log"))
     tables = sorted({d.table_of(log) for log in logs})
-    descriptions = [d.read_description(table, storage) for table in tables]
+    descriptions = [d.read_description(table, storage_options) for table in tables]
     groups = {}
     for group in dict.fromkeys(name for table in descriptions for name in table.groups):
         blob_codes, blobs = _texts(frame, d.service(slot, group, "blob"))
@@ -141,8 +176,7 @@ def _series(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     if name not in frame.columns:
         raise UsageError(
             f"the frame lost its service column {name}, so the loader can't find its rows; keep the columns "
-            "that "
-            "begin with __"
+            "that begin with __"
         )
     return frame[name]
 

@@ -9,6 +9,7 @@ Files have page checksums, are zstd-compressed, and are read by pandas, polars a
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,8 +40,9 @@ def read_index(
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     *,
+    logs: Sequence[str] | None = None,
     threads: int | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
     """Opens a table: its small columns, and where the rest of each row lies.
 
@@ -53,22 +55,25 @@ def read_index(
         where: load only rows for which this holds: "speed > 3 and log_id == 'a'", tuples
             [("speed", ">", 3), …] that must all hold, or a pyarrow expression. Files and row groups that
             can't have such rows are not read.
+        logs: log_ids to load rows of; files of others are not opened.
         threads: that read index files; None is one per core and never less than four.
-        storage: fsspec options by protocol: {"gs": {"token": "anon"}}.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
     Raises:
         DatasetError: no table, damaged, or of a newer format.
         UsageError: a column that the index doesn't have.
     """
     root = absolute_uri(uri).rstrip("/")
-    table = d.read_description(root, storage)
+    table = d.read_description(root, storage_options)
+    if logs is not None:
+        table = dataclasses.replace(table, logs=tuple(log for log in table.logs if log.log_id in set(logs)))
     user = _chosen(table, columns, root)
     expression = to_expression(where, table.index) if where is not None else None
     fields = [d.service(0, g, field) for g in table.groups for field in ("blob", "offset", "length")]
     stored = [*user, ROW, *fields]
 
     def read(log: d.LogRows) -> pa.Table:
-        return read_file(f"{root}/{log.file}", stored, table, storage, expression)
+        return read_file(f"{root}/{log.file}", stored, table, storage_options, expression)
 
     with ThreadPoolExecutor(threads or max(4, os.cpu_count() or 1)) as pool:
         if expression is None:
@@ -201,7 +206,7 @@ def read_file(
     uri: str,
     names: Sequence[str],
     table: d.Description,
-    storage: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     expression: Any = None,
 ) -> pa.Table:
     """Columns of one log's index; texts as dictionaries.
@@ -210,7 +215,7 @@ def read_file(
         DatasetError: the file is missing or damaged.
     """
     texts = [name for name in names if is_text(name, table)]
-    with parquet_source(uri, storage) as source:
+    with parquet_source(uri, storage_options) as source:
         if expression is None:
             with pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True) as file:
                 rows = file.read(columns=list(names), use_threads=False)
@@ -243,9 +248,9 @@ def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> 
 
 
 @contextlib.contextmanager
-def parquet_source(uri: str, storage: Mapping[str, Any] | None) -> Iterator[Any]:
+def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Iterator[Any]:
     """What pyarrow can read a file from; its errors become DatasetErrors that name the file."""
-    fs, path = filesystem(uri, storage)
+    fs, path = filesystem(uri, storage_options)
     try:
         with contextlib.nullcontext(path) if is_local(uri) else fs.open(path, "rb") as source:
             yield source
@@ -285,7 +290,7 @@ def read_log(
     columns: Sequence[str],
     *,
     hashes: bool = False,
-    storage: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> StoredLog:
     """Reads one log's rows as stored.
 
@@ -299,7 +304,7 @@ def read_log(
     """
     fields = ("blob", "offset", "length", "hash")[: 4 if hashes else 3]
     names = [*columns, *(d.service(0, group, field) for group in table.groups for field in fields)]
-    rows = read_file(uri, names, table, storage)
+    rows = read_file(uri, names, table, storage_options)
     root = d.table_of(uri)
 
     def texts(name: str) -> tuple[list[str], NDArray[Any]]:
@@ -323,14 +328,14 @@ def read_log(
     return StoredLog(uri, len(rows), loaded, blobs, places, digests)
 
 
-def read_part(uri: str, storage: Mapping[str, Any] | None = None) -> pa.Table:
+def read_part(uri: str, storage_options: Mapping[str, Any] | None = None) -> pa.Table:
     """All columns of a part's share of the index, texts as dictionaries.
 
     Raises:
         DatasetError: the file is missing or damaged.
     """
     with (
-        parquet_source(uri, storage) as source,
+        parquet_source(uri, storage_options) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
         return file.read(use_threads=False)

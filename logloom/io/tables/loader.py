@@ -8,6 +8,7 @@ Elsewhere: what is taken out of the frame (logloom.io.tables.frames), plans of w
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
@@ -16,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.tables.frames import Ints, open_slots, shown_columns, union_schema
+from logloom.io.tables.frames import Ints, OpenFrame, open_frame, shown_columns, union_schema
 from logloom.io.tables.plans import Cost, Plan, cost_of, make_plan
 from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, RangeReader
 from logloom.io.tables.reading import PlanReader, at_positions
@@ -38,7 +39,7 @@ def row_loader(
     check: bool = False,
     max_gap: int | None = None,
     threads: int | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> RowLoader:
     """Opens the rows of a frame that came from `read_index` or `merge`, however filtered, sorted or joined
     up.
@@ -49,13 +50,15 @@ def row_loader(
         check: compare every chunk with its hash when it is read.
         max_gap: ns between rows of a log beyond which no window goes; None: as the table says.
         threads: that read batches.
-        storage: fsspec options by protocol.
+        storage_options: fsspec options by protocol.
 
     Raises:
         UsageError: the frame lost its service columns, or a pattern matches nothing.
         DatasetError: a table that the frame points into is gone or damaged.
     """
-    return RowLoader(index, columns, check=check, max_gap=max_gap, threads=threads, storage=storage)
+    reader = RangeReader(storage_options, threads)
+    frame = open_frame(index, reader, storage_options)
+    return RowLoader(frame, reader, columns, check=check, max_gap=max_gap, storage_options=storage_options)
 
 
 class RowLoader:
@@ -70,50 +73,31 @@ class RowLoader:
 
     def __init__(
         self,
-        index: pd.DataFrame,
-        columns: Patterns,
+        frame: OpenFrame,
+        reader: RangeReader,
+        columns: Patterns = None,
         *,
-        check: bool,
-        max_gap: int | None,
-        threads: int | None,
-        storage: Mapping[str, Any] | None,
+        check: bool = False,
+        max_gap: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ):
-        """See `row_loader`."""
-        self._reader = RangeReader(storage, threads)
-        self._slots, steps = open_slots(index, self._reader, storage)
-        self._length = len(index)
-        stamps = index["timestamp"].to_numpy() if "timestamp" in index.columns else None
-        log_ids: tuple[Ints, list[str]] | None = None
-        if "log_id" in index.columns:
-            texts: Any = pd.Categorical(index["log_id"])
-            log_ids = (np.asarray(texts.codes), [str(text) for text in texts.categories])
-        self._log_ids, self._stamps = log_ids, stamps
-        self._windows = Windows(self._slots, steps, stamps, max_gap, self._reader, storage)
-        self._read = PlanReader(self._slots, self._windows, self._reader, log_ids, stamps, check)
-        self._merge_steps = steps
-        self._check = check
-        self._find_variants()
+        """See `row_loader`; `reader` knows the blobs that `frame` names."""
+        self._frame, self._reader, self._check = frame, reader, check
+        self._length, self._log_ids, self._stamps = frame.length, frame.log_ids, frame.stamps
+        self._windows = Windows(frame, max_gap, reader, storage_options)
+        self._read = PlanReader(frame, self._windows, reader, check)
+        self._variants, self._variant_of_row = frame.variants()
+        self._find_columns()
         self._plans: dict[Any, Plan] = {}
         self._default = columns
         self._columns(columns)
 
-    def _find_variants(self) -> None:
-        """Rows may come from different tables (concatenated frames); each combination is planned apart."""
-        tables = np.stack([slot.tables_of_rows() for slot in self._slots], axis=1)
-        self._variants: list[tuple[int, ...]]
-        self._variant_of_row: Ints | None = None
-        if len(tables) and (tables == tables[0]).all():
-            self._variants = [tuple(tables[0].tolist())]
-        elif len(tables):
-            found, numbers = np.unique(tables, axis=0, return_inverse=True)
-            self._variants = [tuple(row) for row in found.tolist()]
-            self._variant_of_row = numbers.reshape(-1).astype(np.int32)
-        else:
-            self._variants = [(0,) * len(self._slots)] if all(s.tables for s in self._slots) else []
+    def _find_columns(self) -> None:
+        """Names and types of the columns; each combination of tables that rows come from has its own."""
         self._shown = [self._shown_in(variant) for variant in self._variants]
         parts = []
         for variant, shown in zip(self._variants, self._shown, strict=True):
-            where = " + ".join(s.tables[t] for s, t in zip(self._slots, variant, strict=True) if t >= 0)
+            where = " + ".join(s.tables[t] for s, t in zip(self._frame.slots, variant, strict=True) if t >= 0)
             types = {n: self._type(variant, c.slot, c.name) for n, c in shown.items() if not _is_meta(n)}
             parts.append((where, types, [n.rpartition(".")[0] for n in shown if n.endswith(".age")]))
         self.schema: Schema = union_schema(parts)
@@ -121,15 +105,15 @@ class RowLoader:
     def _shown_in(self, variant: Sequence[int]) -> dict[str, Any]:
         schemas = [
             slot.descriptions[table].schema if table >= 0 else None
-            for slot, table in zip(self._slots, variant, strict=True)
+            for slot, table in zip(self._frame.slots, variant, strict=True)
         ]
         return {
-            **shown_columns(schemas, self._merge_steps, meta=False),
-            **shown_columns(schemas, self._merge_steps, meta=True),
+            **shown_columns(schemas, self._frame.steps, meta=False),
+            **shown_columns(schemas, self._frame.steps, meta=True),
         }
 
     def _type(self, variant: Sequence[int], slot: int, name: str) -> Any:
-        return self._slots[slot].descriptions[variant[slot]].schema.all[name]
+        return self._frame.slots[slot].descriptions[variant[slot]].schema.all[name]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_plans": {}}
@@ -163,7 +147,7 @@ class RowLoader:
         shown, tables = self._shown[variant], self._variants[variant]
         chosen = [(slot, t) for slot, t in enumerate(tables) if t >= 0]
         if lacking := [name for name in names if name not in shown]:
-            where = " + ".join(self._slots[slot].tables[t] for slot, t in chosen)
+            where = " + ".join(self._frame.slots[slot].tables[t] for slot, t in chosen)
             raise UsageError(f"some rows of the frame are of {where}, which has no column {lacking[0]!r}")
         return make_plan(
             names,
@@ -173,8 +157,11 @@ class RowLoader:
                 if held is not None
             ],
             shown,
-            {slot: (self._slots[slot].tables[t], self._slots[slot].descriptions[t]) for slot, t in chosen},
-            {slot: self._slots[slot].groups for slot, _ in chosen},
+            {
+                slot: (self._frame.slots[slot].tables[t], self._frame.slots[slot].descriptions[t])
+                for slot, t in chosen
+            },
+            {slot: self._frame.slots[slot].groups for slot, _ in chosen},
             rows,
             all(self._reader.is_local(number) for number in range(len(self._reader.uris))),
         )
@@ -327,6 +314,14 @@ class RowLoader:
         mask = np.concatenate([window.exists for window in windows])
         shape = (len(where), len(steps))
         return {name: _folded(column, shape) for name, column in batch.items()}, mask.reshape(shape)
+
+    def log_spans(self) -> list[tuple[int, int]]:
+        """(first, stop) positions of consecutive rows of one log, in order."""
+        if not self._length:
+            return []
+        codes = self._frame.slots[0].log_codes
+        cuts = (np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()
+        return list(itertools.pairwise([0, *cuts, self._length]))
 
     def explain(self, columns: Patterns = None, offsets: Sequence[int] | None = None) -> Cost:
         """What a call costs: groups, requests and bytes, on average over the table's rows.

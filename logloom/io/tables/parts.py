@@ -30,6 +30,7 @@ from logloom.io.tables.blobs import BlobWriter, Place, Places, packer
 from logloom.io.tables.chunks import Layout, row_bytes
 from logloom.io.tables.groups import make_groups
 from logloom.io.tables.index import HASH_TYPE, write_file
+from logloom.io.tables.references import References
 from logloom.schema import ColumnType, Schema
 
 ROWS_FILE = "rows.parquet"
@@ -124,13 +125,21 @@ class PartWriter:
     The bytes written depend on the rows, not on how they were cut into appends.
     """
 
-    def __init__(self, folder: pathlib.Path, plan: Plan, references: Any = None, threads: int | None = None):
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        plan: Plan,
+        references: References | None = None,
+        threads: int | None = None,
+        prefix: str = "",
+    ):
         """Creates the files.
 
         Args:
             folder: existing and empty.
-            references: gives with `known(log_id)` the places of chunks stored in other tables.
+            references: chunks stored in other tables.
             threads: that hash and compress.
+            prefix: of the blobs' file names here; the index names them without it.
         """
         self._folder, self._plan, self._references = folder, plan, references
         self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
@@ -139,7 +148,9 @@ class PartWriter:
             for group, columns in plan.groups.items()
         }
         self._blobs = {
-            group: BlobWriter(folder / f"{group}.blob", plan.codecs.get(group), self._workers)
+            group: BlobWriter(
+                folder / f"{prefix}{group}.blob", f"{group}.blob", plan.codecs.get(group), self._workers
+            )
             for group in plan.groups
         }
         self._index: dict[str, list[Any]] = {name: [] for name in plan.index_dtypes}

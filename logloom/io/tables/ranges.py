@@ -57,11 +57,11 @@ class RangeReader:
         uris: of the files; `number_of` adds to them.
     """
 
-    def __init__(self, storage: Mapping[str, Any] | None = None, threads: int | None = None):
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, threads: int | None = None):
         self.uris: list[str] = []
         self._numbers: dict[str, int] = {}
         self._any_remote = False
-        self._storage = storage
+        self._storage = storage_options
         self._threads = threads or min(8, 2 * (os.cpu_count() or 1))
         self._start()
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
 from logloom.io.tables.batches import StepBatch, chunk_of, missing_value, prepare
 from logloom.io.tables.blobs import chunk_hash
-from logloom.io.tables.frames import Ints, Slot
+from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.plans import Plan, Step
 from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Scatter
 from logloom.io.tables.windows import Window, Windows
@@ -25,23 +24,10 @@ from logloom.io.tables.windows import Window, Windows
 class PlanReader:
     """Reads the chunks of plans. Pickles, and serves many threads, as its parts do."""
 
-    def __init__(
-        self,
-        slots: Sequence[Slot],
-        windows: Windows,
-        reader: RangeReader,
-        log_ids: tuple[Ints, Sequence[str]] | None,
-        stamps: NDArray[np.int64] | None,
-        check: bool,
-    ):
-        """Takes the parts of a loader.
-
-        Args:
-            log_ids: (N,) codes and texts of the frame's rows, where it has them; `stamps` likewise.
-            check: compare chunks with their hashes.
-        """
-        self._slots, self._windows, self._reader = slots, windows, reader
-        self._log_ids, self._stamps = log_ids, stamps
+    def __init__(self, frame: OpenFrame, windows: Windows, reader: RangeReader, check: bool):
+        """Takes the parts of a loader; `check`: compare chunks with their hashes."""
+        self._slots, self._windows, self._reader = frame.slots, windows, reader
+        self._log_ids, self._stamps = frame.log_ids, frame.stamps
         self._check = check
 
     def run(self, plan: Plan, start: int, stop: int) -> list[dict[str, Any]]:

@@ -28,18 +28,18 @@ class References:
     A place names the file that really holds the chunk, so chains of references never grow.
     """
 
-    def __init__(self, uris: Sequence[str], storage: Mapping[str, Any] | None = None):
+    def __init__(self, uris: Sequence[str], storage_options: Mapping[str, Any] | None = None):
         """Opens the tables.
 
         Raises:
             DatasetError: one of them isn't there.
         """
-        self._storage = storage
+        self._storage = storage_options
         self._tables: dict[str, Description] = {}
         for uri in uris:
             root = absolute_uri(uri).rstrip("/")
             try:
-                self._tables[root] = read_description(root, storage)
+                self._tables[root] = read_description(root, storage_options)
             except DatasetError as error:
                 raise DatasetError(f"reference {error}; nothing was written") from error
         self._known: tuple[str, Mapping[bytes, Place]] = ("", {})
@@ -65,9 +65,9 @@ class References:
 
 
 def _add_chunks(
-    places: dict[bytes, Place], uri: str, table: Description, storage: Mapping[str, Any] | None
+    places: dict[bytes, Place], uri: str, table: Description, storage_options: Mapping[str, Any] | None
 ) -> None:
-    stored = read_log(uri, table, [], hashes=True, storage=storage)
+    stored = read_log(uri, table, [], hashes=True, storage_options=storage_options)
     for group, hashes in stored.hashes.items():
         blobs, codes = stored.blobs[group]
         rows = zip(hashes, codes.tolist(), stored.places[group].tolist(), strict=True)
@@ -75,7 +75,7 @@ def _add_chunks(
             places.setdefault(digest, (blobs[code], offset, length))
 
 
-def note_use(table: str, holders: Sequence[str], storage: Mapping[str, Any] | None = None) -> None:
+def note_use(table: str, holders: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> None:
     """Leaves a note in each table that `table` points into, so that nobody deletes it unawares.
 
     Warns where a holder can't be written to: its owner has to be told in another way.
@@ -83,7 +83,9 @@ def note_use(table: str, holders: Sequence[str], storage: Mapping[str, Any] | No
     text = json.dumps({"table": table}, separators=(",", ":")).encode()
     for holder in holders:
         try:
-            Store.at(holder, storage).create(f"{USERS}/{blake3(table.encode()).hexdigest()[:32]}.json", text)
+            Store.at(holder, storage_options).create(
+                f"{USERS}/{blake3(table.encode()).hexdigest()[:32]}.json", text
+            )
         except StorageError as error:
             warnings.warn(
                 f"{table} points into {holder}, where no note of it could be left ({error}): see that it "

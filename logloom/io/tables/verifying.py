@@ -25,12 +25,14 @@ from logloom.io.tables.ranges import RangeReader
 _BATCH = 64 << 20
 
 
-def verify(uri: str, *, threads: int | None = None, storage: Mapping[str, Any] | None = None) -> list[str]:
+def verify(
+    uri: str, *, threads: int | None = None, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
     """Reads a whole table, its index and every chunk, in referenced tables too.
 
     Args:
         threads: logs verified at a time; None is one per core.
-        storage: fsspec options by protocol.
+        storage_options: fsspec options by protocol.
 
     Returns:
         What is wrong, a line for each chunk or file, naming table, part, columns and row; empty if all is
@@ -40,19 +42,21 @@ def verify(uri: str, *, threads: int | None = None, storage: Mapping[str, Any] |
         DatasetError: there is no table, or table.json itself is damaged.
     """
     root = absolute_uri(uri).rstrip("/")
-    table = read_description(root, storage)
+    table = read_description(root, storage_options)
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        found = pool.map(lambda log: list(_damage_of_log(root, table, log, storage)), table.logs)
+        found = pool.map(lambda log: list(_damage_of_log(root, table, log, storage_options)), table.logs)
         return [line for lines in found for line in lines]
 
 
 def _damage_of_log(
-    root: str, table: Description, log: LogRows, storage: Mapping[str, Any] | None
+    root: str, table: Description, log: LogRows, storage_options: Mapping[str, Any] | None
 ) -> Iterator[str]:
     try:
-        if blake3(Store.at(root, storage).read(log.file)).hexdigest() != log.digest:
+        if log.digest and blake3(Store.at(root, storage_options).read(log.file)).hexdigest() != log.digest:
             yield f"{root}/{log.file}: this index file doesn't match its digest; build the table again"
-        stored = read_log(f"{root}/{log.file}", table, list(table.index), hashes=True, storage=storage)
+        stored = read_log(
+            f"{root}/{log.file}", table, list(table.index), hashes=True, storage_options=storage_options
+        )
     except FileNotFoundError:
         yield f"{root}/{log.file}: this index file is missing; build the table again"
         return
@@ -61,7 +65,7 @@ def _damage_of_log(
         return
     if stored.rows != log.rows:
         yield f"{stored.uri}: {stored.rows} rows, table.json says {log.rows}"
-    reader = RangeReader(storage, threads=1)
+    reader = RangeReader(storage_options, threads=1)
     for group in table.groups:
         yield from _damage_of_group(root, table, stored, group, reader)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import UsageError
-from logloom.io.tables.frames import Ints, Slot
+from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.index import StoredLog, read_log
 from logloom.io.tables.merging import MergeStep
 from logloom.io.tables.plans import Step
@@ -55,21 +55,14 @@ class Windows:
 
     def __init__(
         self,
-        slots: Sequence[Slot],
-        steps: Sequence[MergeStep],
-        stamps: NDArray[np.int64] | None,
+        frame: OpenFrame,
         max_gap: int | None,
         reader: RangeReader,
-        storage: Mapping[str, Any] | None,
+        storage_options: Mapping[str, Any] | None,
     ):
-        """Takes what a frame points to.
-
-        Args:
-            stamps: (N,) timestamps of the frame's rows, None if it has none.
-            max_gap: ns; replaces what the tables say.
-        """
-        self._slots, self._steps, self._stamps = slots, steps, stamps
-        self._reader, self._storage = reader, storage
+        """Takes what a frame points to; `max_gap` (ns) replaces what the tables say."""
+        self._slots, self._steps, self._stamps = frame.slots, frame.steps, frame.stamps
+        self._reader, self._storage = reader, storage_options
         self._max_gap = max_gap
         self._runs: NDArray[np.int64] | None = None
         self._forget()
@@ -190,7 +183,11 @@ class Windows:
         table = own.descriptions[own.table_of_log[own.logs.index(uri)]]
         wanted = {"timestamp", *(key for step in self._steps for key in step.on)}
         found = read_log(
-            uri, table, [name for name in table.index if name in wanted], hashes=hashes, storage=self._storage
+            uri,
+            table,
+            [name for name in table.index if name in wanted],
+            hashes=hashes,
+            storage_options=self._storage,
         )
         with self._lock:
             self._logs[key] = found

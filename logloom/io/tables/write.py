@@ -11,16 +11,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from blake3 import blake3
-from numpy.typing import NDArray
 
 from logloom.digests import file_digest
 from logloom.errors import UsageError
 from logloom.io.storage import TEMPORARY, Store, absolute_uri
 from logloom.io.tables import description as d
-from logloom.io.tables.index import ROW, decode_texts, read_part, write_file
+from logloom.io.tables.assemble import PartRows, describe, log_index
 from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.rows import Batch, Rows, open_rows
@@ -44,7 +41,7 @@ def write_table(
     max_gap: int | None = None,
     types: Types | None = None,
     threads: int | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a table from a DataFrame, dicts or blocks; the same rows give the same bytes.
 
@@ -60,21 +57,21 @@ def write_table(
         max_gap: ns between rows of a log beyond which no window goes.
         types: a schema or column types; inferred where not given.
         threads: that hash and compress.
-        storage: fsspec options by protocol.
+        storage_options: fsspec options by protocol.
 
     Raises:
         UsageError: there is a table already, or rows that don't fit.
         StorageError: the disk or the object store refused.
     """
-    _refuse_existing(uri, storage)
+    _refuse_existing(uri, storage_options)
     schema, keys, batches = open_rows(frame_or_rows, types)
     plan = make_plan(schema, index, groups, compress, keys)
-    references = _open(reference, storage)
+    references = _open(reference, storage_options)
     entries = [
-        _write_part(uri, part, plan, f"{number:06d}", references, threads, storage)
+        _write_part(uri, part, plan, f"{number:06d}", references, threads, storage_options)
         for number, part in enumerate(_cut(batches))
     ]
-    _commit(uri, plan, entries, references, max_gap, storage)
+    _commit(uri, plan, entries, references, max_gap, storage_options)
 
 
 def write_part(
@@ -88,7 +85,7 @@ def write_part(
     reference: str | Sequence[str] | None = None,
     compress: str | Mapping[str, str] | None = None,
     threads: int | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes one part of a table, on any machine, in any order; `commit_table` makes the table of them.
 
@@ -104,7 +101,7 @@ def write_part(
     plan = make_plan(schema, index, groups, compress, keys)
     if "/" in part or part.startswith(".") or not part:
         raise UsageError(f"part {part!r}: a part's name is a file name")
-    return _write_part(uri, batches, plan, part, _open(reference, storage), threads, storage)
+    return _write_part(uri, batches, plan, part, _open(reference, storage_options), threads, storage_options)
 
 
 def commit_table(
@@ -118,26 +115,33 @@ def commit_table(
     reference: str | Sequence[str] | None = None,
     compress: str | Mapping[str, str] | None = None,
     max_gap: int | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Makes a table of parts that `write_part` wrote, given what it returned; arguments as there."""
-    _refuse_existing(uri, storage)
+    _refuse_existing(uri, storage_options)
     schema = types if isinstance(types, Schema) else Schema(dict(types))
     plan = make_plan(schema, index, groups, compress, keys)
     _commit(
-        uri, plan, sorted(entries, key=lambda e: str(e["part"])), _open(reference, storage), max_gap, storage
+        uri,
+        plan,
+        sorted(entries, key=lambda e: str(e["part"])),
+        _open(reference, storage_options),
+        max_gap,
+        storage_options,
     )
 
 
-def _refuse_existing(uri: str, storage: Mapping[str, Any] | None) -> None:
-    if Store.at(uri, storage).exists(d.FILE):
+def _refuse_existing(uri: str, storage_options: Mapping[str, Any] | None) -> None:
+    if Store.at(uri, storage_options).exists(d.FILE):
         raise UsageError(f"{uri}: there is a table already, and tables never change; write to another folder")
 
 
-def _open(reference: str | Sequence[str] | None, storage: Mapping[str, Any] | None) -> References | None:
+def _open(
+    reference: str | Sequence[str] | None, storage_options: Mapping[str, Any] | None
+) -> References | None:
     if not reference:
         return None
-    return References([reference] if isinstance(reference, str) else reference, storage)
+    return References([reference] if isinstance(reference, str) else reference, storage_options)
 
 
 def _cut(batches: Iterator[Batch]) -> Iterator[Iterator[Batch]]:
@@ -166,9 +170,9 @@ def _write_part(
     name: str,
     references: References | None,
     threads: int | None,
-    storage: Mapping[str, Any] | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    store = Store.at(uri, storage)
+    store = Store.at(uri, storage_options)
     with store.scratch() as folder:
         unit = folder / "part"
         unit.mkdir()
@@ -191,79 +195,28 @@ def _commit(
     entries: Sequence[Mapping[str, Any]],
     references: References | None,
     max_gap: int | None,
-    storage: Mapping[str, Any] | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> None:
-    store = Store.at(uri, storage)
+    store = Store.at(uri, storage_options)
     holders = references.holders if references else ()
     parts_of: dict[str, list[str]] = {}
     for entry in entries:
         for log_id in entry["logs"]:
             parts_of.setdefault(log_id, []).append(entry["part"])
     # A log's parts lie close together, so a few open parts are enough, however many logs and parts there are.
-    opened = functools.lru_cache(maxsize=8)(lambda part: _PartRows(store, part, storage))
-    logs = [
-        d.LogRows(log_id, d.log_file(log_id), *_write_log(store, log_id, [opened(part) for part in parts]))
-        for log_id, parts in sorted(parts_of.items())
-    ]
-    table = d.Description(
-        plan.schema,
-        plan.keys,
-        plan.index_dtypes,
-        plan.groups,
-        plan.codecs,
-        {group: sum(entry["bytes"][group] for entry in entries) for group in plan.groups},
-        {group: max((entry["longest"][group] for entry in entries), default=0) for group in plan.groups},
-        tuple(logs),
-        max_gap,
-        holders,
+    opened = functools.lru_cache(maxsize=8)(
+        lambda part: PartRows(store.uri_of(f"parts/{part}/{ROWS_FILE}"), part, storage_options)
     )
-    note_use(absolute_uri(uri).rstrip("/"), holders, storage)
+    logs = []
+    for log_id, parts in sorted(parts_of.items()):
+        count, data = log_index(log_id, [opened(part) for part in parts])
+        store.replace(d.log_file(log_id), data)
+        logs.append(d.LogRows(log_id, d.log_file(log_id), count, blake3(data).hexdigest()))
+    table = describe(plan, entries, logs, max_gap, holders)
+    note_use(absolute_uri(uri).rstrip("/"), holders, storage_options)
     if not store.create(d.FILE, d.to_bytes(table)):
         raise UsageError(f"{uri}: another writer made a table here meanwhile")
     for entry in entries:  # the logs' index files have taken it up
         store.fs.rm_file(store.uri_of(f"parts/{entry['part']}/{ROWS_FILE}"))
     if store.local is not None:
         shutil.rmtree(store.local / TEMPORARY, ignore_errors=True)
-
-
-def _write_log(store: Store, log_id: str, parts: Sequence[_PartRows]) -> tuple[int, str]:
-    """Writes a log's index from the parts that have its rows; gives the number of rows and a digest."""
-    rows = pa.concat_tables([part.of_log(log_id) for part in parts]).unify_dictionaries()
-    if "timestamp" in rows.column_names:
-        stamps = rows["timestamp"].to_numpy()
-        if (stamps[1:] < stamps[:-1]).any():
-            rows = rows.take(np.argsort(stamps, kind="stable"))
-    rows = rows.set_column(rows.column_names.index(ROW), ROW, pa.array(np.arange(len(rows))))
-    with store.scratch() as folder:
-        path = folder / "index.parquet"
-        write_file(str(path), rows)
-        data = path.read_bytes()
-    store.replace(d.log_file(log_id), data)
-    return len(rows), blake3(data).hexdigest()
-
-
-class _PartRows:
-    """A part's share of the index, log by log, with blobs named relative to the table."""
-
-    def __init__(self, store: Store, name: str, storage: Mapping[str, Any] | None):
-        rows = read_part(store.uri_of(f"parts/{name}/{ROWS_FILE}"), storage)
-        for place, column in enumerate(rows.column_names):
-            field = d.group_field(column)
-            if field and field[2] == "blob":
-                texts, codes = decode_texts(rows[column])
-                own = f"{field[1]}.blob"
-                texts = [f"parts/{name}/{text}" if text == own else text for text in texts]
-                paths = pa.DictionaryArray.from_arrays(
-                    pa.array(codes, pa.int32()), pa.array(texts, pa.string())
-                )
-                rows = rows.set_column(place, column, paths)
-        self._rows = rows
-        self._of_log: dict[str, NDArray[np.int64]] | None = None
-        if "log_id" in rows.column_names:
-            texts, codes = decode_texts(rows["log_id"])
-            order = np.argsort(codes, kind="stable")
-            groups = np.split(order, np.searchsorted(codes[order], np.arange(1, len(texts))))
-            self._of_log = dict(zip(texts, groups, strict=True))
-
-    def of_log(self, log_id: str) -> pa.Table:
-        return self._rows if self._of_log is None else self._rows.take(self._of_log[log_id])

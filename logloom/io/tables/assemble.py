@@ -1,0 +1,95 @@
+"""Putting the index of a table together from its parts.
+
+Here: the rows of one log from the parts that have some, and the description of the whole.
+Elsewhere: writing parts (logloom.io.tables.parts), committing tables (logloom.io.tables.write), tables that
+pipelines build (logloom.io.tables.format).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from logloom.io.tables import description as d
+from logloom.io.tables.index import ROW, decode_texts, read_part, write_file
+from logloom.io.tables.parts import Plan
+
+
+def describe(
+    plan: Plan,
+    parts: Sequence[Mapping[str, Any]],
+    logs: Sequence[d.LogRows],
+    max_gap: int | None,
+    references: Sequence[str],
+) -> d.Description:
+    """What a table says of itself.
+
+    Args:
+        parts: what closing each part's writer gave.
+    """
+    return d.Description(
+        plan.schema,
+        plan.keys,
+        plan.index_dtypes,
+        plan.groups,
+        plan.codecs,
+        {group: sum(part["bytes"][group] for part in parts) for group in plan.groups},
+        {group: max((part["longest"][group] for part in parts), default=0) for group in plan.groups},
+        tuple(logs),
+        max_gap,
+        tuple(references),
+    )
+
+
+def log_index(log_id: str, parts: Sequence[PartRows]) -> tuple[int, bytes]:
+    """A log's index from the parts that have its rows: number of rows, and the content of the file."""
+    rows = pa.concat_tables([part.of_log(log_id) for part in parts]).unify_dictionaries()
+    if "timestamp" in rows.column_names:
+        stamps = rows["timestamp"].to_numpy()
+        if (stamps[1:] < stamps[:-1]).any():
+            rows = rows.take(np.argsort(stamps, kind="stable"))
+    rows = rows.set_column(rows.column_names.index(ROW), ROW, pa.array(np.arange(len(rows))))
+    with tempfile.NamedTemporaryFile(prefix="logloom-", suffix=".parquet") as file:
+        write_file(file.name, rows)
+        return len(rows), file.read()
+
+
+class PartRows:
+    """A part's share of the index, log by log, with blobs named relative to the table."""
+
+    def __init__(self, uri: str, name: str, storage_options: Mapping[str, Any] | None):
+        """Reads it.
+
+        Args:
+            uri: of its rows.parquet.
+            name: of the part's folder in the table.
+
+        Raises:
+            DatasetError: the file is missing or damaged.
+        """
+        rows = read_part(uri, storage_options)
+        for place, column in enumerate(rows.column_names):
+            field = d.group_field(column)
+            if field and field[2] == "blob":
+                texts, codes = decode_texts(rows[column])
+                own = f"{field[1]}.blob"
+                texts = [f"parts/{name}/{text}" if text == own else text for text in texts]
+                paths = pa.DictionaryArray.from_arrays(
+                    pa.array(codes, pa.int32()), pa.array(texts, pa.string())
+                )
+                rows = rows.set_column(place, column, paths)
+        self._rows = rows
+        self._of_log: dict[str, NDArray[np.int64]] | None = None
+        if "log_id" in rows.column_names:
+            texts, codes = decode_texts(rows["log_id"])
+            order = np.argsort(codes, kind="stable")
+            groups = np.split(order, np.searchsorted(codes[order], np.arange(1, len(texts))))
+            self._of_log = dict(zip(texts, groups, strict=True))
+
+    def of_log(self, log_id: str) -> pa.Table:
+        return self._rows if self._of_log is None else self._rows.take(self._of_log[log_id])

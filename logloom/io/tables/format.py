@@ -1,0 +1,178 @@
+"""The output `table`: what stands in a recipe, and how pipelines write, read and assemble its units.
+
+A partition is a unit that holds its blobs; the logs' index files and table.json are assembled from all units
+of a split, without touching payload. In a version's view the blobs lie beside the index, where `write_table`
+lays them too.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.manifest import Entry, LogRecord
+from logloom.io.storage import Store
+from logloom.io.tables import description as d
+from logloom.io.tables.assemble import PartRows, describe, log_index
+from logloom.io.tables.index import read_log
+from logloom.io.tables.parts import ROWS_FILE, Plan, make_plan
+from logloom.io.tables.references import References, note_use
+from logloom.io.tables.unit import BlockReader, UnitWriter, shown_file, unit_reader
+from logloom.io.units import AssemblyPlan, UnitContext
+from logloom.schema import Schema
+
+
+class TableOptions(BaseModel):
+    """`outputs.table` of a recipe.
+
+    Attributes:
+        index: names or globs of the small columns to hold in memory.
+        groups: names and patterns of columns to store together.
+        reference: tables whose chunks are pointed to instead of being stored again.
+        compress: lz4 or zstd for all groups, or group to codec.
+        columns: names or globs of the columns to write; all by default.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: list[str] = Field(default_factory=list)
+    groups: dict[str, str | list[str]] = Field(default_factory=dict)
+    reference: str | list[str] = Field(default_factory=list)
+    compress: str | dict[str, str] = Field(default_factory=dict)
+    columns: list[str] | None = None
+
+    def plan(self, schema: Schema) -> Plan:
+        """What is decided about the table before its first row.
+
+        Raises:
+            UsageError: a pattern matches nothing, or a column can't stand in the index.
+        """
+        chosen = set(schema.select(self.columns))
+        stored = Schema(
+            {name: ctype for name, ctype in schema.columns.items() if name in chosen},
+            tuple(name for name in schema.sampled if name in chosen),
+        )
+        return make_plan(stored, self.index, self.groups, self.compress)
+
+    @property
+    def references(self) -> list[str]:
+        return [self.reference] if isinstance(self.reference, str) else self.reference
+
+
+@dataclass(frozen=True)
+class LogTask:
+    """The index of one log, from units at `folders` (in the root) that become `parts`."""
+
+    log_id: str
+    folders: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
+class TableFormat:
+    """See `Format` and `AssembledFormat` in logloom.io.units."""
+
+    name = "table"
+    semantics = 1
+    Options = TableOptions
+
+    def check(self, options: TableOptions, schema: Schema) -> list[str]:
+        """What can't be held, one line each."""
+        try:
+            options.plan(schema)
+        except UsageError as error:
+            return [str(error)]
+        return []
+
+    def check_log(self, options: TableOptions, log_id: str, log_uri: str) -> list[str]:
+        """Any log_id will do."""
+        return []
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: TableOptions, context: UnitContext
+    ) -> UnitWriter:
+        """Writes one unit; chunks that a referenced table holds are left out."""
+        references = References(options.references) if options.references else None
+        return UnitWriter(directory, options.plan(schema), context, references)
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: TableOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> BlockReader:
+        """Opens one finished unit."""
+        rows = d.LogRows("", d.log_file(""), entry["rows"], "")
+        table = describe(options.plan(schema), [entry], [rows], None, options.references)
+        partition = str(entry["part"]).rpartition("~")[2]
+        return unit_reader(directory, table, partition, entry, storage_options)
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """Blobs lie in a folder for each part; the unit's share of the index has been taken up."""
+        return {file: shown for file in files if (shown := shown_file(file)) is not None}
+
+    def plan_assembly(
+        self,
+        store: Store,
+        units: Sequence[tuple[LogRecord, Entry]],
+        schema: Schema,
+        options: TableOptions,
+        period: int | None,
+    ) -> AssemblyPlan:
+        """A task for each log's index, and table.json."""
+        plan = options.plan(schema)
+        of_log: dict[str, list[Entry]] = {}
+        for record, entry in units:
+            if entry.rows:
+                of_log.setdefault(record.log_id, []).append(entry)
+        tasks = [
+            LogTask(log_id, tuple(e.folder for e in entries), tuple(e.unit["part"] for e in entries))
+            for log_id, entries in sorted(of_log.items())
+        ]
+        logs = [
+            d.LogRows(log_id, d.log_file(log_id), sum(e.rows for e in entries), "")
+            for log_id, entries in sorted(of_log.items())
+        ]
+        holders = References(options.references, store.options).holders if options.references else ()
+        max_gap = None if period is None else period * 3 // 2
+        closed = [entry.unit for entries in of_log.values() for entry in entries]
+        table = describe(plan, closed, logs, max_gap, holders)
+        note_use(store.uri, holders, store.options)
+        return AssemblyPlan(tasks, {d.FILE: d.to_bytes(table)}, {"logs": len(logs)})
+
+    def make_chunk(self, store: Store, task: LogTask) -> tuple[str, bytes]:
+        """The name and the bytes of one log's index."""
+        parts = [
+            PartRows(store.uri_of(f"{folder}/{ROWS_FILE}"), part, store.options)
+            for folder, part in zip(task.folders, task.parts, strict=True)
+        ]
+        return d.log_file(task.log_id), log_index(task.log_id, parts)[1]
+
+    def assembled_differences(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Says which index files are missing, damaged, or of another length than promised."""
+        try:
+            table = d.read_description(folder, storage_options)
+        except DatasetError as error:
+            yield str(error)
+            return
+        for log in table.logs:
+            try:
+                rows = read_log(
+                    f"{folder}/{log.file}", table, list(table.index), storage_options=storage_options
+                )
+                if rows.rows != log.rows:
+                    yield f"{folder}/{log.file}: {rows.rows} rows, {d.FILE} says {log.rows}"
+            except DatasetError as error:
+                yield str(error)
+
+
+FORMAT = TableFormat()

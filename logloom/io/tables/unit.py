@@ -1,0 +1,123 @@
+"""One part of a table that a pipeline builds, before the table is put together: a unit.
+
+Here: `UnitWriter` and `UnitReader`, and where a unit's files lie in the table.
+Elsewhere: a part's files (logloom.io.tables.parts), the format (logloom.io.tables.format).
+
+A unit is rows.parquet and `<part>!<group>.blob` for each group; in the table the latter are
+`parts/<part>/<group>.blob`, so that a part's name depends on its log and span alone.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Block, Ragged, Values
+from logloom.io.tables import description as d
+from logloom.io.tables.frames import OpenFrame, Places, Slot
+from logloom.io.tables.index import ROW, decode_texts, read_part
+from logloom.io.tables.loader import RowLoader
+from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan
+from logloom.io.tables.ranges import RangeReader
+from logloom.io.tables.references import References
+from logloom.io.units import UnitContext
+from logloom.schema import Schema
+
+SEPARATOR = "!"  # never in a quoted log_id or a group's name
+
+
+def part_name(log_id: str, partition: str) -> str:
+    """The name of a partition's part in the table."""
+    return f"{d.file_name(log_id)}~{d.file_name(partition)}"
+
+
+def shown_file(file: str) -> str | None:
+    """What a table calls a unit's file, None for one that it doesn't hold."""
+    part, separator, blob = file.rpartition(SEPARATOR)
+    return f"parts/{part}/{blob}" if separator else None
+
+
+class UnitWriter:
+    """Writes one unit into a local folder."""
+
+    def __init__(self, folder: pathlib.Path, plan: Plan, context: UnitContext, references: References | None):
+        self._part = part_name(context.log_id, context.partition)
+        self._writer = PartWriter(folder, plan, references, prefix=f"{self._part}{SEPARATOR}")
+
+    def append(self, block: Block) -> None:
+        """Takes the next rows; blocks come in row order."""
+        self._writer.append(block.log_id, block.columns, len(block))
+
+    def close(self) -> dict[str, Any]:
+        """Finishes the files (not yet fsynced) and gives what reading and assembling need to know (JSON)."""
+        return self._writer.close() | {"part": self._part}
+
+
+class BlockReader:
+    """Reads rows of a loader as pipelines want them: see `Reader` in logloom.io.units."""
+
+    def __init__(self, loader: RowLoader, partition: str = ""):
+        """Takes a loader whose frame has log_id and timestamp."""
+        self.loader, self._partition = loader, partition
+        self.schema: Schema = loader.schema
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """Row `index` with the named columns only, ages and availabilities when named."""
+        return self.loader.get_row(index, columns)
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        """All rows in order, in blocks of about `max_bytes`; None is all columns, ages included."""
+        names = tuple(self.schema.all if columns is None else columns)
+        if not len(self.loader):
+            return
+        step = max(1, int(max_bytes // max(1, self.loader.explain(names).bytes)))
+        for first, stop in self.loader.log_spans():
+            for start in range(first, stop, step):
+                positions = np.arange(start, min(start + step, stop))
+                batch = self.loader.get_many(positions, names)
+                found = {name: self._values(name, batch[name]) for name in ("timestamp", *names)}
+                yield Block(batch["log_id"][0], self._partition, start - first, found)
+
+    def _values(self, name: str, column: Any) -> Values:
+        if isinstance(column, tuple):
+            return Ragged(*column)
+        if isinstance(column, list):
+            return Ragged.from_bytes([v.encode() if isinstance(v, str) else v for v in column])
+        array: Values = column
+        return array
+
+
+def unit_reader(
+    folder: str, table: d.Description, partition: str, unit: Mapping[str, Any], storage_options: Any
+) -> BlockReader:
+    """Opens a unit.
+
+    Args:
+        folder: its URI.
+        table: describes the unit as if it were a table.
+        unit: what its writer's `close` gave.
+    """
+    uri = f"{folder}/{ROWS_FILE}"
+    rows = read_part(uri, storage_options)
+    reader = RangeReader(storage_options)
+    groups = {}
+    for group in table.groups:
+        blobs, codes = decode_texts(rows[d.service(0, group, "blob")])
+        own = f"{folder}/{unit['part']}{SEPARATOR}{group}.blob"
+        files = [reader.number_of(own if blob == f"{group}.blob" else blob) for blob in blobs]
+        offsets, lengths = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
+        groups[group] = Places(codes, files, offsets, lengths)
+    log_ids, codes = decode_texts(rows["log_id"])
+    zeros = np.zeros(len(rows), np.int8)
+    slot = Slot([folder], [table], np.zeros(1, np.int64), [uri], zeros, rows[ROW].to_numpy(), groups)
+    frame = OpenFrame(len(rows), [slot], [], (codes, log_ids), rows["timestamp"].to_numpy())
+    return BlockReader(RowLoader(frame, reader, storage_options=storage_options), partition)
