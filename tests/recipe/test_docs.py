@@ -49,7 +49,7 @@ def test_every_key_is_explained(model):
         assert re.search(rf"\b{info.alias or name}\b", TEXT), f"{model.__name__}.{info.alias or name}"
 
 
-@pytest.mark.parametrize("word", [*SINGLE, *BETWEEN, *REDUCED, "window", "static", *ADAPTERS])
+@pytest.mark.parametrize("word", sorted([*SINGLE, *BETWEEN, *REDUCED, "window", "static", *ADAPTERS]))
 def test_every_policy_and_adapter_is_explained(word):
     assert re.search(rf"`{word}[`\[]", TEXT)
 
