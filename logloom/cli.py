@@ -425,6 +425,38 @@ def demo(
     run_demo(to, seconds=seconds, say=_say)
 
 
+@app.command(
+    epilog=_examples(
+        "logloom doctor drive.mcap",
+        "logloom doctor 'gs://drives/2026-11-20/*.mcap' --json",
+        "logloom doctor drive.mcap > /dev/null || echo 'needs care'",
+    )
+)
+def doctor(
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Log files, folders, URIs or globs.")],
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Read logs from end to end; say what is damaged, missing or strangely timed, and the way out."""
+    from logloom.pipelines.doctor import COLUMNS, examine_all
+
+    found = []
+    for diagnosis in examine_all(logs, parse_storage_options(storage_option)):
+        found.append(diagnosis)
+        if json:
+            continue
+        if diagnosis.is_readable:
+            _table(diagnosis.headline, COLUMNS, [topic.table_row() for topic in diagnosis.topics])
+        for line in diagnosis.lines():
+            print(line)
+    if json:
+        _print_json({"logs": [diagnosis.to_json() for diagnosis in found]})
+    if not all(diagnosis.is_readable for diagnosis in found):
+        raise typer.Exit(FAILED)
+    if not all(diagnosis.is_healthy for diagnosis in found):
+        raise typer.Exit(NOT_WHOLE)
+
+
 def main() -> None:
     """The `logloom` command: errors become one message and an exit code."""
     try:

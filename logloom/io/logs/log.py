@@ -162,6 +162,20 @@ class ContainerLog:
         raw = Gathering(topic).raw()
         return DecodedMessages(topic, raw.log_time, raw.log_time, raw.position, refused, raw, decoder)
 
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Its files and their indices, in the order in which they are joined."""
+        return self._parts
+
+    def decoder(self, topic: str) -> Decoder:
+        """What decodes the messages of a topic.
+
+        Raises:
+            UsageError: no such topic.
+            UnknownEncodingError: no installed package decodes it.
+        """
+        return self._decoder(topic)
+
     @cached_property
     def _parts(self) -> list[Part]:
         """The files, ordered by (first log time, name), with their chunks numbered through."""

@@ -1,0 +1,521 @@
+"""Examining logs: what is damaged, missing or strangely timed in them, where it is, and what to do about it.
+
+Here: the answer of `logloom doctor` as values that print as tables or JSON. Messages are looked at stretch by
+stretch, so that memory doesn't grow with the length of a log. No Beam.
+Elsewhere: what damage is and how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
+Times are int64 nanoseconds since the Unix epoch. A *stamp* is a message's header stamp, its *skew* the stamp
+minus the log time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import LogReadError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, OpenOptions, TopicRequest
+from logloom.io.logs.container import Chunk
+from logloom.io.logs.gathering import Gathering
+from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.part import Part
+from logloom.io.logs.raw import Decoder
+from logloom.pipelines.inspect import rate
+from logloom.pipelines.progress import human_bytes
+from logloom.transforms.match import LogFiles, group_logs
+
+COLUMNS = ("topic", "messages", "Hz", "gap, s", "skew, ms", "back", "twice", "late", "lost")
+
+MAX_SKEW = 1_000_000_000  # ns; recipes refuse stamps further from their log time, unless they say otherwise
+LONG_GAP = 10  # times the usual period of a topic
+SHORTEST_GAP = 500_000_000  # ns; shorter silences are nobody's trouble
+STRETCH_BYTES = 64 << 20
+LISTED = 20  # findings of one kind that are printed
+
+_SALVAGE = "`on_error: salvage` uses what is whole"
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, and the way out.
+
+    Attributes:
+        kind: "unreadable", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped", "late",
+            "back", "twice" or "gap".
+        offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
+        count: of messages (or bytes where nobody knows of messages) that it concerns.
+    """
+
+    kind: str
+    uri: str
+    offset: int | None
+    topic: str
+    count: int
+    message: str
+    remedy: str
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words: a byte of a file, or a topic."""
+        return self.topic if self.offset is None else f"{self.uri} at byte {self.offset}"
+
+
+@dataclass(frozen=True)
+class LostRange:
+    """Bytes of a file that can't be used."""
+
+    uri: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class TopicHealth:
+    """What was seen of one topic.
+
+    Attributes:
+        promised: messages by the index; messages: those that can be used.
+        first, last: log times.
+        longest_gap, gap_at: ns between neighbouring messages, by their stamps where these are no later than
+            `MAX_SKEW`, else by log time; and the time before it.
+        period: ns, the median between neighbours; 0 with less than two messages.
+        skew: (min, median, max) in ns; None without header stamps.
+        log_steps_back, steps_back: how often the log time, and the stamp, falls from one message to the next.
+        duplicates: stamps that a message shortly before had too.
+        late: stamps further than `MAX_SKEW` from their log time.
+        unstamped: messages whose header stamp is no time (zero).
+        unfit: messages whose bytes don't fit their definition.
+        lost: messages that the index promises and damage took.
+    """
+
+    topic: str
+    type: str
+    promised: int
+    messages: int
+    first: int
+    last: int
+    longest_gap: int
+    gap_at: int
+    period: int
+    skew: tuple[int, int, int] | None
+    log_steps_back: int
+    steps_back: int
+    duplicates: int
+    late: int
+    unstamped: int
+    unfit: int
+    lost: int
+
+    @property
+    def hz(self) -> float:
+        return rate(self.messages, self.first, self.last)
+
+    def table_row(self) -> tuple[str, ...]:
+        skew = "/".join(f"{ns / 1e6:.1f}" for ns in self.skew) if self.skew else ""
+        back = self.steps_back + self.log_steps_back
+        counts = (back, self.duplicates, self.late + self.unstamped, self.lost + self.unfit)
+        gap = f"{self.longest_gap / 1e9:.3f}" if self.messages > 1 else ""
+        head = (self.topic, f"{self.messages:,}", f"{self.hz:.2f}", gap, skew)
+        return (*head, *(f"{count:,}" if count else "" for count in counts))
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is known of one log after it was read from end to end."""
+
+    log_id: str
+    uris: tuple[str, ...]
+    size: int = 0
+    topics: tuple[TopicHealth, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    lost: tuple[LostRange, ...] = ()
+
+    @property
+    def is_healthy(self) -> bool:
+        return not self.findings
+
+    @property
+    def is_readable(self) -> bool:
+        return all(finding.kind != "unreadable" for finding in self.findings)
+
+    @property
+    def bytes_lost(self) -> int:
+        return sum(part.length for part in self.lost)
+
+    @property
+    def headline(self) -> str:
+        messages = sum(topic.messages for topic in self.topics)
+        lost = f", {human_bytes(self.bytes_lost)} in {len(self.lost)} places lost" if self.lost else ""
+        return (
+            f"{self.log_id}: {messages:,} messages of {len(self.topics)} topics in {human_bytes(self.size)}"
+            f"{lost}\n{self.uris[0]}{' …' if len(self.uris) > 1 else ''}"
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The findings for people, the first `LISTED` of each kind."""
+        if not self.findings:
+            yield f"{self.log_id}: healthy"
+        listed: dict[str, int] = {}
+        for finding in self.findings:
+            listed[finding.kind] = listed.get(finding.kind, 0) + 1
+            if listed[finding.kind] <= LISTED:
+                place = f"{finding.place}: " if finding.kind != "unreadable" else ""
+                yield f"{finding.kind}: {place}{finding.message}\n    {finding.remedy}"
+        for kind, count in listed.items():
+            if count > LISTED:
+                yield f"{kind}: {count - LISTED:,} more; --json lists them all"
+
+    def to_json(self) -> dict[str, Any]:
+        topics = [asdict(topic) | {"hz": round(topic.hz, 3)} for topic in self.topics]
+        return {
+            "log_id": self.log_id,
+            "uris": list(self.uris),
+            "healthy": self.is_healthy,
+            "readable": self.is_readable,
+            "size": self.size,
+            "bytes_lost": self.bytes_lost,
+            "lost": [asdict(part) for part in self.lost],
+            "topics": topics,
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iterator[Diagnosis]:
+    """Examines the logs that files, folders or globs mean, one after the other.
+
+    Raises:
+        UsageError: one matches nothing.
+    """
+    options = OpenOptions("salvage", storage_options)
+    for files in group_logs(logs, storage_options):
+        yield examine(files, options)
+
+
+def examine(files: LogFiles, options: OpenOptions) -> Diagnosis:
+    """Reads a log from end to end; damage becomes findings, never an error.
+
+    Args:
+        options: with `on_error` salvage.
+    """
+    try:
+        log = open_log(files.uris, options)
+        summary = log.summary
+        found = _examine_files(log) if isinstance(log, ContainerLog) else _examine_spans(log)
+    except LogReadError as error:
+        remedy = "correct the path, or leave the log out"
+        finding = Finding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
+        return Diagnosis(files.log_id, tuple(files.uris), findings=(finding,))
+    topics = tuple(found.health(topic, summary) for topic in summary.topics)
+    findings = (*found.findings, *(finding for topic in topics for finding in judge(topic, summary.uris[0])))
+    return Diagnosis(files.log_id, summary.uris, summary.size, topics, findings, tuple(found.lost))
+
+
+def judge(topic: TopicHealth, uri: str) -> Iterator[Finding]:
+    """What is strange about the times of a topic."""
+
+    def finding(kind: str, count: int, message: str, remedy: str) -> Finding:
+        return Finding(kind, uri, None, topic.topic, count, message, remedy)
+
+    by_log_time = f"in the recipe, `time: {{topics: {{{topic.topic}: log}}}}`"
+    if topic.log_steps_back:
+        message = f"its log time runs back at {topic.log_steps_back:,} of {topic.messages:,} messages"
+        yield finding("back", topic.log_steps_back, message, "rows are made by time, so nothing need be done")
+    if topic.steps_back:
+        message = f"its stamp runs back at {topic.steps_back:,} of {topic.messages:,} messages"
+        yield finding(
+            "back", topic.steps_back, message, f"see whether several sources publish it; or, {by_log_time}"
+        )
+    if topic.duplicates:
+        message = f"{topic.duplicates:,} of {topic.messages:,} stamps are those of another message"
+        yield finding(
+            "twice",
+            topic.duplicates,
+            message,
+            f"of equal stamps the last in the log is used; or, {by_log_time}",
+        )
+    if topic.late and topic.skew:
+        low, _, high = topic.skew
+        furthest = low if -low > high else high
+        message = (
+            f"{topic.late:,} of {topic.messages:,} stamps lie more than {MAX_SKEW / 1e9:g} s from their "
+            f"log time, the furthest {furthest / 1e9:+.3f} s"
+        )
+        yield finding(
+            "late", topic.late, message, f"set the clocks; or, {by_log_time} or `time: {{max_delay: none}}`"
+        )
+    if topic.unstamped:
+        message = f"{topic.unstamped:,} of {topic.messages:,} header stamps are zero, which is no time"
+        yield finding("unstamped", topic.unstamped, message, by_log_time)
+    usual = max(topic.period, (topic.last - topic.first) // max(1, topic.messages - 1))
+    if topic.longest_gap > max(LONG_GAP * usual, SHORTEST_GAP):
+        message = (
+            f"it is silent for {topic.longest_gap / 1e9:.3f} s after {topic.gap_at}, "
+            f"where one every {usual / 1e6:.1f} ms is usual"
+        )
+        yield finding("gap", 1, message, "a `tolerance` of its columns keeps old values out of rows")
+
+
+# --- seeing ---------------------------------------------------------------------------------------------
+
+
+class Thinned:
+    """Every 2ᵏ-th of the values added, k growing so that at most `LIMIT` are kept."""
+
+    LIMIT = 1 << 16
+
+    def __init__(self) -> None:
+        self._kept = np.empty(0, np.int64)
+        self._step = 1
+        self._next = 0  # how many values to pass over first
+
+    def add(self, values: Times) -> None:
+        chosen = values[self._next :: self._step]
+        self._next = (self._next - len(values)) % self._step
+        self._kept = np.concatenate([self._kept, chosen])
+        while len(self._kept) > self.LIMIT:
+            # An odd number of kept values ends in one that stays, so the next to keep is a whole step later.
+            self._next += self._step * (len(self._kept) % 2)
+            self._kept = self._kept[::2]
+            self._step *= 2
+
+    def quantile(self, share: float) -> int:
+        return int(np.quantile(self._kept, share, method="lower")) if len(self._kept) else 0
+
+
+@dataclass
+class Watched:
+    """What was seen so far of one topic's messages, which come in the order in which they lie in the log."""
+
+    messages: int = 0
+    longest_gap: int = 0
+    gap_at: int = 0
+    log_steps_back: int = 0
+    steps_back: int = 0
+    duplicates: int = 0
+    late: int = 0
+    unstamped: int = 0
+    unfit: int = 0
+    lost: int = 0
+    first: int = MAX_TIME
+    last: int = MIN_TIME
+    last_log: Times = field(default_factory=lambda: np.empty(0, np.int64))
+    last_stamp: Times = field(default_factory=lambda: np.empty(0, np.int64))
+    newest: Times = field(default_factory=lambda: np.empty(0, np.int64))  # message time, for gaps
+    lowest_skew: int = MAX_TIME
+    highest_skew: int = MIN_TIME
+    skews: Thinned = field(default_factory=Thinned)
+    periods: Thinned = field(default_factory=Thinned)
+
+    def add(self, log_time: Times, stamp: Times | None) -> None:
+        """Takes the next messages.
+
+        Args:
+            log_time: (N,).
+            stamp: (N,) header stamps, 0 or `MIN_TIME` where there is none; None without headers.
+        """
+        if len(log_time) == 0:
+            return
+        self.messages += len(log_time)
+        in_order = np.concatenate([self.last_log, log_time])
+        self.log_steps_back += int((in_order[1:] < in_order[:-1]).sum())
+        self.last_log = log_time[-1:]
+        self.first, self.last = min(self.first, int(log_time.min())), max(self.last, int(log_time.max()))
+        if stamp is None:
+            self._measure_gaps(np.sort(log_time))
+        else:
+            self._compare(log_time, stamp)
+
+    def _measure_gaps(self, times: Times) -> None:
+        times = np.concatenate(
+            [self.newest, times[times > (self.newest[0] if len(self.newest) else MIN_TIME)]]
+        )
+        self.newest = times[-1:]
+        periods = np.diff(times)
+        if len(periods) == 0:
+            return
+        self.periods.add(periods)
+        longest = int(np.argmax(periods))
+        if periods[longest] > self.longest_gap:
+            self.longest_gap, self.gap_at = int(periods[longest]), int(times[longest])
+
+    def _compare(self, log_time: Times, stamp: Times) -> None:
+        known = (stamp != 0) & (stamp != MIN_TIME)
+        self.unstamped += int((~known).sum())
+        log_time, stamp = log_time[known], stamp[known]
+        if len(stamp) == 0:
+            return
+        in_order = np.concatenate([self.last_stamp, stamp])
+        self.steps_back += int((in_order[1:] < in_order[:-1]).sum())
+        ordered = np.sort(in_order)
+        self.duplicates += int((ordered[1:] == ordered[:-1]).sum())
+        self.last_stamp = stamp[-1:]
+        # Stamps may be anything; half the range keeps their differences from wrapping around.
+        skew = np.clip(stamp, MIN_TIME // 2, MAX_TIME // 2) - np.clip(log_time, 0, MAX_TIME // 2)
+        near = np.abs(skew) <= MAX_SKEW
+        self.late += int((~near).sum())
+        self._measure_gaps(np.sort(stamp[near]))
+        self.lowest_skew = min(self.lowest_skew, int(skew.min()))
+        self.highest_skew = max(self.highest_skew, int(skew.max()))
+        self.skews.add(skew)
+
+    def health(self, topic: str, kind: str, promised: int) -> TopicHealth:
+        has_skew = self.lowest_skew <= self.highest_skew
+        skew = (self.lowest_skew, self.skews.quantile(0.5), self.highest_skew) if has_skew else None
+        span = (self.first, self.last) if self.messages else (0, 0)
+        return TopicHealth(
+            topic,
+            kind,
+            promised,
+            self.messages,
+            *span,
+            self.longest_gap,
+            self.gap_at,
+            self.periods.quantile(0.5),
+            skew,
+            self.log_steps_back,
+            self.steps_back,
+            self.duplicates,
+            self.late,
+            self.unstamped,
+            self.unfit,
+            self.lost,
+        )
+
+
+@dataclass
+class Found:
+    """What an examination found so far.
+
+    Attributes:
+        first_unfit: by topic, the file, offset and length of the first message that doesn't fit.
+    """
+
+    topics: dict[str, Watched] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+    first_unfit: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+
+    def watched(self, topic: str) -> Watched:
+        return self.topics.setdefault(topic, Watched())
+
+    def health(self, topic: str, summary: LogSummary) -> TopicHealth:
+        info = summary.topics[topic]
+        return self.watched(topic).health(topic, info.type, info.num_messages)
+
+    def lose(self, kind: str, where: LostRange, reason: str, counts: Mapping[str, int], remedy: str) -> None:
+        """Takes damage; `counts` says how many messages each topic lost by it."""
+        for topic, count in counts.items():
+            self.watched(topic).lost += count
+        lost = [f"{count:,} of {topic or 'unknown topics'}" for topic, count in counts.items() if count]
+        message = reason + (f"; lost: {', '.join(lost)}" if lost else "")
+        topics = ", ".join(topic for topic, count in counts.items() if count)
+        if where.length:
+            self.lost.append(where)
+        self.findings.append(
+            Finding(kind, where.uri, where.offset, topics, sum(counts.values()), message, remedy)
+        )
+
+
+def _examine_files(log: ContainerLog) -> Found:
+    """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
+    found = Found()
+    decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
+    for part in log.parts:
+        remedy = f"{part.container.remedy}; {_SALVAGE}"
+        if part.index.is_scanned:
+            message = "it has no index that can be used, so each reading starts with a scan of the whole file"
+            found.findings.append(Finding("index", part.uri, 0, "", 0, message, part.container.remedy))
+        known = _take_lost(part, found, remedy)
+        for number, chunk in part.chunks(np.arange(len(part.index.stretches))):
+            row = part.index.stretches[number]
+            if chunk.problems and int(row["offset"]) not in known:
+                counts = {topic: part.num_lost(number, chunk, topic) for topic in part.channels}
+                length = int(row["record"] or row["length"]) if any(counts.values()) else 0
+                where = LostRange(part.uri, int(row["offset"]), length)
+                found.lose("damaged", where, "; ".join(chunk.problems[:4]), counts, remedy)
+            for topic in part.channels:
+                _watch(found, part, number, chunk, topic, decoders[topic])
+    for topic, (uri, offset, length) in sorted(found.first_unfit.items()):
+        count = found.watched(topic).unfit
+        message = f"{count:,} messages of {topic} don't fit their definition; the first has {length:,} bytes"
+        found.findings.append(Finding("unfit", uri, offset, topic, count, message, _SALVAGE))
+    return found
+
+
+def _take_lost(part: Part, found: Found, remedy: str) -> set[int]:
+    """Takes the damage that the scan of a file found; gives back the offsets that it is at."""
+    places: dict[int, list[Any]] = {}
+    for lost in part.index.lost:
+        places.setdefault(lost.offset, []).append(lost)
+    for offset, losses in places.items():
+        counts: dict[str, int] = {}
+        for lost in losses:
+            counts[lost.topic] = counts.get(lost.topic, 0) + lost.num_messages
+        where = LostRange(part.uri, offset, max(lost.length for lost in losses))
+        kind = "truncated" if any(lost.torn for lost in losses) else "damaged"
+        found.lose(kind, where, losses[0].reason, counts, remedy)
+    return set(places)
+
+
+def _decoder(log: ContainerLog, topic: str, found: Found) -> Decoder | None:
+    try:
+        return log.decoder(topic)
+    except LogReadError as error:
+        uri = log.summary.uris[0]
+        remedy = "leave the topic out, or install a package that decodes it"
+        found.findings.append(Finding("undecodable", uri, None, topic, 0, str(error), remedy))
+        return None
+
+
+def _watch(found: Found, part: Part, number: int, chunk: Chunk, topic: str, decoder: Decoder | None) -> None:
+    """Looks at a topic's messages in one chunk."""
+    rows = np.flatnonzero(part.rows_of(chunk, topic))
+    watched = found.watched(topic)
+    if decoder is None or len(rows) == 0:
+        watched.add(chunk.log_time[rows], None)
+        return
+    origin, gathering = part.origin(number), Gathering(topic)
+    gathering.add(chunk, rows, origin, is_sparse=False)
+    raw = gathering.raw()
+    fits = decoder.check(raw)
+    has_header = decoder.time_source(("header",)) is not None
+    watched.add(raw.log_time[fits], decoder.header_time(raw)[fits] if has_header else None)
+    if not fits.all():
+        row = int(np.argmin(fits))
+        watched.unfit += int((~fits).sum())
+        where = origin.offset_of(int(raw.position[row]))
+        found.first_unfit.setdefault(topic, (part.uri, where, int(raw.length[row])))
+
+
+def _examine_spans(log: Log) -> Found:
+    """Reads a log of another kind span by span, by what every `Log` offers."""
+    found = Found()
+    summary = log.summary
+    for refusal in summary.refusals:
+        where = LostRange(refusal.uri, refusal.offset, 0)
+        found.lose("damaged", where, refusal.reason, {refusal.topic: refusal.num_messages}, _SALVAGE)
+    for start, stop in spans(summary):
+        request = TopicRequest(start, stop, ("header", "log"), None)
+        for topic, messages in log.read(dict.fromkeys(summary.topics, request)).items():
+            for refusal in messages.refused:
+                where = LostRange(refusal.uri, refusal.offset, 0)
+                found.lose("unfit", where, refusal.reason, {topic: refusal.num_messages}, _SALVAGE)
+            has_header = log.time_source(topic, ("header",)) is not None
+            found.watched(topic).add(messages.log_time, messages.time if has_header else None)
+    return found
+
+
+def spans(summary: LogSummary, max_bytes: int = STRETCH_BYTES) -> Iterable[tuple[int, int]]:
+    """Spans of log time that follow each other and hold about `max_bytes` each; the outer ends are open."""
+    order = np.argsort(summary.chunk_times[:, 0], kind="stable")
+    piece = np.cumsum(summary.chunk_bytes[order]) // max_bytes
+    starts = summary.chunk_times[order[1:], 0][np.diff(piece) > 0]
+    edges = [MIN_TIME, *np.unique(starts).tolist(), MAX_TIME]
+    return pairwise(edges)

@@ -1,0 +1,254 @@
+"""Examining logs: damage of known kinds at known places, strange times, and logs that have neither."""
+
+import dataclasses
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions
+from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.opening import open_log
+from logloom.pipelines import doctor
+from logloom.pipelines.doctor import Thinned, examine, examine_all, spans
+from logloom.transforms.match import LogFiles
+from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
+from tests.io.logs.making import (
+    MS,
+    SECOND,
+    START,
+    Message,
+    make_messages,
+    ros1_payload,
+    toy_payload,
+    write_bag,
+    write_mcap,
+)
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+
+def look(path):
+    CHUNKS.clear()
+    return examine(LogFiles("drive", (str(path),)), OpenOptions("salvage"))
+
+
+def kinds(diagnosis):
+    return sorted({finding.kind for finding in diagnosis.findings})
+
+
+def regular(count=200, topic="/a", step=10 * MS, late=5 * MS):
+    """Messages at one rate, each logged `late` after its stamp."""
+    times = [START + i * step for i in range(count)]
+    return [Message(topic, t, t, t - late, toy_payload(t - late, b"x" * 32)) for t in times]
+
+
+def flip(path, offset):
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x55
+    path.write_bytes(data)
+
+
+def test_a_whole_log_is_healthy(tmp_path):
+    messages = regular() + regular(topic="/b", step=20 * MS, count=100)
+    found = look(write_mcap(tmp_path / "drive.mcap", sorted(messages, key=lambda m: m.log_time)))
+    assert found.is_healthy
+    assert found.bytes_lost == 0
+    a, b = found.topics
+    assert (a.topic, a.messages, a.promised, a.period, a.longest_gap) == ("/a", 200, 200, 10 * MS, 10 * MS)
+    assert a.skew == (-5 * MS, -5 * MS, -5 * MS)
+    assert b.hz == pytest.approx(50)
+    assert list(found.lines()) == ["drive: healthy"]
+
+
+def test_a_flipped_byte_in_a_chunk_is_reported_with_its_offset_and_what_it_cost(tmp_path):
+    path = write_mcap(tmp_path / "drive.mcap", regular())
+    whole = open_log([str(path)])
+    row = whole.parts[0].index.stretches[3]
+    CHUNKS.clear()
+    flip(path, int(row["offset"] + row["record"] - 20))
+    found = look(path)
+    assert kinds(found) == ["damaged"]
+    (damage,) = found.findings
+    assert (damage.uri, damage.offset, damage.topic) == (str(path), int(row["offset"]), "/a")
+    (topic,) = found.topics
+    assert damage.count == topic.lost == topic.promised - topic.messages > 0
+    assert [(lost.offset, lost.length) for lost in found.lost] == [(row["offset"], row["record"])]
+    assert "salvage" in damage.remedy
+
+
+def test_damage_that_costs_no_message_is_reported_too(tmp_path):
+    path = write_mcap(tmp_path / "drive.mcap", regular())
+    row = open_log([str(path)]).parts[0].index.stretches[3]
+    flip(path, int(row["offset"] + row["record"] + 20))  # in the message index behind the chunk
+    found = look(path)
+    assert [(f.kind, f.offset, f.count) for f in found.findings] == [("damaged", int(row["offset"]), 0)]
+    assert found.lost == ()
+    assert found.topics[0].messages == 200
+
+
+def test_a_cut_file_is_truncated_and_has_no_index(tmp_path):
+    path = write_mcap(tmp_path / "drive.mcap", regular())
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: size // 2])
+    found = look(path)
+    assert kinds(found) == ["index", "truncated"]
+    truncated = next(f for f in found.findings if f.kind == "truncated")
+    assert 0 < truncated.offset < size // 2
+    assert 50 < found.topics[0].messages < 150
+
+
+@pytest.mark.parametrize("options", [{"index_types": ["NONE"]}, {"use_chunking": False}])
+def test_a_log_without_index_is_whole_but_slow(tmp_path, options):
+    found = look(write_mcap(tmp_path / "drive.mcap", regular(), **options))
+    assert kinds(found) == ["index"]
+    assert found.topics[0].messages == 200
+    assert "mcap" in found.findings[0].remedy
+
+
+@pytest.mark.parametrize("length", [0, 1 << 62], ids=["zero", "absurd"])
+def test_a_record_of_impossible_length_is_found_and_reading_goes_on_behind_it(tmp_path, length):
+    path = write_mcap(tmp_path / "drive.mcap", regular(), use_chunking=False)
+    data = bytearray(path.read_bytes())
+    messages = open_log([str(path)]).read({"/a": doctor.TopicRequest(MIN_TIME, MAX_TIME, ("log",))})["/a"]
+    offset = int(messages.position[77])
+    struct.pack_into("<Q", data, offset + 1, length)
+    path.write_bytes(data)
+    found = look(path)
+    assert "damaged" in kinds(found)
+    damage = next(f for f in found.findings if f.kind == "damaged")
+    assert damage.offset == offset
+    assert found.topics[0].messages == 199
+    (lost,) = found.lost
+    assert lost.length == int(messages.position[78]) - offset
+
+
+def test_messages_that_do_not_fit_their_definition_are_counted_and_the_first_is_placed(tmp_path):
+    messages = regular()
+    for i in (50, 60, 61):
+        messages[i] = dataclasses.replace(messages[i], data=b"abc")
+    path = write_mcap(tmp_path / "drive.mcap", messages, use_chunking=False)
+    found = look(path)
+    unfit = next(f for f in found.findings if f.kind == "unfit")
+    assert (unfit.topic, unfit.count) == ("/a", 3)
+    assert path.read_bytes()[unfit.offset + 31 :].startswith(b"abc")
+    assert (found.topics[0].messages, found.topics[0].unfit) == (197, 3)
+
+
+def test_topics_that_nothing_decodes_are_named_and_still_timed(tmp_path):
+    found = look(write_mcap(tmp_path / "drive.mcap", regular(), encoding="klingon"))
+    assert kinds(found) == ["undecodable"]
+    assert found.topics[0].messages == 200
+    assert found.topics[0].skew is None
+
+
+def test_strange_stamps_are_counted(tmp_path):
+    messages = regular()
+
+    def stamped(i, stamp):
+        messages[i] = dataclasses.replace(messages[i], stamp=stamp, data=toy_payload(stamp, b""))
+
+    stamped(20, messages[19].stamp)  # twice
+    stamped(40, messages[40].stamp - 30 * MS)  # back, and again, the stamp of message 37
+    stamped(60, messages[60].stamp - 5 * SECOND)  # late, and back
+    stamped(80, 0)  # unstamped
+    topic = look(write_mcap(tmp_path / "drive.mcap", messages)).topics[0]
+    assert (topic.duplicates, topic.steps_back, topic.late, topic.unstamped) == (2, 2, 1, 1)
+    assert topic.skew == (-5 * SECOND - 5 * MS, -5 * MS, -5 * MS)
+
+
+def test_a_log_time_that_runs_back_is_seen_across_chunks(tmp_path):
+    messages = regular()
+    messages = messages[100:] + messages[:100]
+    found = look(write_mcap(tmp_path / "drive.mcap", messages))
+    assert found.topics[0].log_steps_back == 1
+    assert kinds(found) == ["back"]
+
+
+def test_a_silence_is_a_gap_where_its_topic_is_not_usually_silent(tmp_path):
+    messages = regular(300)
+    messages = messages[:100] + messages[180:]
+    found = look(write_mcap(tmp_path / "drive.mcap", messages))
+    assert kinds(found) == ["gap"]
+    assert found.topics[0].longest_gap == 810 * MS
+    assert found.topics[0].gap_at == messages[99].stamp
+    assert look(write_mcap(tmp_path / "slow.mcap", regular(20, step=3 * SECOND))).is_healthy
+
+
+def test_a_damaged_bag_is_examined_like_an_mcap_file(tmp_path):
+    messages = [dataclasses.replace(m, data=ros1_payload(m.stamp, b"x" * 30)) for m in regular()]
+    path = write_bag(tmp_path / "drive.bag", messages)
+    assert look(path).is_healthy
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    found = look(path)
+    assert "index" in kinds(found)
+    assert 50 < found.topics[0].messages < 200
+
+
+def test_an_unreadable_file_does_not_keep_others_from_being_examined(tmp_path):
+    (tmp_path / "a.mcap").write_bytes(b"")
+    write_mcap(tmp_path / "b.mcap", regular())
+    bad, good = examine_all([str(tmp_path / "*.mcap")], {})
+    assert not bad.is_readable
+    assert "is empty" in bad.findings[0].message
+    assert good.is_healthy
+
+
+def test_a_log_of_any_kind_is_examined_by_what_the_protocol_offers(tmp_path, monkeypatch):
+    messages = make_messages(400)
+    path = write_mcap(tmp_path / "drive.mcap", messages)
+    by_files = look(path)
+    monkeypatch.setattr(doctor, "ContainerLog", type("Other", (), {}))
+    monkeypatch.setattr(doctor, "STRETCH_BYTES", 4000)
+    by_spans = look(path)
+    assert by_spans.topics == by_files.topics
+
+
+def test_spans_follow_each_other_and_bound_the_bytes_of_each(tmp_path):
+    summary = open_log([str(write_mcap(tmp_path / "drive.mcap", regular(500)))]).summary
+    edges = list(spans(summary, 10_000))
+    assert len(edges) > 3
+    assert edges[0][0] == MIN_TIME
+    assert edges[-1][1] == MAX_TIME
+    assert all(one[1] == other[0] for one, other in pairwise(edges))
+
+
+def test_a_thinned_sample_keeps_every_nth_value_and_stays_small():
+    sample, rng = Thinned(), random.Random(0)
+    values = np.arange(1_000_000)
+    at = 0
+    while at < len(values):
+        count = rng.randrange(1, 30_000)
+        sample.add(values[at : at + count])
+        at += count
+    assert len(sample._kept) <= Thinned.LIMIT
+    assert len(np.unique(np.diff(sample._kept))) == 1
+    assert sample.quantile(0.5) == pytest.approx(500_000, rel=0.001)
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "logloom", "doctor", *map(str, arguments)]
+    env = {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+
+
+def test_the_command_ends_with_a_code_that_says_what_it_found(tmp_path, shared_data):
+    healthy = run(shared_data / "logs" / "l5kit_scene.mcap")
+    assert (healthy.returncode, healthy.stderr) == (0, "")
+    assert "healthy" in healthy.stdout
+    strange = run(shared_data / "logs" / "tilt_laser.bag", "--json")
+    assert strange.returncode == 3
+    (said,) = json.loads(strange.stdout)["logs"]
+    topics = {topic["topic"]: topic for topic in said["topics"]}
+    assert sum(topic["messages"] for topic in said["topics"]) == 4093
+    assert topics["/temperature"]["duplicates"] == 356
+    assert -0.72e9 < topics["/tf"]["skew"][0] < -0.7e9
+    (tmp_path / "broken.mcap").write_bytes(b"")
+    assert run(tmp_path / "broken.mcap").returncode == 1
+    assert run(tmp_path / "none.mcap").returncode == 2
