@@ -159,8 +159,8 @@ class Loader:
         """The next batch.
 
         Raises:
-            LoaderError: a row failed (its index and traceback are in the message) or a worker died; the loader
-                is closed then, and `save` still tells where the last batch ended.
+            LoaderError: a row failed (its index and traceback are in the message) or a worker died; the
+                loader is closed then, and `save` still tells where the last batch ended.
         """
         try:
             self._start()

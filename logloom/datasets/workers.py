@@ -30,6 +30,7 @@ from logloom.errors import LogloomError, UsageError
 
 Fn = Callable[..., Any]
 _IDLE = -1
+_AS_THEY_ARE = (np.ndarray, str, bytes, dict)
 
 
 class LoaderError(LogloomError, RuntimeError):
@@ -82,7 +83,7 @@ def prepare(row: Mapping[str, Any], fns: Sequence[Fn], seed: list[int]) -> Mappi
 
 def as_array(value: Any) -> Any:
     """Numbers and lists of numbers as arrays; bytes, text and what has no regular shape stay as they are."""
-    if isinstance(value, np.ndarray | str | bytes | dict):
+    if isinstance(value, _AS_THEY_ARE):
         return value
     try:
         array = np.asarray(value)
@@ -403,8 +404,8 @@ class Workers:
                 job = next(iter(self._jobs[number].values()))
                 where = f"before row {job.indices[0]} (step {job.step})"
         return LoaderError(
-            f"worker {number} (process {process.pid}) {how} {where}; out of memory, or a crash in native code? The "
-            " state from save() resumes where the last batch ended"
+            f"worker {number} (process {process.pid}) {how} {where}; out of memory, or a crash in native code? "
+            "The  state from save() resumes where the last batch ended"
         )
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ import itertools
 import operator
 import os
 import pathlib
+import struct
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
+from logloom.io.bags.codecs import array_head
 from logloom.io.bags.files import ByteFile, LocalFile, MemoryFile, open_file
 from logloom.io.storage import explained
 
@@ -34,6 +37,7 @@ Generation = Literal[1, 3]
 Buffer = bytes | bytearray | memoryview
 
 _GATHER_BYTES = 1 << 20
+_TWO = struct.Struct("<QQ")
 _GATHER_PIECES = 1000  # one writev takes 1024
 
 
@@ -277,13 +281,7 @@ class BagReader:
         """A function from a number, known to be in range, to its record: the quickest way to one."""
         limits, read = self._limits, self._bag.read
         if limits is None:
-            two = self._table.read
-
-            def fetch_uncached(number: int) -> bytes:
-                start, stop = two(number, number + 1)
-                return read(start, stop - start)
-
-            return fetch_uncached
+            return self._table.fetcher(read)
 
         def fetch(number: int) -> bytes:
             start = limits[number]
@@ -302,6 +300,32 @@ class BagReader:
         first = limits[0]
         data = self._bag.read(first, limits[-1] - first)
         return data, [limit - first for limit in limits] if first else limits
+
+    def read_arrays(self, targets: Iterable[tuple[int, Array]]) -> None:
+        """Reads records of `array` type straight into arrays.
+
+        Args:
+            targets: (number, known to be in range; a contiguous array of the record's dtype and shape).
+
+        Raises:
+            ValueError: a record holds another dtype or shape.
+        """
+        for number, target in targets:
+            head = array_head(target.dtype, target.shape)
+            start, stop = (
+                self._limits[number : number + 2] if self._limits else self._table.read(number, number + 1)
+            )
+            if stop - start != len(head) + target.nbytes:
+                raise ValueError(f"{self.name}: record {number} is no {target.dtype} {target.shape}")
+            found = bytearray(len(head))
+            if isinstance(self._bag, LocalFile):
+                self._bag.read_into(start, (found, target), stop - start)
+            else:
+                data = self._bag.read(start, stop - start)
+                found[:] = data[: len(head)]
+                target[...] = np.frombuffer(data, target.dtype, -1, len(head)).reshape(target.shape)
+            if found != head:
+                raise ValueError(f"{self.name}: record {number} is no {target.dtype} {target.shape}")
 
     def limits(self) -> NDArray[np.int64]:
         """(N + 1,) where each record begins in the bag, and where the last ends."""
@@ -379,6 +403,21 @@ class _Table:
             self._complain(np.array(limits, np.uint64), start)
         return limits
 
+    def fetcher(self, read_bag: Callable[[int, int], bytes]) -> Callable[[int], bytes]:
+        """A function from a number to its record, which looks the limits up each time."""
+        read, before, data_end = self._file.read, self._at - 8, self._data_end
+
+        def fetch(number: int) -> bytes:
+            if number:
+                start, stop = _TWO.unpack(read(before + 8 * number, 16))
+            else:
+                start, stop = 0, int.from_bytes(read(before + 8, 8), "little")
+            if not start <= stop <= data_end:
+                self.read(number, number + 1)
+            return read_bag(start, stop - start)
+
+        return fetch
+
     def read_all(self) -> memoryview:
         """All limits, (count + 1,) u64."""
         limits = np.zeros(self.count + 1, np.uint64)
@@ -392,8 +431,8 @@ class _Table:
         record = start + int(np.flatnonzero(bad)[0])
         raise DatasetError(
             f"{self._file.name}: damaged limit at byte {self._at + 8 * record}: record {record} would "
-            f"lie in bytes {limits[record - start]} to {limits[record - start + 1]} of {self._bag}, whose records "
-            f"end at byte {self._data_end}; write the bag again"
+            f"lie in bytes {limits[record - start]} to {limits[record - start + 1]} of {self._bag}, whose "
+            f"records end at byte {self._data_end}; write the bag again"
         )
 
 

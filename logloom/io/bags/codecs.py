@@ -167,17 +167,15 @@ class ArrayDecoder:
         Args:
             limits: (n + 1,) where each starts in `data`, and where the last ends.
         """
-        found = []
+        found: list[Array] = []
+        head, size, dtype, shape, _ = self._last
         for start, stop in itertools.pairwise(limits):
-            head, size, dtype, shape, _ = self._last
             at = start + len(head)
-            if (
-                stop - start < _COPIED
-                or size != stop - start
-                or at % dtype.alignment
-                or data[start:at] != head
-            ):
+            if size != stop - start or data[start:at] != head:
                 found.append(self(data[start:stop]))
+                head, size, dtype, shape, _ = self._last
+            elif size < _COPIED or at % dtype.alignment:
+                found.append(np.ndarray(shape, dtype, data[at:stop]))
             else:
                 found.append(np.ndarray(shape, dtype, data, at))
         return found

@@ -26,7 +26,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgpack
+import numpy as np
 
+from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.bags.bag import BagReader, Generation, RecordFile, checked_range
 from logloom.io.bags.codecs import ArrayDecoder, array_parts, encode_array
@@ -36,7 +38,7 @@ from logloom.io.storage import explained
 REFS = "refs"
 _KEY = re.compile(r"[a-z_][^/\\\x00-\x1f\x7f]{0,199}")
 _TYPE = re.compile(r"[a-z_][^\[\]]*(\[\])?")
-_AT_ONCE = 16 << 10  # arrays from this size are written from where they lie
+_AT_ONCE = 512 << 10  # larger arrays are written from where they lie; smaller ones gather into large writes
 _MAX_SPEC = 16 << 20
 
 Mask = Mapping[str, bool | range | slice] | Sequence[str]
@@ -437,6 +439,35 @@ class DatasetReader:
         """Many datapoints, as loaders ask for them."""
         return [self[index] for index in indices]
 
+    def get_many(self, indices: Any, out: Mapping[str, Array]) -> dict[str, Array]:
+        """Many datapoints into arrays, those of `array` keys without a copy in between.
+
+        Args:
+            indices: (n,) in any order.
+            out: by key: (n, *shape), of the dtype and shape that all values have; other keys are not read.
+
+        Returns:
+            `out`.
+
+        Raises:
+            ValueError: a value is of another dtype or shape.
+        """
+        numbers = [self._number(index) for index in np.asarray(indices).tolist()]
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        for key, target in out.items():
+            decode = self._decoders[key]
+            if self._aligned and isinstance(decode, ArrayDecoder):
+                self.bag(key).read_arrays([(numbers[row], target[row]) for row in order])
+                continue
+            for row in order:
+                value = np.asarray(self[numbers[row], (key,)][key])
+                if value.shape != target.shape[1:] or not np.can_cast(value.dtype, target.dtype, "safe"):
+                    raise ValueError(
+                        f"{key!r} is {value.dtype} {value.shape}, not {target[0].dtype} {target.shape[1:]}"
+                    )
+                target[row] = value
+        return dict(out)
+
     def copy(self) -> DatasetReader:
         """A reader of the same dataset that shares nothing with this one."""
         return _reopen(*self._arguments)
@@ -495,9 +526,10 @@ class DatasetReader:
             fetcher = self._fetchers[key] = self._bag(key).fetcher()
         return fetcher
 
-    def _row(self, number: int) -> dict[str, Any]:
-        """All of a datapoint, where record i is datapoint i."""
-        plan = self._plan
+    def _row(self, number: int, plan: list[tuple[str, Any, Any]] | None = None) -> dict[str, Any]:
+        """All of a datapoint or what a plan says, where record i is datapoint i."""
+        if plan is None:
+            plan = self._plan
         if plan is None:
             plan = self._plan = [(key, self._fetcher(key), self._decoders[key]) for key in self._spec]
         row = {}
@@ -530,6 +562,8 @@ class DatasetReader:
     def _masked(self, number: int, wanted: Mapping[str, bool | range | slice]) -> dict[str, Any]:
         if not wanted:
             return {}
+        if self._aligned and not self._parallel and all(part is True for part in wanted.values()):
+            return self._row(number, [(key, self._fetcher(key), self._decoders[key]) for key in wanted])
         jobs: list[tuple[str, int | tuple[int, int]]] = []
         refs = None if self._aligned else self._refs(number)
         for key, part in wanted.items():

@@ -12,7 +12,7 @@ import pathlib
 import resource
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
@@ -51,6 +51,8 @@ class _Descriptor:
             os.close(self.number)
 
 
+pread = os.pread
+preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
 _MAX_OPEN = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 4096))
 _opened: collections.deque[weakref.ref[LocalFile]] = collections.deque()
 _opening = threading.Lock()
@@ -77,7 +79,7 @@ class LocalFile:
 
     def read(self, offset: int, size: int) -> bytes:
         descriptor = self._descriptor or self._open()
-        data = os.pread(descriptor.number, size, offset)
+        data = pread(descriptor.number, size, offset)
         if len(data) == size:
             return data
         parts = [data]
@@ -86,6 +88,15 @@ class LocalFile:
             data = os.pread(descriptor.number, size - done, offset + done)
             parts.append(data)
         return _whole(b"".join(parts), offset, size, self.name)
+
+    def read_into(self, offset: int, buffers: Sequence[Any], size: int) -> None:
+        """Fills buffers of `size` bytes in all."""
+        descriptor = self._descriptor or self._open()
+        if preadv(descriptor.number, buffers, offset) != size:
+            data = memoryview(self.read(offset, size))
+            for buffer in buffers:
+                target = memoryview(buffer).cast("B")
+                target[:], data = data[: len(target)], data[len(target) :]
 
     def _open(self) -> _Descriptor:
         with _opening:

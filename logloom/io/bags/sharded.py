@@ -14,6 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
+from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
 from logloom.io.bags.bag import Generation, checked_range
 from logloom.io.bags.dataset import Codecs, DatasetReader, DatasetWriter, Mask, check_spec, codecs_for
@@ -240,6 +243,17 @@ class ShardedDatasetReader:
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Many datapoints, as loaders ask for them."""
         return [self[index] for index in indices]
+
+    def get_many(self, indices: Any, out: Mapping[str, Array]) -> dict[str, Array]:
+        """Many datapoints into arrays; see `DatasetReader.get_many`."""
+        numbers = np.asarray(indices)
+        shards = np.searchsorted(self._bounds, numbers, "right") - 1
+        for row, (number, shard) in enumerate(zip(numbers.tolist(), shards.tolist(), strict=True)):
+            if not 0 <= number < len(self):
+                raise IndexError(f"{self._name}: datapoint {number} of {len(self)}")
+            part = {key: target[row : row + 1] for key, target in out.items()}
+            self.readers[shard].get_many([number - self._bounds[shard]], part)
+        return dict(out)
 
     def copy(self) -> ShardedDatasetReader:
         """A reader of the same shards that shares nothing with this one."""
