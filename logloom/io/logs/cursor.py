@@ -7,12 +7,14 @@ Elsewhere: what lies where (layouts).
 
 A place is counted from the start of each payload's body. It is a plain int while it is the same in all
 payloads, and an array (n,) from where they differ; so messages of one layout are walked once, whatever their
-number, and others at the cost of a few numpy calls a field.
+number, and others at the cost of a few numpy calls a field. Payloads at equal distances, as those of one
+topic alone in a chunk, are read as one strided view; what was read of them to find the way is remembered, so
+that going the same way again touches nothing but the values wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -52,9 +54,10 @@ class Cursor:
         rows: (n,) which of the RawMessages they are; n >= 1.
         order: "<" or ">".
         size: (n,) bytes of each body.
+        step: from the start of one body to the next, where that is the same for all; else None.
     """
 
-    __slots__ = ("base", "buffer", "order", "rows", "shortest", "size")
+    __slots__ = ("_ended", "_words", "base", "buffer", "order", "rows", "shortest", "size", "step")
 
     def __init__(
         self,
@@ -66,6 +69,9 @@ class Cursor:
     ):
         self.buffer, self.base, self.size, self.rows, self.order = buffer, base, size, rows, order
         self.shortest = int(size[0]) if len(size) == 1 else int(size.min())
+        self.step = _step(base)
+        self._words: dict[int, At] = {}
+        self._ended: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,17 +99,33 @@ class Cursor:
             self.need(at + 4)
             start = int(self.base[0]) + int(at if isinstance(at, int) else at[0])
             return int.from_bytes(self.buffer[start : start + 4], "little" if self.order == "<" else "big")
-        return settle(self.items(at, np.dtype(self.order + "u4")).astype(np.int64))
+        if not isinstance(at, int):
+            return settle(self.items(at, np.dtype(self.order + "u4")).astype(np.int64))
+        if at not in self._words:
+            self._words[at] = settle(self.items(at, np.dtype(self.order + "u4")).astype(np.int64))
+        return self._words[at]
+
+    def need_zero(self, at: At) -> None:
+        """Refuses messages whose byte at a place, which ends a text, isn't zero."""
+        if isinstance(at, int) and at in self._ended:
+            return
+        self.refuse(self.items(at, np.dtype("u1")) != 0, "text doesn't end with a zero byte")
+        if isinstance(at, int):
+            self._ended.add(at)
 
     def items(self, at: At, dtype: np.dtype[Any]) -> Array:
-        """(n, *shape of dtype): one value of each payload, copied."""
+        """(n, *shape of dtype): one value of each payload; a view of the buffer where there is a step."""
         self.need(at + dtype.itemsize)
         shape, base = dtype.shape, dtype.base
+        if dtype.itemsize == 0:
+            return np.zeros((len(self), *shape), base)
+        if self.step is not None and isinstance(at, int):
+            item, start = np.dtype([("", dtype)]), int(self.base[0]) + at
+            every: Array = np.ndarray((len(self),), item, self.buffer.data, start, (self.step,))["f0"]
+            return every
         window = np.ndarray(
             (max(0, len(self.buffer) - dtype.itemsize + 1),), f"V{dtype.itemsize}", self.buffer, strides=(1,)
         )
-        if dtype.itemsize == 0:
-            return np.zeros((len(self), *shape), base)
         values: Array = window[self.base + at].view(base).reshape(len(self), *shape)
         return values
 
@@ -111,8 +133,8 @@ class Cursor:
         """Stretches of `lengths` bytes at a place of each payload, end to end."""
         self.need(at + lengths)
         if isinstance(lengths, int):
-            equal: NDArray[np.uint8] = self.items(at, np.dtype((np.uint8, (lengths,)))).reshape(-1)
-            return equal
+            equal: NDArray[np.uint8] = self.items(at, np.dtype((np.uint8, (lengths,)))).copy()
+            return equal.reshape(-1)
         starts, ends = self.base + at, np.cumsum(lengths)
         total = int(ends[-1])
         if total < _COPY_BYTES * len(self):
@@ -136,6 +158,13 @@ class Cursor:
         return Ragged.from_rows(views, BYTES)
 
 
+def _step(base: NDArray[np.int64]) -> int | None:
+    if len(base) == 1:
+        return 0
+    step = int(base[1]) - int(base[0])
+    return step if step >= 0 and bool((base[1:] - base[:-1] == step).all()) else None
+
+
 def settle(at: NDArray[np.int64]) -> At:
     """One int for an array of equal values."""
     first = int(at[0])
@@ -147,12 +176,22 @@ def spread(at: At, n: int) -> NDArray[np.int64]:
     return at if isinstance(at, np.ndarray) else np.full(n, at, np.int64)
 
 
-def cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitError]:
+def cursors(raw: RawMessages, encapsulated: bool) -> Sequence[Cursor | MisfitError]:
     """All payloads, by buffer and byte order; and those whose first bytes show that they can't be read.
+
+    They are made once: checking messages, their times and each of their columns go the same ways.
 
     Args:
         encapsulated: whether four bytes come before the body, which tell the byte order.
     """
+    key = "cursors", encapsulated
+    if key not in raw.remembered:
+        raw.remembered[key] = tuple(_cursors(raw, encapsulated))
+    found: Sequence[Cursor | MisfitError] = raw.remembered[key]
+    return found
+
+
+def _cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitError]:
     for rows, buffer, start, size in _by_buffer(raw):
         ok = (size >= 4 * encapsulated) & (start >= 0) & (start + size <= len(buffer))
         if not ok.all():

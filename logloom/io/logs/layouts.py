@@ -141,7 +141,7 @@ class _LayoutDecoder:
         order = []
         for cursor in cursors(raw, self.encapsulated):
             if isinstance(cursor, MisfitError):
-                raise cursor
+                raise MisfitError(cursor.rows, cursor.reason)  # afresh: a traceback would keep the buffers
             order.append(cursor.rows)
             for slot, values in self._visit(cursor, wants).items():
                 if isinstance(values, Ragged):
@@ -149,7 +149,8 @@ class _LayoutDecoder:
                     continue
                 if slot not in fixed:
                     if len(cursor) == len(raw):  # there is one cursor, and so it is in order
-                        fixed[slot] = values
+                        is_view = np.may_share_memory(values, cursor.buffer)
+                        fixed[slot] = values.copy() if is_view else values
                         continue
                     fixed[slot] = np.empty((len(raw), *values.shape[1:]), values.dtype)
                 fixed[slot][_slice(cursor.rows)] = values

@@ -5,9 +5,9 @@ Containers (mcap, rosbag1, ...) make `RawMessages`; decoders (cdr, ros1, ...) tu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ class RawMessages:
         buffer: (N,) which buffer each payload lies in.
         start, length: (N,) where in that buffer.
         places: for each buffer the words for errors, e.g. "drive.mcap: chunk at byte 5312".
+        remembered: what their decoder found out about them, for its next call.
     """
 
     topic: str
@@ -37,6 +38,7 @@ class RawMessages:
     start: NDArray[np.int64]
     length: NDArray[np.int64]
     places: Sequence[str]
+    remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.log_time)

@@ -289,13 +289,12 @@ def _without_zero(cursor: Cursor, start: At, length: At) -> At:
     if isinstance(length, int):
         if length == 0:
             return 0
-        last = cursor.items(start + length - 1, np.dtype("u1"))
-        cursor.refuse(last != 0, "text doesn't end with a zero byte")
+        cursor.need_zero(start + length - 1)
         return length - 1
     some = np.flatnonzero(length > 0)
     behind = (start + length)[some] - 1
-    last = cursor.take(some).items(behind, np.dtype("u1"))
-    cursor.take(some).refuse(last != 0, "text doesn't end with a zero byte")
+    if len(some):
+        cursor.take(some).need_zero(behind)
     return np.maximum(length - 1, 0)
 
 
