@@ -5,7 +5,7 @@ Here: entries of finished units, each log's part of a manifest, manifests, versi
     parts/<output>/<identity>/entry.json   a finished unit; written last, the completion mark
     logs/<digest>.parquet                  a log's part: a row for each unit
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
-    runs/<number>/outcome.json             what became of the last build of that number
+    runs/<number>/<run>.json               what became of one build that was to be that number
 
 Elsewhere: how whole files appear (logloom.io.storage), views of a version (logloom.pipelines.view).
 All JSON is canonical (sorted keys, no spaces), so equal content is equal bytes.

@@ -164,7 +164,7 @@ def build(
     options = direct.pipeline_options(num_workers)
     with watch(plan), beam.Pipeline(options=options) as pipeline:
         construct(pipeline, plan)
-    outcome = job.store.read_json(finish.outcome_file(job.number))
+    outcome = job.store.read_json(finish.outcome_file(job))
     raise_outcome(outcome)
     manifest = read_manifest(job.store, job.number)
     view, copied = make_view(job.store, manifest) if job.store.local is not None else ("", False)

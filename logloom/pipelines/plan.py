@@ -8,6 +8,7 @@ Elsewhere: the recipe (logloom.recipe), its meeting with the logs (logloom.trans
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -151,6 +152,7 @@ def plan_build(
         verify=verify,
         allow_empty=allow_empty,
         py_files=tuple(os.path.abspath(path) for path in py_files),
+        run=uuid.uuid4().hex[:12],
     )
     return _against_parent(job, recipe, parent, opened, failed, notes)
 

@@ -226,8 +226,9 @@ def finish_assembly(
 # --- the commit -----------------------------------------------------------------------------------------
 
 
-def outcome_file(number: int) -> str:
-    return f"runs/{number:08d}/outcome.json"
+def outcome_file(job: Job) -> str:
+    """What became of one submission; two builds of one version must not take each other's for theirs."""
+    return f"runs/{job.number:08d}/{job.run}.json"
 
 
 def commit(
@@ -256,7 +257,7 @@ def commit(
             outcome["committed"] = True
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
-    job.store.replace(outcome_file(job.number), canonical(outcome))
+    job.store.replace(outcome_file(job), canonical(outcome))
     return outcome
 
 

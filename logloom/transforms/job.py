@@ -63,6 +63,7 @@ class Job:
         number, parent: of the version that the build commits; fixed when it is submitted.
         verify: "all", "none" or "sample:<share>".
         py_files: paths of Python files with functions that columns are derived by.
+        run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
     """
 
@@ -79,6 +80,7 @@ class Job:
     verify: str = "all"
     allow_empty: bool = False
     py_files: tuple[str, ...] = ()
+    run: str = "again"
     block_bytes: int = 64 << 20
 
     @functools.cached_property

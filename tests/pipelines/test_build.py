@@ -124,6 +124,18 @@ def test_another_build_that_committed_first_is_a_clean_refusal(drive, tmp_path):
     assert build(plan_build(drive.recipe(), root)).manifest.version == 2
 
 
+def test_of_two_builds_of_one_version_each_is_told_its_own_outcome(drive, tmp_path):
+    root = str(tmp_path / "root")
+    loser = plan_build(drive.recipe(), root)
+    winner = plan_build(drive.recipe(**{"name: ": "name: other-"}), root)
+    build(winner)
+    with pytest.raises(CommitConflictError):
+        build(loser)
+    said = Store.at(root).read_json(finish.outcome_file(winner.job))
+    assert said["committed"]
+    assert not said["conflict"]
+
+
 def test_committing_twice_with_equal_bytes_is_success(drive, tmp_path):
     plan = plan_build(drive.recipe(), str(tmp_path / "root"))
     build(plan)
