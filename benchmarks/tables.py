@@ -3,9 +3,9 @@
     python benchmarks/tables.py [--rounds 5] [--sizes 20000 200000 5000000] [--folder DIR]
 
 Each contender is a process of its own (Lance and granular in `.venv-peers`, made from
-`benchmarks/requirements-peers.txt`); they take turns, and each figure is a median over rounds in one run. Files lie
-in the page cache. `plain` moves the same bytes without decoding: the limit. Plain and logloom fsync what they write,
-the others do not. MosaicML's MDS is left out: it needs torch.
+`benchmarks/requirements-peers.txt`); they take turns, and each figure is a median over rounds in one run.
+Files lie in the page cache. `plain` moves the same bytes without decoding: the limit. Plain and logloom fsync
+what they write, the others do not. MosaicML's MDS is left out: it needs torch.
 """
 
 from __future__ import annotations

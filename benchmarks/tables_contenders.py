@@ -1,10 +1,10 @@
-"""The contenders of benchmarks/tables.py: each a process that takes orders on stdin, so that all can take turns.
+"""The contenders of benchmarks/tables.py: each a process that takes orders on stdin, so that all take turns.
 
     python benchmarks/tables_contenders.py NAME FOLDER ROW_BYTES NUM_ROWS
 
-Orders are lines such as "row 500": write, or read 500 times a row, two small columns, a window or a batch. The
-answer is a line with the seconds it took. Every contender gives numpy arrays (bytes for the images), except
-`plain`, which only moves the bytes: the limit.
+Orders are lines such as "row 500": write, or read 500 times a row, two small columns, a window or a batch.
+The answer is a line with the seconds it took. Every contender gives numpy arrays (bytes for the images),
+except `plain`, which only moves the bytes: the limit.
 """
 
 from __future__ import annotations
@@ -302,16 +302,13 @@ def main() -> None:
     contender = CONTENDERS[name](folder)
     for line in sys.stdin:
         order, count = line.split()
-        # A window stays within a log, and within the file.
-        starts = [
-            i - i % (len(rows) // 4) // (len(rows) // 4 - WINDOW) * WINDOW
-            for i in rng.integers(0, len(rows), int(count)).tolist()
+        starts = rng.integers(0, len(rows), int(count)).tolist()
+        if order == "window":  # within a log, of which there are four
+            log = len(rows) // 4
+            starts = [i - max(0, i % log + WINDOW - log) for i in starts]
+        batches = [
+            rng.permutation(len(rows))[:BATCH].tolist() for _ in range(int(count) * (order == "batch"))
         ]
-        batches = (
-            [rng.permutation(len(rows))[:BATCH].tolist() for _ in range(int(count))]
-            if order == "batch"
-            else []
-        )
         if order == "write":
             shutil.rmtree(folder, ignore_errors=True)
             os.sync()

@@ -48,12 +48,12 @@ class Places:
         return np.asarray(self.files, np.int64)
 
     @functools.cached_property
-    def _runs(self) -> NDArray[np.int64]:
+    def _runs(self) -> NDArray[np.int32]:
         """(N,) equal numbers for rows of the frame whose chunks lie one after the other."""
         breaks = (self.codes[1:] != self.codes[:-1]) | (
             self.offsets[1:] != self.offsets[:-1] + self.lengths[:-1]
         )
-        runs = np.zeros(len(self.codes), np.int64)
+        runs = np.zeros(len(self.codes), np.int32)
         np.cumsum(breaks, out=runs[1:])
         return runs
 

@@ -49,6 +49,12 @@ class Step:
     places: Places
     decode: Decode
 
+    @property
+    def lone_bytes(self) -> str | None:
+        """The column's name if chunks are one column of bytes, not compressed."""
+        lone = len(self.layout.columns) == 1 and self.unpack is None
+        return next((n for n, t in self.types.items() if lone and t.kind == "bytes"), None)
+
     @functools.cached_property
     def _cuts(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], int, tuple[int, ...]]]:
         """Of each column what cutting it out of chunks of one size takes; empty if chunks differ in size."""
@@ -85,7 +91,8 @@ class Plan:
 
     Attributes:
         template: shown names in order, log_id and timestamp first where the frame has them.
-        fast: of each step what reading one row needs: codes, files, offsets, lengths, decode.
+        fast: of each step what reading one row needs: codes, files, offsets, lengths, decode, and the column's
+            name if chunks are one bytes column.
     """
 
     names: tuple[str, ...]
@@ -155,7 +162,8 @@ def make_plan(
                 steps.append(_step(slot, uri, table, group, {c: shown[c] for c in own}, places[slot][group]))
     template = dict.fromkeys([*keys, *names])
     fast = tuple(
-        (s.places.codes, s.places.files, s.places.offsets, s.places.lengths, s.decode) for s in steps
+        (s.places.codes, s.places.files, s.places.offsets, s.places.lengths, s.decode, s.lone_bytes)
+        for s in steps
     )
     return Plan(tuple(names), template, tuple(steps), fast)
 

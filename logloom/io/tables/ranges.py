@@ -26,9 +26,13 @@ from logloom.io.storage import filesystem, is_local
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
 REMOTE_GAP = 1 << 20
 _IOV_MAX = 1024
-_PARALLEL_BYTES = 512 << 10  # below this, handing work to threads costs more than it gains
+# Below this, and for small ranges, threads wait for each other more than they gain.
+_PARALLEL_BYTES = 4 << 20
+_PARALLEL_RANGE = 256 << 10
+LARGE_BYTES = 32 << 10  # values from which on copying them costs more than another read
 
 _LARGE = 64 << 20
+_KEPT = (32 << 20) - (64 << 10)  # the most that glibc adapts to
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.integer[Any]]
@@ -70,6 +74,9 @@ class RangeReader:
         self._remote: dict[int, tuple[Any, str]] = {}
         self._pool: ThreadPoolExecutor | None = None
         _READERS.add(self)
+        # glibc gives the memory of large blocks back to the system, and each row would wait for fresh pages,
+        # unless it has seen a block of this size freed before. The block itself is never touched.
+        np.empty(_KEPT, np.uint8)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_files", "_remote", "_pool")}
@@ -108,6 +115,23 @@ class RangeReader:
             self._fill(file, number, [data], offset)  # a signal, or more than 2 GiB
         return data
 
+    def read_bytes(self, number: int, offset: int, length: int) -> bytes:
+        """The value of a chunk that is one bytes column: what follows its length, without copying it again.
+
+        Raises:
+            DatasetError: the file is missing or cut short, or the length doesn't fit the chunk.
+        """
+        head = self.read(number, offset, 8)
+        size = int.from_bytes(head.data, "little")
+        if -(-size // 8) * 8 + 8 != length:
+            raise DatasetError(f"the chunk of {length} bytes claims a value of {size}")
+        file = self._files.get(number)
+        if file is not None and offset + length <= file.size:
+            data = os.pread(file.fd, size, offset + 8)
+            if len(data) == size:
+                return data
+        return self.read(number, offset + 8, size).tobytes()
+
     def read_into(self, ranges: Sequence[Scatter]) -> None:
         """Reads many ranges in few large requests and several threads; they should be sorted.
 
@@ -124,7 +148,7 @@ class RangeReader:
                     at += len(buffer)
         total = sum([length for _, _, length, _ in local])
         workers = min(self._threads, total // _PARALLEL_BYTES, len(local))
-        if workers < 2:
+        if workers < 2 or total < _PARALLEL_RANGE * len(local):
             self._scatter(local)
             return
         shares = _shares(local, total, workers)

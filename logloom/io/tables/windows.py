@@ -64,7 +64,7 @@ class Windows:
         self._slots, self._steps, self._stamps = frame.slots, frame.steps, frame.stamps
         self._reader, self._storage = reader, storage_options
         self._max_gap = max_gap
-        self._runs: NDArray[np.int64] | None = None
+        self._runs: NDArray[np.int32] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -104,7 +104,7 @@ class Windows:
         gap = self._slots[0].descriptions[table].max_gap if self._max_gap is None else self._max_gap
         return _NO_GAP if gap is None else gap
 
-    def _find_runs(self) -> NDArray[np.int64]:
+    def _find_runs(self) -> NDArray[np.int32]:
         """(N,) equal numbers for rows of the frame that lie side by side in their log, without a gap."""
         slot = self._slots[0]
         logs, rows = slot.log_codes, slot.rows
@@ -112,9 +112,9 @@ class Windows:
         gaps = np.array([self._gap_of(table) for table in range(len(slot.tables))], np.int64)
         if (gaps != _NO_GAP).any():
             if self._stamps is None:  # only the log's file can tell where the gaps are
-                return np.arange(len(rows))
+                return np.arange(len(rows), dtype=np.int32)
             breaks |= np.diff(self._stamps) > gaps[slot.tables_of_rows()[1:]]
-        runs = np.zeros(len(rows), np.int64)
+        runs = np.zeros(len(rows), np.int32)
         np.cumsum(breaks, out=runs[1:])
         return runs
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logloom.io.tables as tt
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from tests.io.tables.making import ALL_TYPES, assert_rows_equal, drive, typed_row
 
 
@@ -88,6 +88,22 @@ def test_large_batches_read_in_threads_hold_the_same_values(tmp_path):
     batch = loader.get_many(positions)
     np.testing.assert_array_equal(batch["a"], np.stack([rows[p]["a"] for p in positions]))
     assert batch["b"] == [rows[p]["b"] for p in positions]
+
+
+def test_large_bytes_are_read_straight_and_checked(tmp_path):
+    rows = [{"jpeg": bytes([n]) * size} for n, size in enumerate((70_001, 70_000, 5, 70_007))]
+    tt.write_table(f"{tmp_path}/t", rows)
+    index = tt.read_index(f"{tmp_path}/t")
+    loader = tt.row_loader(index)
+    assert [row["jpeg"] for row in loader] == [row["jpeg"] for row in rows]
+    (blob,) = (tmp_path / "t").glob("parts/*/jpeg.blob")
+    blob.chmod(0o644)
+    data = bytearray(blob.read_bytes())
+    data[:8] = (80_000).to_bytes(8, "little")
+    blob.write_bytes(data)
+    with pytest.raises(DatasetError, match=r"row 0 .*too short for jpeg"):
+        loader.get_row(0)
+    assert loader.get_row(1) == rows[1]
 
 
 def test_torch_style_batches_of_rows(typed):
