@@ -76,6 +76,7 @@ def explained(what: str) -> Iterator[None]:
         reasons = {
             errno.ENOSPC: "the disk is full: free some space and build again, what is finished is kept",
             errno.EDQUOT: "the quota is used up: free some space and build again, what is finished is kept",
+            errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
             errno.EROFS: "it is read-only",
             errno.EACCES: "no permission",
             errno.EPERM: "no permission",

@@ -156,14 +156,21 @@ def build(
         LogReadError: logs are damaged; lists all that were found.
         ReadBackError: something written doesn't read back.
         CommitConflictError: another build committed this version first.
+        StorageError: a disk or an object store refused.
         LogloomError: no rows, or too many logs skipped.
     """
     job = plan.job
     job.store.sweep()
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)  # its warnings are about itself, not the build
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     options = direct.pipeline_options(num_workers)
-    with watch(plan), beam.Pipeline(options=options) as pipeline:
-        construct(pipeline, plan)
+    try:
+        with watch(plan), beam.Pipeline(options=options) as pipeline:
+            construct(pipeline, plan)
+    except Exception as error:
+        own = direct.own_error(error)
+        if own is None:
+            raise
+        raise own from error
     outcome = job.store.read_json(finish.outcome_file(job))
     raise_outcome(outcome)
     manifest = read_manifest(job.store, job.number)

@@ -1,14 +1,20 @@
 """Beam's own local runner: in this process, or one worker process for each core.
 
-Here: the options that make it so. It fails the job when a worker dies and does not retry; a second build
+Here: the options that make it so, and logloom's own errors out of Beam's. It fails the job when a worker dies and does not retry; a second build
 then finds the finished units.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from logloom import errors
+
 IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
+
+_RAISED = re.compile(r"^logloom\.errors\.(\w+): ", re.MULTILINE)
+_STEP = re.compile(r" \[while running '[^']*'\]\s*\Z")
 
 
 def pipeline_options(num_workers: int) -> Any:
@@ -32,3 +38,18 @@ def default_workers(message_bytes: int, num_partitions: int, cores: int) -> int:
     if message_bytes < IN_PROCESS_BYTES or num_partitions < 2:
         return 1
     return max(1, min(cores, num_partitions))
+
+
+def own_error(error: Exception) -> errors.LogloomError | None:
+    """The error of logloom that made a pipeline fail, None for any other.
+
+    Beam adds the step's name to a message, and from another process hands on the traceback's text only.
+    """
+    kind, text = type(error).__name__, str(error)
+    if not isinstance(error, errors.LogloomError):
+        *_, last = [None, *_RAISED.finditer(text)]
+        if last is None or last[1] not in errors.__all__:
+            return None
+        kind, text = last[1], text[last.end() :]
+    found: errors.LogloomError = getattr(errors, kind)(_STEP.sub("", text))
+    return found

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,20 @@ def test_a_build_on_all_cores_is_the_build_of_one_process(recipe, built, tmp_pat
     done = logloom("build", recipe, "--to", tmp_path / "root", "--workers", 2)
     assert done.returncode == 0, done.stderr
     assert digests(tmp_path / "root") == digests(built)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_disk_that_refuses_is_told_in_one_line_and_nothing_is_published(recipe, tmp_path, workers):
+    arguments = ["build", str(recipe), "--to", str(tmp_path / "root"), "--workers", str(workers)]
+    limited = f"ulimit -f 400; exec {shlex.join([sys.executable, '-m', 'logloom', *arguments])}"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    *before, line = done.stderr.splitlines()
+    assert workers > 1 or not before  # Beam's worker processes print tracebacks of their own
+    assert line.startswith(f"logloom: {tmp_path / 'root'}")
+    assert "a file would be larger" in line
+    assert [p.name for p in (tmp_path / "root").iterdir()] == ["tmp"]
+    assert list((tmp_path / "root" / "tmp").iterdir()) == []
 
 
 def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
