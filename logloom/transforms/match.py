@@ -18,6 +18,7 @@ from blake3 import blake3
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import LogSummary
+from logloom.io.logs.tables import SUFFIXES
 from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local
 from logloom.recipe import LogName, Recipe
 from logloom.recipe.mistakes import Mistake
@@ -46,7 +47,7 @@ class LogFiles:
 
 @dataclass(frozen=True)
 class _Found:
-    """What stands for a log: a file, or a ROS 2 bag's folder."""
+    """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
 
     uri: str
     files: tuple[str, ...]
@@ -243,8 +244,12 @@ def _find(uri: str, options: Mapping[str, Any] | None) -> list[_Found]:
             raise _NotFoundError(f"{what} ({uri})" if uri != path else what)
         names, folders = ([], {path.rstrip("/")}) if fs.isdir(path) else ([path], set())
     bags = _bag_folders(fs, [*folders, *{_parent(name) for name in names if _is_bag_file(name)}])
+    bags |= {f: files for f in sorted(folders - bags.keys()) if (files := _tables_in(fs, f))}
     if folders and not names and not bags.keys() & folders:
-        raise _NotFoundError("holds no ROS 2 bag (metadata.yaml); name the files in it, as in folder/*.mcap")
+        raise _NotFoundError(
+            "holds neither a ROS 2 bag (metadata.yaml) nor tables (*.parquet, *.feather, *.csv); "
+            "name the files in it, as in folder/*.mcap"
+        )
     found = [_Found(_uri(uri, folder), tuple(_uri(uri, f) for f in files)) for folder, files in bags.items()]
     found += [
         _Found(_uri(uri, name), (_uri(uri, name),))
@@ -278,6 +283,14 @@ def _bag_folders(fs: Any, folders: Sequence[str]) -> dict[str, tuple[str, ...]]:
         return {
             folder: files for folder, files in zip(unique, pool.map(files_of, unique), strict=True) if files
         }
+
+
+def _tables_in(fs: Any, folder: str) -> tuple[str, ...]:
+    """The tables in a folder, which are one log; none where a metadata.yaml says otherwise."""
+    listed = [info["name"] for info in fs.ls(folder, detail=True) if info["type"] != "directory"]
+    if f"{folder}/{METADATA}" in listed:
+        return ()
+    return tuple(sorted(name for name in listed if name.endswith(SUFFIXES)))
 
 
 def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:

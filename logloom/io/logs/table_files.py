@@ -1,0 +1,219 @@
+"""Files that hold one table each: Parquet, Feather (Arrow IPC) and CSV.
+
+Here: their schema, their groups of rows, and some columns of some groups; nothing else is fetched.
+Elsewhere: what columns mean (table_columns), rows as messages (tables).
+Arrow checks what it reads; whatever it refuses becomes a LogReadError that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.ipc as pa_ipc
+import pyarrow.parquet as pa_parquet
+
+from logloom.errors import LogloomError, LogReadError
+from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.ranges import File
+from logloom.io.logs.tables import PARQUET
+from logloom.io.storage import filesystem
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are read together: a row group, a record batch, or a whole CSV file."""
+
+    first: int
+    num_rows: int
+    num_bytes: int
+
+
+class TableFile(Protocol):
+    """One file; keeps no handle."""
+
+    uri: str
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def groups(self) -> Sequence[Group]: ...
+
+    def read(self, group: int, columns: Sequence[str]) -> pa.Table:
+        """Some columns of a group.
+
+        Raises:
+            LogReadError: the file is damaged.
+        """
+        ...
+
+
+def table_file(uri: str, options: OpenOptions) -> TableFile:
+    """The table in a file, by its name's suffix, else by its first bytes; reads nothing yet.
+
+    Raises:
+        LogReadError: it is none of the kinds.
+    """
+    file = File(uri, options.storage_options)
+    for suffix, kind in _KINDS.items():
+        if uri.split("?", 1)[0].endswith(suffix):
+            return kind(file, options)
+    head = file.read(0, min(8, file.size))
+    return (ParquetTable if head.startswith(PARQUET) else FeatherTable)(file, options)
+
+
+class _Table:
+    """What the kinds have in common."""
+
+    encoding: str
+
+    def __init__(self, file: File, options: OpenOptions):
+        self.uri = file.uri
+        self._file = file
+        self._options = options
+
+    @contextlib.contextmanager
+    def _source(self) -> Iterator[Any]:
+        """The open file; what goes wrong with it names it."""
+        try:
+            if self._file.size == 0:
+                raise LogReadError(f"{self.uri}: is empty; whoever wrote it died. Leave it out.")
+            if self._file.is_local:
+                with pa.OSFile(self.uri.split("://", 1)[-1]) as source:
+                    yield source
+                return
+            fs, path = filesystem(self.uri, self._options.storage_options)
+            with fs.open(path, "rb", cache_type="none") as source:
+                yield source
+        except LogloomError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise LogReadError(
+                f"{self.uri}: can't be read as {self.encoding}: {said}. Write it again, or leave it out."
+            ) from error
+
+    def _check_size(self, num_bytes: int, what: str) -> None:
+        limit = self._options.max_chunk_bytes
+        if num_bytes > limit:
+            raise LogReadError(
+                f"{self.uri}: {what} takes {num_bytes} bytes, more than max_chunk_bytes ({limit}); "
+                "write it as Parquet with smaller row groups"
+            )
+
+
+class ParquetTable(_Table):
+    encoding = "parquet"
+
+    @cached_property
+    def _metadata(self) -> Any:
+        with self._source() as source:
+            return pa_parquet.read_metadata(source)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        metadata = self._metadata
+        with self._source():
+            return metadata.schema.to_arrow_schema()
+
+    @cached_property
+    def groups(self) -> Sequence[Group]:
+        groups, first = [], 0
+        for i in range(self._metadata.num_row_groups):
+            row_group = self._metadata.row_group(i)
+            if row_group.num_rows < 0 or row_group.total_byte_size < 0:
+                raise LogReadError(f"{self.uri}: row group {i} has a negative size. Write it again.")
+            groups.append(Group(first, row_group.num_rows, row_group.total_byte_size))
+            first += row_group.num_rows
+        return groups
+
+    def read(self, group: int, columns: Sequence[str]) -> pa.Table:
+        self._check_size(self.groups[group].num_bytes, f"row group {group}")
+        with self._source() as source:
+            reader = pa_parquet.ParquetFile(
+                source, metadata=self._metadata, page_checksum_verification=True, pre_buffer=True
+            )
+            table = reader.read_row_group(group, columns=list(columns), use_threads=False)
+            return _whole(table, self.groups[group].num_rows)
+
+
+class FeatherTable(_Table):
+    encoding = "feather"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        with self._source() as source:
+            return pa_ipc.open_file(source).schema
+
+    @cached_property
+    def groups(self) -> Sequence[Group]:
+        first_column = self.schema.names[:1]
+        groups, first = [], 0
+        with self._source() as source:
+            reader = self._reader(source, first_column)
+            count = reader.num_record_batches
+            for i in range(count):
+                rows = reader.get_batch(i).num_rows
+                groups.append(Group(first, rows, self._file.size // count))
+                first += rows
+        return groups
+
+    def read(self, group: int, columns: Sequence[str]) -> pa.Table:
+        # A compressed batch tells its size only when it is read; the file bounds what is not compressed.
+        self._check_size(self.groups[group].num_bytes, f"record batch {group}")
+        with self._source() as source:
+            batch = self._reader(source, columns).get_batch(group)
+            return _whole(pa.Table.from_batches([batch]), self.groups[group].num_rows)
+
+    def _reader(self, source: Any, columns: Sequence[str]) -> Any:
+        fields = [self.schema.get_field_index(name) for name in columns]
+        options = pa_ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+        return pa_ipc.open_file(source, options=options)
+
+
+class CsvTable(_Table):
+    """Types are what Arrow takes the whole file's text for, so it is read whole, once."""
+
+    encoding = "csv"
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        self._check_size(self._file.size, "a CSV file, which is read whole,")
+        with self._source() as source:
+            return pa_csv.read_csv(source, read_options=pa_csv.ReadOptions(use_threads=False))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        return [Group(0, self._table.num_rows, self._file.size)]
+
+    def read(self, group: int, columns: Sequence[str]) -> pa.Table:
+        return self._table.select(list(columns))
+
+
+_KINDS: dict[str, type[ParquetTable] | type[FeatherTable] | type[CsvTable]] = {
+    ".parquet": ParquetTable,
+    ".feather": FeatherTable,
+    ".csv": CsvTable,
+}
+
+
+def _whole(table: pa.Table, num_rows: int) -> pa.Table:
+    """The table, once its inner offsets are known to stay inside it.
+
+    Raises:
+        ValueError: they don't, or rows are missing.
+    """
+    table.validate(full=True)
+    if table.num_rows != num_rows:
+        raise ValueError(f"it holds {table.num_rows} rows where its index says {num_rows}")
+    return table

@@ -1,0 +1,333 @@
+"""Logs made of tables: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
+
+Here: `TableLog`, which reads the row groups and columns that are asked for.
+Elsewhere: its kind (tables), the files (table_files), columns as fields of messages (table_columns), which
+files are one log (logloom.transforms.match).
+The time of a row stands in its column `timestamp_ns`, `timestamp`, `time` or `stamp`: integers are
+nanoseconds since the Unix epoch. It is the log time; rows have no header. Files of one topic are joined in
+name order. The position of a row is (group number << 32) | row in its group, groups counted over these files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from logloom import blocks
+from logloom.blocks import Values
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs import adapters
+from logloom.io.logs.base import (
+    MIN_TIME,
+    FieldSpec,
+    LogSummary,
+    Messages,
+    OpenOptions,
+    Refusal,
+    TimeSource,
+    TopicInfo,
+    TopicRequest,
+)
+from logloom.io.logs.definitions import Struct, parse
+from logloom.io.logs.fields import joined_type, select
+from logloom.io.logs.part import damage_error
+from logloom.io.logs.ranges import File, content_id
+from logloom.io.logs.stamps import within
+from logloom.io.logs.table_columns import ROOT, definition_of, times_of, top_level, values_of
+from logloom.io.logs.table_files import TableFile, table_file
+from logloom.io.logs.unfit import UnfitError
+from logloom.io.storage import file_name_of
+from logloom.schema import ColumnType
+
+TIME_COLUMNS = ("timestamp_ns", "timestamp", "time", "stamp")
+KEPT_BYTES = 64 << 20  # of columns read last, since rows are taken block by block
+
+_REMEDY = "fill in or drop these rows"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The files of one topic, and when each row was.
+
+    Attributes:
+        groups: (file, group in it) of each group, in position order.
+        time: (N,) of every row; `MIN_TIME` where it has none.
+        group: (N,) the number of each row's group; row: (N,) the row in it.
+    """
+
+    info: TopicInfo
+    root: Struct
+    files: tuple[TableFile, ...]
+    groups: tuple[tuple[int, int], ...]
+    time: NDArray[np.int64]
+    group: NDArray[np.int64]
+    row: NDArray[np.int64]
+
+    @property
+    def position(self) -> NDArray[np.int64]:
+        return (self.group << 32) | self.row
+
+
+@dataclass
+class TableMessages:
+    """See `Messages`; values are read when taken."""
+
+    topic: str
+    time: NDArray[np.int64]
+    log_time: NDArray[np.int64]
+    position: NDArray[np.int64]
+    refused: Sequence[Refusal]
+    log: TableLog
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
+        return self.log.take(self.topic, spec, self.position[rows])
+
+
+class TableLog:
+    """See `Log`. Keeps no file open; pickles as what it was opened with; serves many threads."""
+
+    def __init__(self, uris: Sequence[str], options: OpenOptions):
+        """
+        Args:
+            uris: the files of one log, in any order.
+        """
+        self._uris = tuple(sorted(uris))
+        self._options = options
+        self._kept: OrderedDict[tuple[str, int, str], pa.ChunkedArray] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TableLog, (self._uris, self._options))
+
+    @cached_property
+    def summary(self) -> LogSummary:
+        files = [File(uri, self._options.storage_options) for uri in self._uris]
+        infos = {name: self._topics[name].info for name in sorted(self._topics)}
+        spans, sizes = self._spans()
+        return LogSummary(
+            self._uris,
+            sum(file.size for file in files),
+            content_id(*files),
+            infos,
+            int(spans[:, 0].min()) if len(spans) else 0,
+            int(spans[:, 1].max()) if len(spans) else 0,
+            spans,
+            sizes,
+            tuple(self._damage),
+        )
+
+    def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
+        found = self._topic(topic)
+        try:
+            if spec.adapter is not None:
+                return adapters.column_type(spec, found.root)
+            return joined_type(spec, [select(found.root, path, spec.strings) for path in spec.paths])
+        except UsageError as error:
+            raise UsageError(f"topic {topic} ({found.files[0].uri}): {error}") from None
+
+    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+        self._topic(topic)
+        return next((source for source in sources if source != "header"), None)
+
+    def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
+        found: dict[str, Messages] = {}
+        for name in sorted(requests.keys() & self._topics.keys()):
+            topic, request = self._topics[name], requests[name]
+            if self.time_source(name, request.time) is None:
+                raise UsageError(
+                    f"{topic.files[0].uri}: rows of tables have no header; they have a log time: add log"
+                )
+            rows = np.flatnonzero(within(topic.time, request.start, request.stop) & (topic.time != MIN_TIME))
+            found[name] = self._messages(name, rows)
+        return found
+
+    def last_message(self, topic: str) -> Messages:
+        usable = np.flatnonzero(self._topic(topic).time != MIN_TIME)
+        return self._messages(topic, usable[-1:])
+
+    def take(self, topic: str, spec: FieldSpec, position: NDArray[np.int64]) -> Values:
+        """What a column takes from the rows at these positions.
+
+        Raises:
+            LogReadError: a file is damaged, or a row lacks what the column needs.
+        """
+        ctype = self.column_type(topic, spec)
+        if len(position) == 0:
+            return blocks.empty(ctype)
+        group, row = position >> 32, position & 0xFFFFFFFF
+        # Each group is read once; then the rows go back to where they were asked for.
+        order = np.argsort(group, kind="stable")
+        numbers, starts = np.unique(group[order], return_index=True)
+        parts = [
+            self._take_group(topic, spec, int(number), row[rows])
+            for number, rows in zip(numbers, np.split(order, starts[1:]), strict=True)
+        ]
+        back = np.empty(len(order), np.intp)
+        back[order] = np.arange(len(order))
+        return blocks.take(blocks.concatenate(parts), back)
+
+    def _take_group(self, name: str, spec: FieldSpec, number: int, rows: NDArray[np.int64]) -> Values:
+        topic = self._topics[name]
+        at, group = topic.groups[number]
+        file = topic.files[at]
+        wanted = top_level(spec, topic.root)
+        table = self._columns(file, group, wanted).take(pa.array(rows))
+        try:
+            return values_of(table, spec, topic.root)
+        except (UnfitError, pa.ArrowException) as error:
+            row = rows[error.row] if isinstance(error, UnfitError) and error.row < len(rows) else rows[0]
+            line = file.groups[group].first + int(row)
+            raise LogReadError(f"{file.uri}: {', '.join(wanted)} at row {line}: {error}") from error
+
+    def _columns(self, file: TableFile, group: int, names: Sequence[str]) -> pa.Table:
+        """Columns of a group, of which those read last are kept."""
+        with self._lock:
+            found = {name: self._kept.get((file.uri, group, name)) for name in names}
+        missing = [name for name, column in found.items() if column is None]
+        if missing:
+            table = file.read(group, missing)
+            found |= {name: table.column(name) for name in missing}
+        with self._lock:
+            for name in names:
+                self._kept[file.uri, group, name] = found[name]
+                self._kept.move_to_end((file.uri, group, name))
+            while sum(column.nbytes for column in self._kept.values()) > KEPT_BYTES:
+                self._kept.popitem(last=False)
+        return pa.table(found)
+
+    def _messages(self, name: str, rows: NDArray[np.intp]) -> TableMessages:
+        topic = self._topics[name]
+        return TableMessages(name, topic.time[rows], topic.time[rows], topic.position[rows], (), self)
+
+    def _topic(self, name: str) -> Topic:
+        if name not in self._topics:
+            known = ", ".join(sorted(self._topics))
+            raise UsageError(f"{self._uris[0]}: no topic {name}; there are {known}")
+        return self._topics[name]
+
+    @cached_property
+    def _damage(self) -> list[Refusal]:
+        """What can't be used, as far as the times show; empty unless salvaging."""
+        return self._opened[1]
+
+    @cached_property
+    def _topics(self) -> dict[str, Topic]:
+        return self._opened[0]
+
+    @cached_property
+    def _opened(self) -> tuple[dict[str, Topic], list[Refusal]]:
+        by_topic: dict[str, list[TableFile]] = {}
+        for uri in self._uris:
+            name = "/" + file_name_of(uri).rsplit(".", 1)[0]
+            by_topic.setdefault(name, []).append(table_file(uri, self._options))
+        topics: dict[str, Topic] = {}
+        damage: list[Refusal] = []
+        for name, files in by_topic.items():
+            whole: list[tuple[TableFile, list[NDArray[np.int64]]]] = []
+            for file in files:
+                try:
+                    whole.append((file, _times(file)))
+                except LogReadError as error:
+                    if self._options.on_error != "salvage":
+                        raise
+                    damage.append(Refusal(file.uri, 0, name, 0, 0, str(error), 0))
+            if whole:
+                topics[name] = _join(name, whole)
+                damage += _untimed(topics[name])
+        if damage and self._options.on_error != "salvage":
+            raise damage_error(damage, _REMEDY)
+        return topics, damage
+
+    def _spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(C, 2) first and last time of each group that has any, and (C,) its bytes."""
+        spans: list[tuple[int, int]] = []
+        sizes: list[int] = []
+        for name in sorted(self._topics):
+            topic = self._topics[name]
+            edges = np.searchsorted(topic.group, np.arange(len(topic.groups) + 1))
+            for number, (at, group) in enumerate(topic.groups):
+                times = topic.time[edges[number] : edges[number + 1]]
+                times = times[times != MIN_TIME]
+                if len(times):
+                    spans.append((int(times.min()), int(times.max())))
+                    sizes.append(topic.files[at].groups[group].num_bytes)
+        return np.array(spans, np.int64).reshape(-1, 2), np.array(sizes, np.int64)
+
+
+def time_column(file: TableFile) -> str:
+    """The column that holds the times of a table.
+
+    Raises:
+        LogReadError: there is none.
+    """
+    for name in TIME_COLUMNS:
+        if file.schema.names.count(name) == 1:
+            return name
+    raise LogReadError(
+        f"{file.uri}: has no time column ({', '.join(TIME_COLUMNS)}), "
+        f"only {', '.join(file.schema.names[:20])}. "
+        "Rename the one that holds its times, or leave the file out."
+    )
+
+
+def _times(file: TableFile) -> list[NDArray[np.int64]]:
+    """The times of each group of a file."""
+    name = time_column(file)
+    found = []
+    for group in range(len(file.groups)):
+        try:
+            found.append(times_of(file.read(group, [name]).column(name)))
+        except (UsageError, pa.ArrowException) as error:
+            raise LogReadError(f"{file.uri}: column {name}: {error}") from error
+    return found
+
+
+def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]]) -> Topic:
+    """Raises LogReadError where files of a topic have different columns."""
+    files = [file for file, _ in whole]
+    definitions = [definition_of(file.schema) for file in files]
+    for file, definition in zip(files, definitions, strict=True):
+        if definition != definitions[0]:
+            raise LogReadError(
+                f"{file.uri}: has other columns than {files[0].uri}, so they can't be one topic ({name}). "
+                "Give them different log_ids."
+            )
+    parts = [times for _, groups in whole for times in groups]
+    time = np.concatenate([*parts, np.empty(0, np.int64)])
+    known = time[time != MIN_TIME]
+    first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
+    encoding = files[0].uri.rsplit(".", 1)[-1]
+    info = TopicInfo(name, ROOT, encoding, "ros2msg", definitions[0].encode(), len(time), first, last)
+    lengths = [len(part) for part in parts]
+    return Topic(
+        info,
+        parse(info),
+        tuple(files),
+        tuple((at, group) for at, (_, groups) in enumerate(whole) for group in range(len(groups))),
+        time,
+        np.repeat(np.arange(len(parts)), lengths),
+        np.concatenate([np.empty(0, np.int64), *(np.arange(length) for length in lengths)]),
+    )
+
+
+def _untimed(topic: Topic) -> list[Refusal]:
+    """The rows that have no time."""
+    made = []
+    for row in np.flatnonzero(topic.time == MIN_TIME).tolist():
+        at, group = topic.groups[topic.group[row]]
+        file = topic.files[at]
+        line = file.groups[group].first + int(topic.row[row])
+        reason = f"row {line} has no time"
+        made.append(Refusal(file.uri, 0, topic.info.topic, int(topic.position[row]), 0, reason))
+    return made

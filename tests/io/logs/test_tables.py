@@ -1,0 +1,292 @@
+"""Tables as logs, held to what pandas reads of the same files."""
+
+import pickle
+import random
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from logloom.blocks import Ragged
+from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.logs import table_files
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
+from logloom.io.logs.opening import kinds, open_log
+from logloom.pipelines.doctor import examine
+from logloom.transforms.match import group_logs
+
+START = 1_700_000_000_000_000_000
+STEP = 10_000_000
+ALL = TopicRequest(MIN_TIME, MAX_TIME, ("header", "log"))
+SALVAGE = OpenOptions(on_error="salvage")
+
+
+@pytest.fixture(autouse=True)
+def fresh_kinds():
+    kinds.cache_clear()
+
+
+def poses(count=100, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "timestamp_ns": START + np.arange(count) * STEP,
+            **{name: rng.normal(size=count) for name in ("tx_m", "ty_m", "tz_m", "qw", "qx", "qy", "qz")},
+            "tracks": rng.integers(0, 1 << 40, count),
+            "category": [f"CAR {i % 3} ü" for i in range(count)],
+            "moving": rng.random(count) < 0.5,
+        }
+    )
+
+
+def write(frame, path, rows=30):
+    """Writes a table as the suffix says, in groups of `rows`."""
+    table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(table, path, row_group_size=rows, write_page_checksum=True)
+    elif path.suffix == ".feather":
+        pa.feather.write_feather(table, str(path), chunksize=rows)
+    else:
+        table.to_pandas().to_csv(path, index=False)
+    return path
+
+
+def read_back(path):
+    reader = {".parquet": pd.read_parquet, ".feather": pd.read_feather, ".csv": pd.read_csv}[path.suffix]
+    return reader(path)
+
+
+def column(log, topic, *paths, request=ALL, **more):
+    messages = log.read({topic: request})[topic]
+    spec = FieldSpec(paths, **more)
+    values = messages.take(spec, np.arange(len(messages)))
+    assert log.column_type(topic, spec).dtype == values.dtype
+    return values
+
+
+SUFFIXES = [".parquet", ".feather", ".csv"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_column_equals_what_pandas_reads(tmp_path, suffix):
+    path = write(poses(), tmp_path / f"pose{suffix}")
+    frame, log = read_back(path), open_log([str(path)])
+    messages = log.read({"/pose": ALL})["/pose"]
+    assert messages.time.tolist() == messages.log_time.tolist() == frame["timestamp_ns"].tolist()
+    assert (np.diff(messages.position) > 0).all()
+    for name in ("tx_m", "tracks", "moving", "timestamp_ns"):
+        np.testing.assert_array_equal(column(log, "/pose", name), frame[name].to_numpy())
+    assert [row.tobytes().decode() for row in column(log, "/pose", "category")] == frame["category"].tolist()
+    together = column(log, "/pose", "tx_m", "ty_m", "tz_m")
+    np.testing.assert_array_equal(together, frame[["tx_m", "ty_m", "tz_m"]].to_numpy())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_folder_of_tables_is_one_log(tmp_path, suffix):
+    folder = tmp_path / "drive-7"
+    folder.mkdir()
+    write(poses(), folder / f"pose{suffix}")
+    write(poses(10), folder / f"annotations{suffix}")
+    (folder / "README.txt").write_text("no table")
+    (found,) = group_logs([str(folder)])
+    assert found.log_id == "drive-7"
+    log = open_log(found.uris)
+    summary = log.summary
+    assert {topic: info.num_messages for topic, info in summary.topics.items()} == {
+        "/annotations": 10,
+        "/pose": 100,
+    }
+    assert (summary.first, summary.last) == (START, START + 99 * STEP)
+    assert summary.chunk_times.shape == (len(summary.chunk_bytes), 2)
+    again = pickle.loads(pickle.dumps(log))
+    assert again.summary.content_id == summary.content_id
+    assert examine(found, SALVAGE).is_healthy
+
+
+def test_a_folder_without_tables_says_what_it_lacks(tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(UsageError, match=r"neither a ROS 2 bag .* nor tables"):
+        group_logs([str(tmp_path)])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_random_rows_of_random_spans_equal_those_of_pandas(tmp_path, suffix):
+    path = write(poses(200), tmp_path / f"pose{suffix}", rows=17)
+    frame, log, rng = read_back(path), open_log([str(path)]), random.Random(4)
+    for _ in range(20):
+        start, stop = sorted(START + rng.randrange(-5 * STEP, 205 * STEP) for _ in range(2))
+        mine = frame[(frame["timestamp_ns"] >= start) & (frame["timestamp_ns"] < stop)]
+        messages = log.read({"/pose": TopicRequest(start, stop, ("log",)), "/none": ALL})["/pose"]
+        assert messages.time.tolist() == mine["timestamp_ns"].tolist()
+        rows = np.array([rng.randrange(len(mine)) for _ in range(9 if len(mine) else 0)], np.intp)
+        got = messages.take(FieldSpec(("qx", "tx_m")), rows)
+        np.testing.assert_array_equal(got, mine[["qx", "tx_m"]].to_numpy()[rows])
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_only_the_groups_and_columns_that_are_asked_for_are_read(tmp_path, suffix, monkeypatch):
+    log = open_log([str(write(poses(), tmp_path / f"pose{suffix}"))])
+    log.summary  # noqa: B018 (reads the times)
+    read = []
+    kind = table_files.ParquetTable if suffix == ".parquet" else table_files.FeatherTable
+    plain = kind.read
+    monkeypatch.setattr(kind, "read", lambda *a: read.append((a[1], list(a[2]))) or plain(*a))
+    span = TopicRequest(START + 65 * STEP, START + 80 * STEP, ("log",))
+    assert column(log, "/pose", "tx_m", "qx", request=span).shape == (15, 2)
+    column(log, "/pose", "qx", request=span)
+    assert read == [(2, ["qx", "tx_m"])]
+
+
+def test_lists_become_ragged_rows_and_structs_structured_ones(tmp_path):
+    point = pa.struct([("x", pa.float32()), ("y", pa.float32())])
+    box = pa.struct([("id", pa.int32()), ("name", pa.string()), ("at", point)])
+    rows = [[{"id": i, "name": f"n{i}", "at": {"x": i, "y": -i}} for i in range(n)] for n in (2, 0, 3)]
+    table = pa.table(
+        {
+            "timestamp": pa.array([START, START + 1, START + 2], pa.timestamp("ns", "UTC")),
+            "ranges": pa.array([[1.0, 2.0], [], [3.0]], pa.list_(pa.float64())),
+            "matrix": pa.array([[1, 2, 3, 4]] * 3, pa.list_(pa.int16(), 4)),
+            "points": pa.array(
+                [[[1, 2, 3]], [], [[4, 5, 6], [7, 8, 9]]], pa.list_(pa.list_(pa.float32(), 3))
+            ),
+            "boxes": pa.array(rows, pa.list_(box)),
+            "pose": pa.array([{"x": 1, "y": 2}] * 3, point),
+            "jpeg": pa.array([b"\xff\xd8", b"", b"abc"], pa.binary()),
+            "kind": pa.array(["a", "b", "a"]).dictionary_encode(),
+            "exposure": pa.array([5, 6, 7], pa.duration("us")),
+            "half": pa.array([1.5, 2.5, None], pa.float16()),
+        }
+    )
+    log = open_log([str(write(table, tmp_path / "scan.parquet", rows=2))])
+    ranges = column(log, "/scan", "ranges")
+    assert [row.tolist() for row in ranges] == [[1, 2], [], [3]]
+    np.testing.assert_array_equal(column(log, "/scan", "matrix"), [[1, 2, 3, 4]] * 3)
+    assert column(log, "/scan", "matrix[2]").tolist() == [3, 3, 3]
+    assert column(log, "/scan", "matrix[1:3]").tolist() == [[2, 3]] * 3
+    boxes = column(log, "/scan", "boxes")
+    assert isinstance(boxes, Ragged)
+    assert boxes[2]["name"].tolist() == ["n0", "n1", "n2"]
+    assert boxes[2]["at"]["y"].tolist() == [0, -1, -2]
+    assert [row.tolist() for row in column(log, "/scan", "boxes[].at.x")] == [[0, 1], [], [0, 1, 2]]
+    np.testing.assert_array_equal(column(log, "/scan", "pose"), [[1, 2]] * 3)
+    assert [row.tobytes() for row in column(log, "/scan", "jpeg")] == [b"\xff\xd8", b"", b"abc"]
+    assert log.column_type("/scan", FieldSpec(("jpeg",))).kind == "bytes"
+    assert [row.tobytes() for row in column(log, "/scan", "kind")] == [b"a", b"b", b"a"]
+    assert column(log, "/scan", "exposure").tolist() == [5000, 6000, 7000]
+    np.testing.assert_array_equal(column(log, "/scan", "half"), np.array([1.5, 2.5, np.nan], "f4"))
+    with pytest.raises(UsageError, match="points"):  # lists of lists are left out
+        log.column_type("/scan", FieldSpec(("points",)))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("name", ["timestamp", "time", "stamp"])
+def test_timestamps_of_any_unit_are_nanoseconds(tmp_path, unit, name):
+    times = pa.array([1_700_000_000, 1_700_000_001], pa.timestamp("s")).cast(pa.timestamp(unit))
+    path = write(pa.table({name: times, "v": [1, 2]}), tmp_path / "a.feather")
+    assert open_log([str(path)]).read({"/a": ALL})["/a"].time.tolist() == [START, START + 10**9]
+
+
+def test_times_in_float_seconds_are_refused_with_the_way_out(tmp_path):
+    path = write(pd.DataFrame({"timestamp": [1.7e9], "v": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(LogReadError, match=r"a\.parquet: column timestamp: .*\* 1e9"):
+        open_log([str(path)]).summary  # noqa: B018
+
+
+def test_a_table_without_times_is_refused_with_the_names_that_it_could_have(tmp_path):
+    path = write(pd.DataFrame({"when": [1], "v": [1]}), tmp_path / "a.csv")
+    with pytest.raises(LogReadError, match="timestamp_ns, timestamp, time, stamp"):
+        open_log([str(path)]).summary  # noqa: B018
+
+
+def test_rows_without_time_stop_a_reader_unless_it_salvages(tmp_path):
+    table = pa.table({"time": pa.array([START, None, START + 2]), "v": [1, 2, 3]})
+    path = str(write(table, tmp_path / "a.parquet"))
+    with pytest.raises(LogReadError, match="row 1 has no time"):
+        open_log([path]).summary  # noqa: B018
+    log = open_log([path], SALVAGE)
+    assert column(log, "/a", "v").tolist() == [1, 3]
+    assert [refusal.topic for refusal in log.summary.refusals] == ["/a"]
+    assert log.summary.topics["/a"].num_messages == 3
+
+
+def test_a_null_is_never_read_as_a_number(tmp_path):
+    table = pa.table({"time": [START, START + 1], "v": pa.array([1, None]), "f": pa.array([None, 1.0])})
+    log = open_log([str(write(table, tmp_path / "a.parquet"))])
+    np.testing.assert_array_equal(column(log, "/a", "f"), [np.nan, 1.0])
+    with pytest.raises(LogReadError, match=r"a\.parquet: v at row 1: v is null"):
+        column(log, "/a", "v")
+
+
+def test_files_of_one_topic_are_joined_in_name_order(tmp_path):
+    frame = poses()
+    for name, part in (("1", frame[:40]), ("2", frame[40:])):
+        (tmp_path / name).mkdir()
+        write(part, tmp_path / name / "pose.parquet")
+    log = open_log([str(tmp_path / name / "pose.parquet") for name in ("2", "1")])
+    np.testing.assert_array_equal(column(log, "/pose", "tx_m"), frame["tx_m"])
+    last = log.last_message("/pose")
+    assert last.take(FieldSpec(("tracks",)), np.array([0])).tolist() == [frame["tracks"].iloc[-1]]
+    write(frame.drop(columns="qw"), tmp_path / "2" / "pose.parquet")
+    with pytest.raises(LogReadError, match="other columns"):
+        open_log([str(tmp_path / name / "pose.parquet") for name in ("2", "1")]).summary  # noqa: B018
+
+
+def test_adapters_read_columns_by_their_names(tmp_path):
+    frame = pd.DataFrame({"time": [START], "latitude": [1.0], "longitude": [2.0], "altitude": [3.0]})
+    log = open_log([str(write(frame, tmp_path / "gps.csv"))])
+    assert column(log, "/gps", adapter="navsat").tolist() == [[1.0, 2.0, 3.0]]
+    with pytest.raises(UsageError, match="did you mean 'latitude'"):
+        log.column_type("/gps", FieldSpec(("latitud",)))
+
+
+def test_a_table_in_an_object_store_is_read_in_ranges(tmp_path):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    path = write(poses(), tmp_path / "pose.parquet")
+    memory.pipe_file("/tables/pose.parquet", path.read_bytes())
+    (found,) = group_logs(["memory://tables"])
+    log = open_log(found.uris)
+    np.testing.assert_array_equal(column(log, "/pose", "qx"), poses()["qx"])
+
+
+def test_a_recipe_suggested_for_a_folder_of_tables_builds_its_columns(tmp_path):
+    from logloom.pipelines.inspect import suggested_recipe
+    from logloom.recipe import Recipe
+
+    folder = tmp_path / "drive-7"
+    folder.mkdir()
+    write(poses(), folder / "pose.parquet")
+    recipe = Recipe.from_yaml(suggested_recipe([str(folder)], {}), source="suggested")
+    assert {column.topic for column in recipe.columns.values()} == {"/pose"}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_mutated_files_give_an_error_or_rows_and_never_a_crash(tmp_path, suffix):
+    path = write(poses(60), tmp_path / f"pose{suffix}")
+    whole, rng = path.read_bytes(), random.Random(11)
+    refused = 0
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        if rng.random() < 0.2:
+            del data[rng.randrange(len(data)) :]
+        path.write_bytes(bytes(data))
+        refused += not reads_or_refuses(path)
+    assert refused > 5
+
+
+def reads_or_refuses(path):
+    """Whether the table could be read; what it refuses must name the file."""
+    said = ""
+    try:
+        log = open_log([str(path)], OpenOptions(max_chunk_bytes=1 << 22))
+        assert all(len(column(log, "/pose", name)) <= 70 for name in ("tx_m", "category"))
+    except LogloomError as error:
+        said = str(error)
+    assert not said or str(path) in said
+    return not said
