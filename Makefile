@@ -22,7 +22,7 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 
-.PHONY: help demo test lint format bench bench-ray interop lock clean python
+.PHONY: help demo test torch lint format bench bench-ray interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -32,6 +32,9 @@ demo: .venv/.installed ## make two synthetic drives, build datasets from them an
 
 test: .venv/.installed interop ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)
+	.venv-torch/bin/python -m pytest tests/torch
 
 lint: .venv/.installed ## check style, format and types
 	$(BIN)/ruff check .
@@ -49,9 +52,9 @@ bench-ray: .venv-ray/.installed bench ## the same, with Ray Data in the comparis
 
 interop: ## make the environments of the original clients that tests/interop runs
 ifneq ($(PYTHON311),)
-interop: .venv-zarr2/.installed
+interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed
 else
-	@echo "no Python 3.11 on PATH (or in PYTHON311=...): the tests against the original l5kit stack are skipped"
+	@echo "no Python 3.11 on PATH (or in PYTHON311=...): the tests against the original clients are skipped"
 endif
 
 lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade for newer versions)
@@ -59,6 +62,8 @@ lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade
 		--extra build --extra gcp --extra s3 --extra protobuf --group dev -o requirements.lock
 	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-ray.in --universal --python-version 3.11 \
 		-o benchmarks/requirements-ray.txt
+	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/torch/requirements.in --universal --python-version 3.11 \
+		-o tests/torch/requirements.txt
 
 clean: ## remove environments, caches and what the demo made
 	rm -rf .venv .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo *.egg-info
@@ -81,6 +86,17 @@ python:
 .venv-zarr2/.installed: tests/interop/requirements-zarr2.txt
 	$(PYTHON311) -m venv .venv-zarr2
 	.venv-zarr2/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-granular%/.installed: tests/interop/requirements-granular%.txt
+	$(PYTHON311) -m venv .venv-granular$*
+	.venv-granular$*/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-torch/.installed: tests/torch/requirements.txt | python
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python $(PIP) install --require-hashes -r $<
+	.venv-torch/bin/python $(PIP) install --no-deps --editable .
 	touch $@
 
 .venv-ray/.installed: benchmarks/requirements-ray.txt | python

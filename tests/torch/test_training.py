@@ -1,0 +1,86 @@
+"""Training with torch, in an environment that has logloom without Beam; `make torch` makes it and runs this."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import logloom.io.tables as tt
+from logloom.datasets.loader import Loader, torch_dataset
+from tests.io.tables.making import drive, labels
+
+torch = pytest.importorskip("torch", reason="torch is not installed here; `make torch` runs this where it is")
+
+SMALL = ["lidar.pose", "ego.position", "labels.count"]
+
+
+class Rows:
+    """A map-style dataset over a table, as one would write it by hand."""
+
+    def __init__(self, index):
+        self.loader = tt.row_loader(index)
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __getitem__(self, position):
+        row = self.loader.get_row(position, columns=SMALL)
+        return {name: torch.as_tensor(np.array(row[name])) for name in SMALL}
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tables")
+    rows = drive(num_logs=3, rows=40)
+    tt.write_table(f"{root}/sensors", rows, index=["pedestrians_count"])
+    tt.write_table(f"{root}/labels_v2", labels(rows))
+    sensors, later = tt.read_index(f"{root}/sensors"), tt.read_index(f"{root}/labels_v2")
+    index = tt.merge(sensors, later, on=["log_id", "timestamp"])
+    chosen = [number for number, row in enumerate(rows) if row["pedestrians_count"] > 3]
+    return index[index.pedestrians_count > 3], [rows[number] for number in chosen], chosen
+
+
+def test_this_environment_has_no_beam():
+    assert importlib.util.find_spec("apache_beam") is None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_sensors_merged_with_later_labels_feed_a_plain_data_loader(merged, workers):
+    index, rows, numbers = merged
+    batches = list(torch.utils.data.DataLoader(Rows(index), batch_size=8, num_workers=workers))
+    poses = torch.cat([batch["lidar.pose"] for batch in batches]).numpy()
+    counts = torch.cat([batch["labels.count"] for batch in batches]).numpy()
+    np.testing.assert_array_equal(poses, [row["lidar.pose"] for row in rows])
+    np.testing.assert_array_equal(counts, numbers)
+
+
+def test_a_model_learns_from_a_merged_table_through_the_loader(merged):
+    index, rows, _ = merged
+
+    def inputs(row, seed):
+        pose = row["lidar.pose"].ravel()
+        return {"x": pose.astype(np.float32), "y": pose[:4].sum(keepdims=True).astype(np.float32)}
+
+    class Source:
+        def __init__(self):
+            self.loader = tt.row_loader(index)
+
+        def __len__(self):
+            return len(rows)
+
+        def __getitem__(self, position):
+            return self.loader.get_row(position, columns=SMALL)
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(16, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    with Loader(Source(), batch=16, fns=[inputs], workers=2, seed=0) as loader:
+        feed = torch.utils.data.DataLoader(torch_dataset(loader), batch_size=None)
+        for _, batch in zip(range(300), feed, strict=False):
+            loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+    assert np.mean(losses[-20:]) < 0.05 * np.mean(losses[:20])
