@@ -122,6 +122,7 @@ class Built:
     Attributes:
         view: the folder of plain datasets; "" on an object store.
         built, reused: units.
+        within_budget: the recipe gives a share of logs that may be skipped, and no more were.
     """
 
     manifest: Manifest
@@ -129,10 +130,13 @@ class Built:
     built: int
     reused: int
     copied: bool = False
+    within_budget: bool = False
 
     @property
     def is_whole(self) -> bool:
-        return all(record.status in ("whole", "empty", "kept") for record in self.manifest.logs)
+        """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
+        fine = {"whole", "empty", "kept"} | ({"skipped"} if self.within_budget else set())
+        return all(record.status in fine for record in self.manifest.logs)
 
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:
@@ -175,7 +179,7 @@ def build(
     raise_outcome(outcome)
     manifest = read_manifest(job.store, job.number)
     view, copied = make_view(job.store, manifest) if job.store.local is not None else ("", False)
-    return Built(manifest, str(view), outcome["built"], outcome["reused"], copied)
+    return Built(manifest, str(view), outcome["built"], outcome["reused"], copied, job.skip_budget > 0)
 
 
 def raise_outcome(outcome: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Beam's own local runner: in this process, or one worker process for each core.
 
-Here: the options that make it so, and logloom's own errors out of Beam's. It fails the job when a worker dies and does not retry; a second build
-then finds the finished units.
+Here: the options that make it so, and logloom's own errors out of Beam's. It fails the job when a worker dies
+and does not retry; a second build then finds the finished units.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def own_error(error: Exception) -> errors.LogloomError | None:
 
     Beam adds the step's name to a message, and from another process hands on the traceback's text only.
     """
-    kind, text = type(error).__name__, str(error)
-    if not isinstance(error, errors.LogloomError):
-        *_, last = [None, *_RAISED.finditer(text)]
-        if last is None or last[1] not in errors.__all__:
-            return None
-        kind, text = last[1], text[last.end() :]
-    found: errors.LogloomError = getattr(errors, kind)(_STEP.sub("", text))
+    text = _STEP.sub("", str(error))
+    if isinstance(error, errors.LogloomError):
+        return type(error)(text)
+    *_, last = [None, *_RAISED.finditer(text)]
+    if last is None or last[1] not in errors.__all__:
+        return None
+    found: errors.LogloomError = getattr(errors, last[1])(text[last.end() :])
     return found

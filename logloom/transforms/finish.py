@@ -6,6 +6,7 @@ Elsewhere: single partitions (logloom.transforms.partition), Beam (logloom.pipel
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from blake3 import blake3
 
 from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, LogloomError
+from logloom.io.logs.base import Refusal
 from logloom.io.manifest import (
     ENTRY,
     Assembled,
@@ -32,6 +34,8 @@ from logloom.io.units import AssembledFormat, format_named
 from logloom.transforms.job import Job, LogTask, opened
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.rows import Tally, reconcile
+
+MAX_REASONS = 100  # of a log in the manifest; the tallies of its part hold all
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
 
     Under on_error skip, a log with any failure loses all its partitions.
     """
-    done = list(results)
+    # Beam hands them over in any order, and what failures say stands in the manifest of a log that is skipped.
+    done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
     failures = tuple(failure for result in done for failure in result.failures)
     if failures:
@@ -71,7 +76,9 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
 def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
     tallies = [Tally.from_json(entry.tally) for entry in first_output]
-    sums = reconcile(job.plan, opened(job, log).summary, tallies)
+    summary = opened(job, log).summary
+    sums = reconcile(job.plan, summary, tallies)
+    refusals = dict.fromkeys([*summary.refusals, *(r for tally in tallies for r in tally.refusals)])
     dropped: dict[str, int] = {}
     for tally in tallies:
         for reason, count in tally.dropped.items():
@@ -85,19 +92,25 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
         content_id=log.content_id,
         split=log.split,
         key=log.key,
-        status="salvaged" if refused else "whole" if planned else "empty",
+        status="salvaged" if refusals else "whole" if planned else "empty",
         part=write_log_part(job.store, entries),
         rows=rows,
         planned=planned,
         dropped=dropped,
         refused=refused,
-        reasons=tuple(r.reason for tally in tallies for r in tally.refusals)[:100],
+        reasons=tuple(_told(refusal) for refusal in itertools.islice(refusals, MAX_REASONS)),
     )
+
+
+def _told(refusal: Refusal) -> str:
+    """Where something was refused, and why."""
+    place = f"{refusal.uri}, byte {refusal.offset}" if refusal.offset >= 0 else refusal.uri
+    return f"{place}: {refusal.topic}{': ' if refusal.topic else ''}{refusal.reason}"
 
 
 def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     """The record of a log that is left out; tried again once its content or our reading of it changes."""
-    reasons = tuple(failure.message for failure in failures)[:100]
+    reasons = tuple(failure.message for failure in failures)[:MAX_REASONS]
     return LogRecord(
         log.log_id, log.uris, log.content_id, log.split, log.key, "skipped", "", 0, 0, {}, 0, reasons
     )

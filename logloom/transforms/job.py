@@ -61,6 +61,7 @@ class Job:
         outputs: name to the output's options.
         kept: records of logs that need no work.
         number, parent: of the version that the build commits; fixed when it is submitted.
+        skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
         verify: "all", "none" or "sample:<share>".
         py_files: paths of Python files with functions that columns are derived by.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.

@@ -11,13 +11,14 @@ import time
 import numpy as np
 import pytest
 
-from logloom.errors import CommitConflictError, LogReadError, UsageError
+from logloom.errors import CommitConflictError, LogloomError, LogReadError, UsageError
 from logloom.io.manifest import entries_of, read_manifest, version_file
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head, plan_summary
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
 from logloom.transforms.partition import Failure
 from tests.pipelines.conftest import build_at, digests
@@ -205,6 +206,47 @@ def test_under_skip_a_damaged_log_is_left_out_and_listed(drive, tmp_path):
     assert not done.is_whole
     assert done.manifest.logs[1].reasons
     assert verify(str(tmp_path / "root"), num_workers=1).findings == ()
+
+
+def test_a_log_cut_short_is_salvaged_and_what_was_lost_is_listed_with_its_place(drive, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    data = drive.logs[0].read_bytes()
+    (logs / "cut.mcap").write_bytes(data[: len(data) * 6 // 10])
+    recipe = drive.recipe(**{str(drive.logs[0].parent): str(logs)}).model_copy(update={"on_error": "salvage"})
+    done = build_at(recipe, tmp_path / "root")
+    (record,) = done.manifest.logs
+    assert record.rows > 0
+    assert record.status == "salvaged"
+    assert not done.is_whole
+    assert any("cut.mcap, byte" in reason for reason in record.reasons)
+
+
+@pytest.mark.parametrize(("budget", "is_whole"), [("50%", True), ("49%", False)])
+def test_a_skipped_log_within_the_budget_is_as_good_as_whole(drive, tmp_path, budget, is_whole):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    shutil.copy(drive.logs[0], logs)
+    (logs / "empty.mcap").touch()
+    text = drive.text.replace(str(drive.logs[0].parent), str(logs))
+    recipe = Recipe.from_yaml(f"{text}\non_error: {{skip: {budget}}}\n", source="drive.yaml")
+    if is_whole:
+        assert build_at(recipe, tmp_path / "root").is_whole
+        return
+    with pytest.raises(LogloomError, match="1 of 2 logs skipped, over the budget"):
+        build_at(recipe, tmp_path / "root")
+
+
+def test_what_is_said_of_a_skipped_log_does_not_depend_on_the_order_of_its_partitions(drive, tmp_path):
+    plan = plan_build(drive.recipe().model_copy(update={"on_error": "skip"}), str(tmp_path / "root"))
+    task = plan.logs[0].task
+    bad = [
+        partition.PartitionResult(task, name, (), (Failure(task.log_id, name, "log", f"bad {name}"),))
+        for name in ("0-10", "10-20", "100-110")
+    ]
+    there, back = finish.finish_log(plan.job, bad), finish.finish_log(plan.job, bad[::-1])
+    assert there.record is not None
+    assert there.record.reasons == back.record.reasons == ("bad 0-10", "bad 10-20", "bad 100-110")
 
 
 def test_failures_of_every_bad_partition_are_listed_at_once(drive, built, tmp_path):
