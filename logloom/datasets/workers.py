@@ -235,6 +235,7 @@ def explain(error: RowError) -> str:
 def run_worker(connection: Any, number: int, work: Work, parent: int, inherited: Sequence[Any]) -> None:
     """The life of a worker: takes segments and jobs from its pipe until that closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then closes the pipe
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in inherited:  # a forked copy of another worker's pipe would hide that its owner is gone
         other.close()
@@ -248,7 +249,8 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
                 return
         try:
             message = connection.recv()
-        except (EOFError, OSError):
+            descriptor = reduction.recv_handle(connection) if _has_descriptor(message) else -1
+        except (EOFError, OSError, RuntimeError):  # the parent ended, perhaps in the middle of a message
             return
         if isinstance(message, Job):
             failure = None
@@ -263,7 +265,7 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
             except OSError:
                 return
         elif message[0] == "segment":
-            segment = Segment(message[2], reduction.recv_handle(connection))
+            segment = Segment(message[2], descriptor)
             if message[1] < 0:
                 control = segment.memory().view(np.int64)
                 segments[-1] = (segment, {})
@@ -271,6 +273,10 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
                 segments[message[1]] = (segment, layout.arrays(segment.memory()))
         else:
             segments.pop(message[1], None)
+
+
+def _has_descriptor(message: Any) -> bool:
+    return not isinstance(message, Job) and message[0] == "segment"
 
 
 class Workers:
@@ -310,6 +316,8 @@ class Workers:
             name=f"loader-{number}",
             daemon=True,
         )
+        # Until the worker ignores it, Ctrl-C must not hit it in the middle of its own start.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
         except AssertionError as error:
@@ -323,6 +331,7 @@ class Workers:
                 "the top of a module, or pass mp=multiprocessing.get_context('fork')"
             ) from error
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         self._processes.append(process)
         self._selector.register(ours, selectors.EVENT_READ, number)
@@ -404,8 +413,8 @@ class Workers:
                 job = next(iter(self._jobs[number].values()))
                 where = f"before row {job.indices[0]} (step {job.step})"
         return LoaderError(
-            f"worker {number} (process {process.pid}) {how} {where}; out of memory, or a crash in native code? "
-            "The  state from save() resumes where the last batch ended"
+            f"worker {number} (process {process.pid}) {how} {where}; out of memory, or a crash in native "
+            "code? The state from save() resumes where the last batch ended"
         )
 
     def close(self) -> None:

@@ -511,7 +511,7 @@ class DatasetReader:
             raise UsageError(f"{self._folder.name}: the reader is closed")
         file = self._folder.file(f"{key}.bag")
         # A folder with refs has its tables inside; the .idx files there are for other clients.
-        index: Any = False if self._has_refs or key == REFS else self._folder.file(f"{key}.idx")
+        index: Any = False if self._has_refs else self._folder.file(f"{key}.idx")
         bag = BagReader(file, self._cache_index, key in self._cache_keys, idx=index)
         if key != REFS and not self._has_refs and self._bags and len(bag) != self._length:
             raise DatasetError(f"{file.name}: {len(bag)} records, the other bags have {self._length}")

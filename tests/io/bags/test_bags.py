@@ -50,7 +50,9 @@ def test_a_bag_is_its_records_and_their_limits(tmp_path):
 def test_records_of_all_generations_read_back(tmp_path_factory, records, cache_index, cache_data, data):
     folder = tmp_path_factory.mktemp("bag")
     (folder / "v3.bag").write_bytes(b"".join(records) + b"torn")
-    (folder / "v3.idx").write_bytes(b"".join(struct.pack("<Q", e) for e in np.cumsum([0, *map(len, records)])[1:]))
+    (folder / "v3.idx").write_bytes(
+        b"".join(struct.pack("<Q", e) for e in np.cumsum([0, *map(len, records)])[1:])
+    )
     sources = [folder / "v3.bag", first_generation(records), str(write(folder / "v1.bag", records))]
     if all(records):
         sources.append(second_generation(records))
@@ -116,16 +118,15 @@ def test_an_existing_bag_is_never_written_onto(tmp_path):
 
 def test_an_exception_leaves_nothing_behind(tmp_path):
     with pytest.raises(ZeroDivisionError), BagWriter(tmp_path / "x.bag") as writer:
-        writer.append(b"record")
-        raise ZeroDivisionError
+        writer.append(bytes(1 // (len(writer))))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_records_are_bytes(tmp_path):
     with BagWriter(tmp_path / "x.bag") as writer:
+        writer.append(bytearray(b"kept"))
         with pytest.raises(UsageError, match="str"):
             writer.append("text")
-        writer.append(bytearray(b"kept"))
     assert BagReader(tmp_path / "x.bag")[:] == [b"kept"]
     with pytest.raises(UsageError, match="closed"):
         writer.append(b"late")

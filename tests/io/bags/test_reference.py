@@ -1,4 +1,4 @@
-"""The code of granular's own documentation, as it stands there but for the import, the paths and its slips.
+"""The code of granular's own documentation, as it stands but for the import, the paths and its slips.
 
 Mended: `np.arange` with a dtype as its third argument, `.glob` on a string, a reader that its `with` has closed
 when the Loader gets it, `granular.encoders` where the page says `encoders`. Printed values are asserted.
@@ -157,7 +157,7 @@ def test_sequences(tmp_path):
     mask = {
         "title": True,  # Read the title modality
         "frames": range(32, 42),  # Read a range of 10 frames.
-        "captions": range(0, 7),  # Read all captions.
+        "captions": range(7),  # Read all captions.
         "times": True,  # Another way to read the full list.
     }
     datapoint = reader[index, mask]
@@ -168,7 +168,12 @@ def test_sequences(tmp_path):
 
 
 def test_sharding(tmp_path):
-    directory, spec, encoders, decoders = tmp_path / "dataset", {"a": "int"}, granular.encoders, granular.decoders
+    directory, spec, encoders, decoders = (
+        tmp_path / "dataset",
+        {"a": "int"},
+        granular.encoders,
+        granular.decoders,
+    )
     # Write into a sharded dataset.
     writer = granular.ShardedDatasetWriter(directory, spec, encoders, shardlen=10000)
     for i in range(3):
@@ -178,14 +183,24 @@ def test_sharding(tmp_path):
     # Read from a sharded dataset.
     reader = granular.ShardedDatasetReader(directory, decoders)
     assert [point["a"] for point in reader] == [0, 1, 2]
-    assert sorted(path.name for path in (directory / "000000").iterdir()) == ["a.bag", "a.idx", "refs.bag", "spec.json"]
+    assert sorted(path.name for path in (directory / "000000").iterdir()) == [
+        "a.bag",
+        "a.idx",
+        "refs.bag",
+        "spec.json",
+    ]
     with granular.DatasetReader(directory / "000000", decoders) as shard:
         assert shard[2] == {"a": 2}
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
 def test_sharding_over_workers(tmp_path, num_workers):
-    directory, spec, encoders, decoders = tmp_path / "dataset", {"a": "int"}, granular.encoders, granular.decoders
+    directory, spec, encoders, decoders = (
+        tmp_path / "dataset",
+        {"a": "int"},
+        granular.encoders,
+        granular.decoders,
+    )
     for worker_id in range(num_workers):
         # Write into a sharded dataset.
         writer = granular.ShardedDatasetWriter(
