@@ -193,6 +193,9 @@ def unpacker(codec: str, longest: int) -> Unpack:
             if codec == "lz4":
                 raw = lz4.block.decompress(data, uncompressed_size=size, return_bytearray=True)
             else:
+                # A frame that states its size would be given as much memory as it asks for; ours never do.
+                if zstandard.frame_content_size(data) not in (-1, 0):
+                    raise DatasetError("the chunk is a zstd frame of stated size")
                 raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=size) if size else b""
         except (lz4.block.LZ4BlockError, zstandard.ZstdError, ValueError) as error:
             raise DatasetError(f"the chunk is no {codec} data: {error}") from error

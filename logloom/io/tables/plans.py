@@ -91,8 +91,8 @@ class Plan:
 
     Attributes:
         template: shown names in order, log_id and timestamp first where the frame has them.
-        fast: of each step what reading one row needs: codes, files, offsets, lengths, decode, and the column's
-            name if chunks are one bytes column.
+        fast: of each step what reading one row needs: codes, files, offsets, lengths, decode, and the
+            column's name if chunks are one bytes column.
     """
 
     names: tuple[str, ...]

@@ -17,7 +17,7 @@ from logloom.io.tables.batches import StepBatch, chunk_of, missing_value, prepar
 from logloom.io.tables.blobs import chunk_hash
 from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.plans import Plan, Step
-from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Scatter
+from logloom.io.tables.ranges import LARGE_BYTES, LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Scatter
 from logloom.io.tables.windows import Window, Windows
 
 
@@ -100,6 +100,7 @@ class PlanReader:
         whole = bool(exists.all())
         steps: list[tuple[Step, StepBatch]] = []
         requests: list[Scatter] = []
+        large: dict[str, list[bytes]] = {}
         try:
             for step in plan.steps:
                 parts = [self._windows.ranges(step, window) for window in windows]
@@ -109,6 +110,11 @@ class PlanReader:
                 if not whole:
                     files, offsets = files[exists], offsets[exists]
                 own = lengths if whole else lengths[exists]
+                if step.lone_bytes and whole and not self._check and own.min() >= LARGE_BYTES:
+                    found_bytes = self._large_bytes(files, offsets, own)
+                    if found_bytes is not None:
+                        large[step.lone_bytes] = found_bytes
+                        continue
                 self._reader.check(files, offsets, own)
                 batch = prepare(step, lengths, exists, out or {})
                 steps.append((step, batch))
@@ -132,9 +138,20 @@ class PlanReader:
                 found[key] = values if found[key] is None else [*found[key], *values]
         if isinstance(found.get("timestamp"), list):
             found["timestamp"] = np.array(found["timestamp"], np.int64)
+        found.update(large)
         for step, batch in steps:
             found.update(self._finish(step, batch, windows, np.flatnonzero(exists)))
         return found
+
+    def _large_bytes(self, files: Ints, offsets: Ints, lengths: Ints) -> list[bytes] | None:
+        """The values of chunks that are one bytes column, read one by one; None where requests are dear."""
+        if not all(self._reader.is_local(number) for number in set(files.tolist())):
+            return None
+        values = [b""] * len(files)
+        order = np.lexsort((offsets, files)).tolist()
+        for i in order:
+            values[i] = self._reader.read_bytes(int(files[i]), int(offsets[i]), int(lengths[i]))
+        return values
 
     def _finish(
         self, step: Step, batch: StepBatch, windows: Sequence[Window], existing: Ints

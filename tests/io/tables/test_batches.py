@@ -96,13 +96,16 @@ def test_large_bytes_are_read_straight_and_checked(tmp_path):
     index = tt.read_index(f"{tmp_path}/t")
     loader = tt.row_loader(index)
     assert [row["jpeg"] for row in loader] == [row["jpeg"] for row in rows]
+    for positions in ([3, 0, 1, 0], [2, 3]):
+        assert loader.get_many(positions)["jpeg"] == [rows[position]["jpeg"] for position in positions]
     (blob,) = (tmp_path / "t").glob("parts/*/jpeg.blob")
     blob.chmod(0o644)
     data = bytearray(blob.read_bytes())
     data[:8] = (80_000).to_bytes(8, "little")
     blob.write_bytes(data)
-    with pytest.raises(DatasetError, match=r"row 0 .*too short for jpeg"):
-        loader.get_row(0)
+    for read in (lambda: loader.get_row(0), lambda: loader.get_many([3, 0])):
+        with pytest.raises(DatasetError, match=r"row 0 .*too short for jpeg"):
+            read()
     assert loader.get_row(1) == rows[1]
 
 

@@ -4,6 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +112,13 @@ class TestCodecs:
         with pytest.raises(DatasetError, match=r"claims 1048576 bytes, the group's longest has 1000"):
             unpacker(codec, 1000)(bomb)
 
-    @settings(max_examples=100, deadline=None)
+    def test_a_frame_that_asks_for_memory_of_its_own_is_refused(self, codec):
+        frame = zstandard.ZstdCompressor().compress(bytes(1 << 24))  # says that it holds 16 MiB
+        stored = np.frombuffer((500).to_bytes(8, "little") + frame, np.uint8)
+        with pytest.raises(DatasetError):
+            unpacker(codec, 1000)(stored)
+
+    @settings(max_examples=300, deadline=None)
     @given(data=st.data())
     def test_damage_is_an_error_or_bytes_of_the_right_length(self, codec, data):
         packed = bytearray(packer(codec)(b"some text to be packed " * 9))
