@@ -2,11 +2,13 @@
 
 The story: each log is cut into partitions; a worker builds each partition's units for every output; another
 reads them back; a log is finished once all its partitions are; outputs made of many units are assembled, a
-chunk a worker; one last step commits. No payload crosses a shuffle, only entries of a few KB.
+chunk a worker, and read back too; one last step commits. No payload crosses a shuffle, only entries of a few
+KB.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Any
 import apache_beam as beam
 
 from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError
-from logloom.io.manifest import Manifest, read_manifest
+from logloom.io.manifest import Assembled, Manifest, read_manifest
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
@@ -60,7 +62,13 @@ class CommitVersion(beam.PTransform):
             | "SpreadChunks" >> beam.Reshuffle()
             | "WriteChunk" >> beam.Map(_write_chunk, self.job)
         )
-        return start | "Commit" >> beam.Map(_commit, self.job, everything, beam.pvalue.AsList(files))
+        assembled = (
+            start
+            | "Assemble" >> beam.FlatMap(_assemble, self.job, everything, beam.pvalue.AsList(files))
+            | "SpreadAssembled" >> beam.Reshuffle()
+            | "ReadBackAssembled" >> beam.Map(_read_back_assembled, self.job)
+        )
+        return start | "Commit" >> beam.Map(_commit, self.job, everything, beam.pvalue.AsList(assembled))
 
 
 # Beam calls these with the job; they only turn argument order and count.
@@ -108,8 +116,20 @@ def _write_chunk(chunk: finish.ChunkTask, job: Job) -> tuple[str, dict[str, Any]
     return finish.write_chunk(job, chunk)
 
 
-def _commit(_: None, job: Job, outcomes: list[finish.LogOutcome], files: list[Any]) -> dict[str, Any]:
-    return finish.commit(job, outcomes, files)
+def _assemble(
+    _: None, job: Job, outcomes: list[finish.LogOutcome], files: list[tuple[str, dict[str, Any]]]
+) -> list[Assembled]:
+    return finish.finish_assembly(job, outcomes, files)
+
+
+def _read_back_assembled(part: Assembled, job: Job) -> finish.AssembledResult:
+    return finish.read_back_assembled(job, part)
+
+
+def _commit(
+    _: None, job: Job, outcomes: list[finish.LogOutcome], assembled: list[finish.AssembledResult]
+) -> dict[str, Any]:
+    return finish.commit(job, outcomes, assembled)
 
 
 # --- the job --------------------------------------------------------------------------------------------
@@ -146,7 +166,8 @@ def construct(pipeline: Any, plan: BuildPlan) -> Any:
         pipeline
         | "Logs" >> beam.Create(tasks, reshuffle=False)
         | "SpreadLogs" >> beam.Reshuffle()
-        | "BuildLogs" >> BuildLogs(plan.job)
+        # Only the commit asks for the records of other logs, of which there may be many.
+        | "BuildLogs" >> BuildLogs(dataclasses.replace(plan.job, kept=()))
         | "CommitVersion" >> CommitVersion(plan.job)
     )
 

@@ -32,7 +32,7 @@ from logloom.io.manifest import (
 )
 from logloom.io.units import AssembledFormat, format_named
 from logloom.transforms.job import Job, LogTask, opened
-from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.partition import Failure, PartitionResult, is_sampled
 from logloom.transforms.rows import Tally, reconcile
 
 MAX_REASONS = 100  # of a log in the manifest; the tallies of its part hold all
@@ -55,7 +55,7 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
 
     Under on_error skip, a log with any failure loses all its partitions.
     """
-    # Beam hands them over in any order, and what failures say stands in the manifest of a log that is skipped.
+    # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
     failures = tuple(failure for result in done for failure in result.failures)
@@ -203,6 +203,9 @@ def publish_file(job: Job, folder: str, name: str, data: bytes) -> dict[str, Any
     return {"name": name, "size": len(data), "digest": blake3(data).hexdigest()}
 
 
+AssembledResult = tuple[Assembled, tuple[Failure, ...]]
+
+
 def finish_assembly(
     job: Job, outcomes: Sequence[LogOutcome], files: Sequence[tuple[str, dict[str, Any]]]
 ) -> list[Assembled]:
@@ -236,6 +239,18 @@ def finish_assembly(
     return done
 
 
+def read_back_assembled(job: Job, part: Assembled) -> AssembledResult:
+    """Reads an assembled output through its own reader."""
+    if not is_sampled(job.verify, part.identity):
+        return part, ()
+    folder = unit_folder(part.output, part.identity)
+    form = format_named(part.output)
+    assert isinstance(form, AssembledFormat)
+    unit = job.store.read_json(f"{folder}/{ENTRY}")["unit"]
+    problems = form.assembled_differences(job.store.uri_of(folder), unit, job.store.options)
+    return part, tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
+
+
 # --- the commit -----------------------------------------------------------------------------------------
 
 
@@ -244,15 +259,14 @@ def outcome_file(job: Job) -> str:
     return f"runs/{job.number:08d}/{job.run}.json"
 
 
-def commit(
-    job: Job, outcomes: Sequence[LogOutcome], files: Sequence[tuple[str, dict[str, Any]]]
-) -> dict[str, Any]:
+def commit(job: Job, outcomes: Sequence[LogOutcome], assembled: Sequence[AssembledResult]) -> dict[str, Any]:
     """Creates the version, or says why not; what it says also stands in runs/, for detached jobs.
 
     Returns:
         {"version", "committed", "failures", "problem", "conflict", "built", "reused"}.
     """
-    failures = failures_of(job, outcomes)
+    assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
+    failures = failures_of(job, outcomes) + [failure for _, found in assembled for failure in found]
     records = _records(job, outcomes)
     problem = "" if failures else _refusal(job, records)
     outcome: dict[str, Any] = {
@@ -266,7 +280,7 @@ def commit(
     }
     if not failures and not problem:
         try:
-            create_version(job, records, finish_assembly(job, outcomes, files))
+            create_version(job, records, [part for part, _ in assembled])
             outcome["committed"] = True
         except CommitConflictError as error:
             outcome["conflict"] = str(error)

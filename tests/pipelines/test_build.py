@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from logloom.errors import CommitConflictError, LogloomError, LogReadError, UsageError
+from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError, UsageError
 from logloom.io.manifest import entries_of, read_manifest, version_file
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
@@ -247,6 +247,20 @@ def test_what_is_said_of_a_skipped_log_does_not_depend_on_the_order_of_its_parti
     there, back = finish.finish_log(plan.job, bad), finish.finish_log(plan.job, bad[::-1])
     assert there.record is not None
     assert there.record.reasons == back.record.reasons == ("bad 0-10", "bad 10-20", "bad 100-110")
+
+
+def test_an_assembled_output_that_does_not_read_back_is_not_committed(drive, built, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
+    victim = next(root.glob("parts/l5kit/*/agents/0"))
+    victim.chmod(0o644)
+    data = bytearray(victim.read_bytes())
+    data[-9] ^= 0xFF
+    victim.write_bytes(data)
+    with pytest.raises(ReadBackError, match="l5kit"):
+        build_at(drive.recipe(), root)
+    assert not (root / version_file(1)).exists()
+    assert build_at(drive.recipe(), root, verify="none").manifest.verified == "none"
 
 
 def test_failures_of_every_bad_partition_are_listed_at_once(drive, built, tmp_path):
