@@ -19,7 +19,7 @@ from logloom.schema import check_column_name
 from logloom.transforms.columns import BETWEEN, REDUCED, SINGLE, Policy
 
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
-ADAPTERS = ("image", "points", "scan", "navsat", "rotation_matrix", "transforms")
+ADAPTERS = ("image", "points", "scan", "navsat", "rotation_matrix", "transforms", "file")
 TOLERANT = frozenset({"previous", "next", "nearest", *BETWEEN})  # the policies that `tolerance` bounds
 WINDOWED = frozenset({"window", *REDUCED})
 _NO_ROTATION = frozenset({"linear", "angle", "mean", "min", "max", "sum", "count"})
@@ -107,7 +107,7 @@ class TopicColumn(Part):
 
     Attributes:
         field: dotted paths into the message; several are laid side by side.
-        as_: an adapter: image, points[x,y,z], scan, navsat, rotation_matrix, transforms.
+        as_: an adapter: image, points[x,y,z], scan, navsat, rotation_matrix, transforms, file.
         tolerance, window, offset: ns; what was left out is None, its default depends on the clock.
         strings: characters kept for text inside arrays of sub-messages.
         shape: (h, w, c) that all images of the topic have.

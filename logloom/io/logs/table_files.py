@@ -21,6 +21,7 @@ import pyarrow.parquet as pa_parquet
 from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.ranges import File
+from logloom.io.logs.table_columns import definition_of
 from logloom.io.logs.tables import PARQUET
 from logloom.io.storage import filesystem
 
@@ -120,7 +121,7 @@ class ParquetTable(_Table):
     def schema(self) -> pa.Schema:
         metadata = self._metadata
         with self._source():
-            return metadata.schema.to_arrow_schema()
+            return _named(metadata.schema.to_arrow_schema())
 
     @cached_property
     def groups(self) -> Sequence[Group]:
@@ -149,7 +150,7 @@ class FeatherTable(_Table):
     @cached_property
     def schema(self) -> pa.Schema:
         with self._source() as source:
-            return pa_ipc.open_file(source).schema
+            return _named(pa_ipc.open_file(source).schema)
 
     @cached_property
     def groups(self) -> Sequence[Group]:
@@ -205,6 +206,12 @@ _KINDS: dict[str, type[ParquetTable] | type[FeatherTable] | type[CsvTable]] = {
     ".feather": FeatherTable,
     ".csv": CsvTable,
 }
+
+
+def _named(schema: pa.Schema) -> pa.Schema:
+    """The schema, once its names are known to be text; raises ValueError."""
+    definition_of(schema)  # decodes all that are ever looked at
+    return schema
 
 
 def _whole(table: pa.Table, num_rows: int) -> pa.Table:

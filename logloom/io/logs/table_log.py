@@ -22,9 +22,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom import blocks
-from logloom.blocks import Values
+from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs import adapters
+from logloom.io.logs import adapters, named_files
 from logloom.io.logs.base import (
     MIN_TIME,
     FieldSpec,
@@ -45,7 +45,7 @@ from logloom.io.logs.table_columns import ROOT, definition_of, times_of, top_lev
 from logloom.io.logs.table_files import TableFile, table_file
 from logloom.io.logs.unfit import UnfitError
 from logloom.io.storage import file_name_of
-from logloom.schema import ColumnType
+from logloom.schema import BYTES, ColumnType
 
 TIME_COLUMNS = ("timestamp_ns", "timestamp", "time", "stamp")
 KEPT_BYTES = 64 << 20  # of columns read last, since rows are taken block by block
@@ -130,6 +130,9 @@ class TableLog:
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         found = self._topic(topic)
         try:
+            if spec.adapter == named_files.NAME:
+                named_files.check(spec, found.root)
+                return BYTES
             if spec.adapter is not None:
                 return adapters.column_type(spec, found.root)
             return joined_type(spec, [select(found.root, path, spec.strings) for path in spec.paths])
@@ -181,14 +184,22 @@ class TableLog:
         topic = self._topics[name]
         at, group = topic.groups[number]
         file = topic.files[at]
+        is_named = spec.adapter == named_files.NAME
+        if is_named:
+            spec = FieldSpec(spec.paths)
         wanted = top_level(spec, topic.root)
         table = self._columns(file, group, wanted).take(pa.array(rows))
         try:
-            return values_of(table, spec, topic.root)
+            values = values_of(table, spec, topic.root)
         except (UnfitError, pa.ArrowException) as error:
             row = rows[error.row] if isinstance(error, UnfitError) and error.row < len(rows) else rows[0]
             line = file.groups[group].first + int(row)
             raise LogReadError(f"{file.uri}: {', '.join(wanted)} at row {line}: {error}") from error
+
+        if not is_named:
+            return values
+        names = [name.tobytes().decode() for name in values]
+        return Ragged.from_bytes(named_files.read_named(file.uri.rsplit("/", 1)[0], names, self._options))
 
     def _columns(self, file: TableFile, group: int, names: Sequence[str]) -> pa.Table:
         """Columns of a group, of which those read last are kept."""

@@ -264,6 +264,71 @@ def test_a_recipe_suggested_for_a_folder_of_tables_builds_its_columns(tmp_path):
     assert {column.topic for column in recipe.columns.values()} == {"/pose"}
 
 
+FILES = FieldSpec(("filename",), adapter="file")
+
+
+def samples(tmp_path, *names):
+    frame = pd.DataFrame({"timestamp": START + np.arange(len(names)), "filename": list(names)})
+    folder = tmp_path / "scene"
+    folder.mkdir()
+    return open_log([str(write(frame, folder / "camera.csv"))]), folder
+
+
+def test_a_column_of_paths_is_taken_as_the_bytes_of_its_files(tmp_path):
+    names = [f"samples/CAM_FRONT/{i}.jpg" for i in range(5)]
+    log, folder = samples(tmp_path, *names, names[0])
+    (folder / "samples" / "CAM_FRONT").mkdir(parents=True)
+    for i, name in enumerate(names):
+        (folder / name).write_bytes(bytes([i]) * i)
+    messages = log.read({"/camera": ALL})["/camera"]
+    taken = messages.take(FILES, np.array([5, 3, 0]))
+    assert [row.tobytes() for row in taken] == [b"", b"\3\3\3", b""]
+    assert log.column_type("/camera", FILES).kind == "bytes"
+    with pytest.raises(UsageError, match="is no text"):
+        log.column_type("/camera", FieldSpec(("timestamp",), adapter="file"))
+    (folder / names[3]).unlink()
+    with pytest.raises(LogReadError, match=r"3\.jpg: there is no such file"):
+        messages.take(FILES, np.array([3]))
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/../../secret", "link", "file:///etc/passwd", "a\\..\\b", "."]
+)
+def test_no_path_in_a_table_leaves_its_folder(tmp_path, name):
+    log, folder = samples(tmp_path, name)
+    (tmp_path / "secret").write_bytes(b"secret")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    messages = log.read({"/camera": ALL})["/camera"]
+    with pytest.raises(LogReadError, match=r"within this folder|outside this folder"):
+        messages.take(FILES, np.array([0]))
+
+
+def test_a_recipe_may_take_files_into_a_dataset(tmp_path):
+    from logloom.pipelines.build import build
+    from logloom.pipelines.inspect import head
+    from logloom.pipelines.plan import plan_build
+    from logloom.recipe import Recipe
+
+    _, folder = samples(tmp_path, "0.bin", "1.bin")
+    for i in range(2):
+        (folder / f"{i}.bin").write_bytes(bytes([i]))
+    recipe = Recipe.from_yaml(
+        f"""
+name: scenes
+logs: [{folder}]
+clock: {{topic: /camera}}
+columns:
+  camera: {{topic: /camera, field: filename, as: file, tolerance: 1s}}
+outputs: {{tar: {{}}}}
+""",
+        source="test",
+    )
+    build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)
+    rows = head(str(tmp_path / "root"))
+    assert [row.values["camera"] for row in rows] == [b"\0", b"\1"]
+    assert {row.values["log_id"] for row in rows} == {"scene"}
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_mutated_files_give_an_error_or_rows_and_never_a_crash(tmp_path, suffix):
     path = write(poses(60), tmp_path / f"pose{suffix}")
