@@ -273,27 +273,37 @@ def build(
         allow_empty=allow_empty,
         py_files=py or (),
     )
-    if planned.up_to_date:
-        _say(
-            f"up to date: version {planned.job.parent} of {planned.job.store.uri} says all that the logs say"
-        )
-        if json:
-            _print_json({"version": planned.job.parent, "up_to_date": True})
-        return
     cores = len(os.sched_getaffinity(0))
     number = workers or direct.default_workers(planned.message_bytes, len(planned.partitions), cores)
     built = run(planned, num_workers=number, watch=Watch.silent if quiet else Watch)
     _report_build(built, planned, json)
-    if not built.is_whole:
+    if not (built.is_whole or planned.up_to_date):
         raise typer.Exit(NOT_WHOLE)
 
 
 def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
     manifest = built.manifest
     if json:
-        result = {"version": manifest.version, "up_to_date": False, "view": built.view, **manifest.totals}
+        result = {
+            "version": manifest.version,
+            "up_to_date": planned.up_to_date,
+            "view": built.view,
+            **manifest.totals,
+        }
         _print_json(result | {"units_built": built.built, "units_reused": built.reused})
     root = planned.job.store.uri
+    if planned.up_to_date:
+        _say(f"up to date: version {manifest.version} of {root} says all that the logs say")
+    else:
+        _tell_version(built, root)
+    if built.copied:
+        _say("this disk has no hard links: the view holds copies")
+    if not json:
+        print(built.view or root)
+
+
+def _tell_version(built: Built, root: str) -> None:
+    manifest = built.manifest
     totals = manifest.totals
     dropped = totals["ticks_planned"] - totals["rows"]
     _say(
@@ -307,10 +317,6 @@ def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
             _say(f"{record.status}: {record.log_id}{reason}")
     if manifest.verified == "none":
         _say("nothing was read back (--verify none); `logloom verify` does it any time")
-    if built.copied:
-        _say("this disk has no hard links: the view holds copies")
-    if not json:
-        print(built.view or root)
 
 
 # --- looking at datasets --------------------------------------------------------------------------------

@@ -177,6 +177,8 @@ def build(
 ) -> Built:
     """Runs a planned build on this machine and makes the version's view.
 
+    A plan that is up to date runs nothing; the view of the newest version is made again where it is gone.
+
     Raises:
         LogReadError: logs are damaged; lists all that were found.
         ReadBackError: something written doesn't read back.
@@ -185,6 +187,8 @@ def build(
         LogloomError: no rows, or too many logs skipped.
     """
     job = plan.job
+    if plan.up_to_date and job.parent is not None:
+        return _with_view(job, job.parent, built=0, reused=0)
     job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     options = direct.pipeline_options(num_workers)
@@ -198,9 +202,13 @@ def build(
         raise own from error
     outcome = job.store.read_json(finish.outcome_file(job))
     raise_outcome(outcome)
-    manifest = read_manifest(job.store, job.number)
+    return _with_view(job, job.number, outcome["built"], outcome["reused"])
+
+
+def _with_view(job: Job, version: int, built: int, reused: int) -> Built:
+    manifest = read_manifest(job.store, version)
     view, copied = make_view(job.store, manifest) if job.store.local is not None else ("", False)
-    return Built(manifest, str(view), outcome["built"], outcome["reused"], copied, job.skip_budget > 0)
+    return Built(manifest, str(view), built, reused, copied, job.skip_budget > 0)
 
 
 def raise_outcome(outcome: dict[str, Any]) -> None:

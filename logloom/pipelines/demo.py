@@ -48,13 +48,13 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
 
     recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
     plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
+    began = time.perf_counter()
+    cores = len(os.sched_getaffinity(0))
+    workers = direct.default_workers(plan.message_bytes, len(plan.partitions), cores)
+    built = build(plan, num_workers=workers)
     if plan.up_to_date:
         say(f"version {plan.job.parent} of {root} is up to date")
     else:
-        began = time.perf_counter()
-        cores = len(os.sched_getaffinity(0))
-        workers = direct.default_workers(plan.message_bytes, len(plan.partitions), cores)
-        built = build(plan, num_workers=workers)
         totals = built.manifest.totals
         say(
             f"built version {built.manifest.version}: {totals['rows']:,} rows of {totals['logs']} logs as "

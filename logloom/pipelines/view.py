@@ -72,7 +72,11 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
             path = scratch / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
             copied |= _link(store.local / file.stored, path)
-        scratch.rename(target)
+        try:
+            scratch.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another build made the same view
+                raise
     return target, copied
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -160,6 +161,17 @@ def test_a_view_that_was_removed_can_be_made_again(drive, tmp_path):
     before = digests(tmp_path / "root")
     shutil.rmtree(built.view)
     make_view(Store.at(str(tmp_path / "root")), built.manifest)
+    assert digests(tmp_path / "root") == before
+
+
+def test_a_build_that_died_between_commit_and_view_is_given_its_view_by_the_next(drive, tmp_path):
+    view = pathlib.Path(build_at(drive.recipe(), tmp_path / "root").view)
+    before = digests(tmp_path / "root")
+    shutil.rmtree(view)
+    plan = plan_build(drive.recipe(), str(tmp_path / "root"))
+    assert plan.up_to_date
+    again = build(plan)
+    assert (again.manifest.version, again.built, again.view) == (1, 0, str(view))
     assert digests(tmp_path / "root") == before
 
 

@@ -72,6 +72,16 @@ def test_a_disk_that_refuses_is_told_in_one_line_and_nothing_is_published(recipe
     assert list((tmp_path / "root" / "tmp").iterdir()) == []
 
 
+def test_a_build_that_is_up_to_date_prints_the_view_as_the_one_that_made_it(recipe, built):
+    again = logloom("build", recipe, "--to", built)
+    assert again.returncode == 0
+    assert again.stdout == f"{built / 'v00000001'}\n"
+    assert "up to date: version 1" in again.stderr
+    said = json.loads(logloom("build", recipe, "--to", built, "--json").stdout)
+    assert (said["version"], said["up_to_date"], said["units_built"]) == (1, True, 0)
+    assert said["view"] == str(built / "v00000001")
+
+
 def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
     assert logloom("plan", recipe, "--to", built, "--check").returncode == 0
     behind = logloom("plan", recipe, "--to", tmp_path / "root", "--check", "--json")
