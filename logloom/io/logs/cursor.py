@@ -88,6 +88,10 @@ class Cursor:
         elif bad:
             raise MisfitError(self.rows, reason)
 
+    def lends(self, values: Array) -> bool:
+        """Whether values may be a view of the buffer, and not a copy."""
+        return np.may_share_memory(values, self.buffer)
+
     def need(self, at: At) -> None:
         """Refuses messages that end before `at`."""
         if isinstance(at, np.ndarray) or at > self.shortest:
@@ -100,9 +104,9 @@ class Cursor:
             start = int(self.base[0]) + int(at if isinstance(at, int) else at[0])
             return int.from_bytes(self.buffer[start : start + 4], "little" if self.order == "<" else "big")
         if not isinstance(at, int):
-            return settle(self.items(at, np.dtype(self.order + "u4")).astype(np.int64))
+            return settle(self.items(at, np.dtype(self.order + "u4")))
         if at not in self._words:
-            self._words[at] = settle(self.items(at, np.dtype(self.order + "u4")).astype(np.int64))
+            self._words[at] = settle(self.items(at, np.dtype(self.order + "u4")))
         return self._words[at]
 
     def need_zero(self, at: At) -> None:
@@ -165,10 +169,10 @@ def _step(base: NDArray[np.int64]) -> int | None:
     return step if step >= 0 and bool((base[1:] - base[:-1] == step).all()) else None
 
 
-def settle(at: NDArray[np.int64]) -> At:
+def settle(at: NDArray[np.integer[Any]]) -> At:
     """One int for an array of equal values."""
     first = int(at[0])
-    return first if len(at) == 1 or bool((at == first).all()) else at
+    return first if len(at) == 1 or bool((at == first).all()) else at.astype(np.int64, copy=False)
 
 
 def spread(at: At, n: int) -> NDArray[np.int64]:
@@ -193,8 +197,8 @@ def cursors(raw: RawMessages, encapsulated: bool) -> Sequence[Cursor | MisfitErr
 
 def _cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitError]:
     for rows, buffer, start, size in _by_buffer(raw):
-        ok = (size >= 4 * encapsulated) & (start >= 0) & (start + size <= len(buffer))
-        if not ok.all():
+        if size.min() < 4 * encapsulated or start.min() < 0 or (start + size).max() > len(buffer):
+            ok = (size >= 4 * encapsulated) & (start >= 0) & (start + size <= len(buffer))
             yield MisfitError(rows[~ok], "it ends before its definition does")
             rows, start, size = rows[ok], start[ok], size[ok]
         if not encapsulated:
@@ -203,15 +207,15 @@ def _cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitEr
             continue
         if not len(rows):
             continue
-        kinds = buffer[start].astype(np.uint16) << 8 | buffer[start + 1]
-        alike = bool((kinds == kinds[0]).all())
-        for value in [int(kinds[0])] if alike else np.unique(kinds).tolist():
-            which = slice(None) if alike else np.flatnonzero(kinds == value)
+        heads = Cursor(buffer, start, size, rows, ">")
+        kinds = settle(heads.items(0, np.dtype(">u2")))
+        for value in [kinds] if isinstance(kinds, int) else np.unique(kinds).tolist():
+            some = heads if isinstance(kinds, int) else heads.take(np.flatnonzero(kinds == value))
             if value > 1:
                 reason = f"its encapsulation is 0x{value:04x}, and only plain CDR (0x0000, 0x0001) is read"
-                yield MisfitError(rows[which], reason)
+                yield MisfitError(some.rows, reason)
             else:
-                yield Cursor(buffer, start[which] + 4, size[which] - 4, rows[which], "><"[value])
+                yield Cursor(buffer, some.base + 4, some.size - 4, some.rows, "><"[value])
 
 
 _Group = tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]

@@ -24,6 +24,7 @@ from logloom.io.logs.definitions import Struct, parse
 from logloom.io.logs.fields import Selection, column_type, joined_type, select
 from logloom.io.logs.raw import RawMessages
 from logloom.io.logs.unfit import UnfitError
+from logloom.io.logs.values import copy_all
 from logloom.io.logs.wire import CDR, ROS1, Fixed, Repeated, Wire
 from logloom.schema import ColumnType
 
@@ -143,17 +144,24 @@ class _LayoutDecoder:
             if isinstance(cursor, MisfitError):
                 raise MisfitError(cursor.rows, cursor.reason)  # afresh: a traceback would keep the buffers
             order.append(cursor.rows)
-            for slot, values in self._visit(cursor, wants).items():
+            found = self._visit(cursor, wants)
+            where, copies = _slice(cursor.rows), []
+            for slot in wants:
+                values = found[slot]
                 if isinstance(values, Ragged):
                     ragged.setdefault(slot, []).append(values)
                     continue
+                # One cursor of all messages is in order.
+                if len(cursor) == len(raw) and not (slot in fixed or cursor.lends(values)):
+                    fixed[slot] = values
+                    continue
                 if slot not in fixed:
-                    if len(cursor) == len(raw):  # there is one cursor, and so it is in order
-                        is_view = np.may_share_memory(values, cursor.buffer)
-                        fixed[slot] = values.copy() if is_view else values
-                        continue
                     fixed[slot] = np.empty((len(raw), *values.shape[1:]), values.dtype)
-                fixed[slot][_slice(cursor.rows)] = values
+                if isinstance(where, slice):
+                    copies.append((fixed[slot][where], values))
+                else:
+                    fixed[slot][where] = values
+            copy_all(copies)
         columns = {slot: Ragged.concatenate(parts) for slot, parts in ragged.items()}
         rows = np.concatenate(order)
         if columns and (np.diff(rows) < 0).any():

@@ -7,9 +7,11 @@ A bool is true for any byte but 0. Bits of NaNs pass untouched.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from logloom.blocks import Ragged, Values
 from logloom.io.logs.cursor import Array, Cursor
@@ -68,6 +70,55 @@ def flattened(values: Array) -> Array:
         return values
     dtype, shape = numbers
     return np.ascontiguousarray(values).view(dtype).reshape(*values.shape, *shape)
+
+
+def copy_all(copies: Iterable[tuple[Array, Array]]) -> None:
+    """Copies values of many messages to where they belong.
+
+    What costs is how often a message is gone to, not how much is taken from there: fields that lie side by
+    side in messages and in the target are copied as one, and the numbers of a message as one opaque item.
+
+    Args:
+        copies: targets and values of equal shapes (n, ...).
+    """
+    runs: list[list[tuple[Array, Array]]] = []
+    for target, values in copies:
+        if not (_is_rows(target) and _is_rows(values) and target.dtype == values.dtype):
+            target[...] = values
+        elif runs and all(map(_adjoin, runs[-1][-1], (target, values))):
+            runs[-1].append((target, values))
+        else:
+            runs.append([(target, values)])
+    for run in runs:
+        width = sum(target.shape[1] for target, _ in run)
+        target, values = run[0]
+        _opaque(target, width)[...] = _opaque(values, width)
+
+
+def _is_rows(array: Array) -> bool:
+    """Whether each row is some numbers without gaps."""
+    packed = array.ndim == 2 and array.shape[1] > 0 and array.strides[1] == array.itemsize
+    return packed and not array.dtype.names
+
+
+def _adjoin(left: Array, right: Array) -> bool:
+    """Whether the rows of `right` start where those of `left` end."""
+    if left.dtype != right.dtype or left.strides != right.strides or len(left) != len(right):
+        return False
+    stop: int = _address(left) + left.shape[1] * left.itemsize
+    return stop == _address(right)
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _opaque(array: Array, width: int) -> Array:
+    """Rows, of `width` numbers each, as one item each."""
+    if width != array.shape[1]:
+        array = as_strided(array, (len(array), width), array.strides)
+    return array.view(f"V{width * array.itemsize}")
 
 
 def checked_text(cursor: Cursor, rows: Ragged) -> Ragged:
