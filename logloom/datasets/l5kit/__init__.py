@@ -1,0 +1,28 @@
+"""L5Kit datasets for training: a sample per frame of the vehicle (EgoDataset) or per agent (AgentDataset).
+
+Every name here has the interface of the original of that name, on numpy alone: no torch is needed, and
+torch's DataLoader takes these datasets as they are. `EgoDatasetVectorized` is not covered.
+"""
+
+from logloom.datasets.l5kit.agent import AgentDataset
+from logloom.datasets.l5kit.config import LocalDataManager, load_config_data
+from logloom.datasets.l5kit.ego import EgoDataset
+from logloom.datasets.l5kit.geometry import RenderContext
+from logloom.datasets.l5kit.mask import MaskThresholds, compute_agents_mask
+from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer, build_rasterizer
+from logloom.io.l5kit import ChunkedDataset
+
+__all__ = [
+    "AgentDataset",
+    "BoxRasterizer",
+    "ChunkedDataset",
+    "EgoDataset",
+    "LocalDataManager",
+    "MaskThresholds",
+    "Rasterizer",
+    "RenderContext",
+    "StubRasterizer",
+    "build_rasterizer",
+    "compute_agents_mask",
+    "load_config_data",
+]

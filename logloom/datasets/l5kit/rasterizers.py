@@ -1,0 +1,254 @@
+"""Images of a sample's surroundings, seen from above.
+
+Here: `Rasterizer` (what one offers), boxes of agents, the stub, and `build_rasterizer`, which picks by name.
+Elsewhere: where things lie in the raster (geometry), which frames are drawn (sampling).
+OpenCV is imported when boxes are drawn first; it comes with the extra `l5kit`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array
+from logloom.datasets.l5kit.config import LocalDataManager, count, number, setting
+from logloom.datasets.l5kit.geometry import Matrix, RenderContext, transform_points, yaws_of
+from logloom.datasets.l5kit.mask import are_agents
+from logloom.datasets.l5kit.sampling import EGO_EXTENT
+from logloom.errors import UsageError
+
+SUBPIXEL_BITS = 9
+FADING = 0.85
+# Of a box from front right on around it, in parts of its extent.
+_CORNERS = np.array([[-1, -1], [-1, 1], [1, 1], [1, -1]]) * 0.5
+
+
+class Rasterizer(abc.ABC):
+    """Draws what a sample sees. Holds no open files: it pickles, and serves many threads."""
+
+    @abc.abstractmethod
+    def rasterize(
+        self,
+        history_frames: Array,
+        history_agents: list[Array],
+        history_tl_faces: list[Array],
+        agent: Any = None,
+    ) -> NDArray[np.float32]:
+        """Draws the current frame and those before it.
+
+        Args:
+            history_frames: (H,) from the current one back, H >= 1.
+            history_agents, history_tl_faces: H arrays, those of each frame.
+            agent: a row of the current frame's agents that the raster is laid around; None for the vehicle.
+
+        Returns:
+            (height, width, num_channels()) in [0, 1].
+        """
+
+    @abc.abstractmethod
+    def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
+        """An image of `rasterize` to look at: (height, width, 3)."""
+
+    @abc.abstractmethod
+    def num_channels(self) -> int:
+        """How many channels `rasterize` gives."""
+
+
+class StubRasterizer(Rasterizer):
+    """Draws nothing: black images, to have samples of the usual form at no cost."""
+
+    def __init__(self, render_context: RenderContext):
+        self.render_context = render_context
+        self.raster_size = render_context.raster_size_px
+
+    def rasterize(
+        self,
+        history_frames: Array,
+        history_agents: list[Array],
+        history_tl_faces: list[Array],
+        agent: Any = None,
+    ) -> NDArray[np.float32]:
+        """All zeros: (height, width, 3)."""
+        width, height = self.raster_size
+        return np.zeros((self.num_channels(), height, width), np.float32).transpose(1, 2, 0)
+
+    def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
+        """All black."""
+        return np.zeros((*in_im.shape[:2], 3), np.uint8)
+
+    def num_channels(self) -> int:
+        return 3
+
+
+class BoxRasterizer(Rasterizer):
+    """Boxes: a channel of all others for each frame, from the current one back, then as many of one's own.
+
+    The vehicle is among the others of an agent's sample.
+    """
+
+    def __init__(
+        self,
+        render_context: RenderContext,
+        filter_agents_threshold: float,
+        history_num_frames: int,
+        render_ego_history: bool = True,
+    ):
+        """Says what to draw.
+
+        Args:
+            filter_agents_threshold: agents at or below this probability aren't drawn.
+            history_num_frames: frames before the current one.
+            render_ego_history: whether the sample's own boxes of the past are drawn.
+
+        Raises:
+            UsageError: OpenCV isn't installed.
+        """
+        open_cv()
+        self.render_context = render_context
+        self.raster_size = render_context.raster_size_px
+        self.filter_agents_threshold = filter_agents_threshold
+        self.history_num_frames = history_num_frames
+        self.render_ego_history = render_ego_history
+
+    def num_channels(self) -> int:
+        return 2 * (self.history_num_frames + 1)
+
+    def rasterize(
+        self,
+        history_frames: Array,
+        history_agents: list[Array],
+        history_tl_faces: list[Array],
+        agent: Any = None,
+    ) -> NDArray[np.float32]:
+        """Draws the boxes; frames that are missing stay black. See Rasterizer."""
+        num_steps = self.history_num_frames + 1
+        history_frames, history_agents = history_frames[:num_steps], history_agents[:num_steps]
+        width, height = self.raster_size
+        image = np.zeros((self.num_channels(), height, width), np.uint8)
+        ego_boxes = ego_corners(history_frames)
+        raster_from_world = around(self.render_context, history_frames[0], agent)
+        for step, agents in enumerate(history_agents):
+            agents = agents[are_agents(agents["label_probabilities"], self.filter_agents_threshold)]
+            others, own = corners_of(agents), ego_boxes[step : step + 1]
+            if agent is not None:
+                is_own = agents["track_id"] == agent["track_id"]
+                others, own = np.concatenate([others[~is_own], own]), others[is_own][:1]
+            fill_boxes(image[step], transform_points(others, raster_from_world))
+            if self.render_ego_history or step == 0:
+                fill_boxes(image[num_steps + step], transform_points(own, raster_from_world))
+        return np.divide(image, np.float32(255), dtype=np.float32).transpose(1, 2, 0)
+
+    def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
+        """Others in blue and the sample's own in green, fading into the past.
+
+        Args:
+            in_im: (height, width, num_channels()).
+            kwargs: agent_color and ego_color, red, green and blue in [0, 1].
+        """
+        half = in_im.shape[-1] // 2
+        others = _faded(in_im[..., :half], kwargs.get("agent_color", (0, 0, 1)))
+        own = _faded(in_im[..., half:], kwargs.get("ego_color", (0, 1, 0)))
+        rgb: NDArray[np.uint8] = (np.clip(others + own, 0, 1) * 255).astype(np.uint8)
+        return rgb
+
+
+def _faded(channels: Array, color: Any) -> NDArray[np.float32]:
+    image = np.zeros((*channels.shape[:2], 3), np.float32)
+    for step in reversed(range(channels.shape[-1])):
+        image *= FADING
+        image[channels[..., step] > 0] = color
+    return image
+
+
+def around(context: RenderContext, frame: Any, agent: Any) -> Matrix:
+    """raster_from_world for an agent, or for the vehicle where that is None."""
+    if agent is None:
+        return context.raster_from_world(
+            frame["ego_translation"][:2], float(yaws_of(frame["ego_rotation"][None])[0])
+        )
+    return context.raster_from_world(agent["centroid"], float(agent["yaw"]))
+
+
+def corners_of(agents: Array) -> NDArray[np.float64]:
+    """The boxes of (N,) agents in the world: (N, 4, 2)."""
+    return _boxes(agents["centroid"], agents["yaw"], agents["extent"][:, :2])
+
+
+def ego_corners(frames: Array) -> NDArray[np.float64]:
+    """The vehicle's boxes in (N,) frames: (N, 4, 2)."""
+    yaws = yaws_of(frames["ego_rotation"]).astype(np.float32)
+    extents = np.broadcast_to(EGO_EXTENT[:2].astype(np.float32), (len(frames), 2))
+    return _boxes(frames["ego_translation"][:, :2], yaws, extents)
+
+
+def _boxes(centroids: Array, yaws: Array, extents: Array) -> NDArray[np.float64]:
+    corners = _CORNERS * extents[:, None, :]
+    x, y = corners[..., 0], corners[..., 1]
+    sin, cos = np.sin(yaws)[:, None], np.cos(yaws)[:, None]
+    boxes: NDArray[np.float64] = np.stack([x * cos - y * sin, x * sin + y * cos], axis=-1)
+    return boxes + centroids[:, None, :]
+
+
+def fill_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> None:
+    """Draws boxes (N, 4, 2), in pixels, into one channel (height, width); none shows where two overlap."""
+    height, width = image.shape
+    lowest, highest = boxes.min(axis=1), boxes.max(axis=1)
+    # Boxes far away would leave the integers below; those beyond the border draw nothing.
+    with np.errstate(invalid="ignore"):
+        seen = ((highest > -2) & (lowest < (width + 2, height + 2))).all(axis=1)
+        seen &= (np.abs(boxes) < 1 << 20).all(axis=(1, 2))
+    boxes = boxes[seen]
+    if len(boxes):
+        cv2 = open_cv()
+        points = (boxes * (1 << SUBPIXEL_BITS)).astype(np.int32)
+        cv2.fillPoly(image, points, 255, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
+
+
+def open_cv() -> Any:
+    """The module cv2.
+
+    Raises:
+        UsageError: it isn't installed.
+    """
+    try:
+        import cv2
+    except ImportError:
+        raise UsageError(
+            "drawing images needs OpenCV: pip install 'logloom[l5kit]', or take map_type stub_debug"
+        ) from None
+    return cv2
+
+
+def build_rasterizer(cfg: Mapping[str, Any], data_manager: LocalDataManager | None = None) -> Rasterizer:
+    """The rasterizer that raster_params.map_type names.
+
+    Args:
+        cfg: a configuration.
+        data_manager: finds the files of maps; box_debug and stub_debug need none.
+
+    Raises:
+        UsageError: an unknown map_type, or a setting that is missing or out of its range; named.
+    """
+    map_type = setting(cfg, "raster_params", "map_type")
+    if map_type not in _BUILDERS:
+        raise UsageError(f"raster_params.map_type is {map_type!r}, there are {sorted(_BUILDERS)}")
+    return _BUILDERS[map_type](cfg, RenderContext.of(cfg))
+
+
+def _box(cfg: Mapping[str, Any], context: RenderContext) -> BoxRasterizer:
+    return BoxRasterizer(
+        context,
+        number(cfg, "raster_params", "filter_agents_threshold"),
+        count(cfg, "model_params", "history_num_frames"),
+        bool(setting(cfg, "model_params", "render_ego_history")),
+    )
+
+
+_BUILDERS: dict[str, Callable[[Mapping[str, Any], RenderContext], Rasterizer]] = {
+    "box_debug": _box,
+    "stub_debug": lambda cfg, context: StubRasterizer(context),
+}
