@@ -124,13 +124,15 @@ def parse(info: TopicInfo) -> Struct:
         UnknownEncodingError: the definition is in another language, doesn't parse, lacks a type it uses,
             or is recursive or absurdly large.
     """
-    from logloom.io.logs import idl, rosmsg
+    from logloom.io.logs import idl, known_types, rosmsg
 
     grammars = {
         "ros2msg": (rosmsg.declarations, ROS2_TYPES),
         "ros1msg": (rosmsg.declarations, ROS1_TYPES),
         "ros2idl": (idl.declarations, ROS2_TYPES),
     }
+    if not info.definition_encoding and info.encoding == "cdr":
+        info = known_types.described(info)
     if info.definition_encoding not in grammars:
         raise UnknownEncodingError(
             f"topic {info.topic}: its definition is {info.definition_encoding!r}, which doesn't describe "

@@ -1,0 +1,146 @@
+"""Local copies of files that can't be read by ranges where they lie: packed as a whole, or far away.
+
+Here: `LocalCopy`, a temporary file, and `UnpackedFile`, which reads from one.
+Elsewhere: what the files hold (db3, mcap).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import zstandard
+
+from logloom.errors import LogReadError, StorageError
+from logloom.io.logs.ranges import MIB, File
+
+MAX_FETCHED = 2 << 30  # bytes of a file that are fetched whole
+MAX_UNPACKED = 64 << 30
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_SUFFIXES = (".zstd", ".zst")
+_REQUEST = 16 * MIB
+_SLICE = 4096  # compressed bytes that are unpacked at a time; a block of a few bytes may hold 128 KiB
+
+
+class LocalCopy:
+    """A file on this machine that holds the same as another one: made when first asked for.
+
+    A temporary one is removed with this object, at the latest when the process that made it ends.
+    """
+
+    def __init__(self, file: File, unpack: bool):
+        """
+        Args:
+            unpack: whether the file is zstd, of which the copy holds the contents.
+        """
+        self._file = file
+        self._unpack = unpack
+        self._lock = threading.Lock()
+        self._path: str | None = None
+        self._problem = ""
+
+    @property
+    def path(self) -> str:
+        """
+        Raises:
+            LogReadError: the file is missing, unreadable or larger than is copied.
+            StorageError: it can't be fetched, or the disk of temporary files is full.
+        """
+        with self._lock:
+            if self._path is None:
+                self._path = self._make()
+            return self._path
+
+    @property
+    def problem(self) -> str:
+        """Why the copy holds less than the file; "" where it holds all."""
+        return self._problem if self.path else ""
+
+    def _make(self) -> str:
+        file = self._file
+        if file.is_local and not self._unpack:
+            return file.uri.split("://", 1)[-1]
+        if not file.is_local and file.size > MAX_FETCHED:
+            raise LogReadError(
+                f"{file.uri}: files of this kind are fetched whole, and its {file.size} bytes are more than "
+                f"{MAX_FETCHED}. Copy it to a local disk."
+            )
+        try:
+            handle, path = tempfile.mkstemp(prefix="logloom-")
+            weakref.finalize(self, _remove, path, os.getpid())
+            with os.fdopen(handle, "wb") as target:
+                self._fill(target)
+        except OSError as error:
+            raise StorageError(f"{file.uri}: can't be copied to a temporary file: {error}") from error
+        return path
+
+    def _fill(self, target: BinaryIO) -> None:
+        for data in self._unpacked() if self._unpack else self._pieces():
+            target.write(data)
+            if target.tell() > MAX_UNPACKED:
+                raise LogReadError(
+                    f"{self._file.uri}: holds more than {MAX_UNPACKED} bytes, unpack it with `zstd -d`"
+                )
+
+    def _pieces(self) -> Iterator[bytes]:
+        for start in range(0, self._file.size, _REQUEST):
+            yield self._file.read(start, min(start + _REQUEST, self._file.size))
+
+    def _unpacked(self) -> Iterator[bytes]:
+        decompressor = zstandard.ZstdDecompressor()
+        frame = None
+        for piece in self._pieces():
+            for at in range(0, len(piece), _SLICE):
+                data = piece[at : at + _SLICE]
+                while data:
+                    frame = frame or decompressor.decompressobj()
+                    try:
+                        yield frame.decompress(data)
+                    except zstandard.ZstdError as error:
+                        self._problem = f"its zstd data are damaged ({error})"
+                        return
+                    data = frame.unused_data if frame.eof else b""
+                    frame = None if frame.eof else frame
+        if frame is not None:
+            self._problem = "its zstd data end early"
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # a fork must not take the file away from its parent
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+class UnpackedFile(File):
+    """The contents of a zstd file, which is unpacked as a whole when first read."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
+        super().__init__(uri, storage_options)
+        self.copy = LocalCopy(File(uri, storage_options), unpack=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (UnpackedFile, super().__reduce__()[1])
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    def _describe(self) -> tuple[int, str]:
+        _, packed = super()._describe()
+        return os.stat(self.copy.path).st_size, packed
+
+    def _read_local(self, start: int, stop: int) -> bytes:
+        return File(self.copy.path).read(start, stop)
+
+    def _read_remote(self, start: int, stop: int) -> bytes:
+        return self._read_local(start, stop)
+
+
+def local_copy(file: File) -> LocalCopy:
+    """The copy that a file reads from, or a new one."""
+    return file.copy if isinstance(file, UnpackedFile) else LocalCopy(file, unpack=False)

@@ -1,0 +1,304 @@
+"""ROS 2 bags in sqlite files (.db3): the container of one file.
+
+Here: the tables of a file, its index, its messages. sqlite reads the pages.
+Elsewhere: which files are one bag (rosbag2), copies of files far away (copies), the log (log).
+
+A stretch is some messages of one topic, so that others are never fetched; its `offset` and `position` are the
+id of its first message, its `record` how many ids it spans, and its `length` 0, since sqlite fetches it. The
+file tells no times by stretch, so every file is scanned once: ids, topics, times and lengths, no payloads.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import urllib.parse
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import LogReadError
+from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.container import (
+    SHARE,
+    STRETCH,
+    Channel,
+    Chunk,
+    FileIndex,
+    Int64s,
+    Lost,
+    broken_chunk,
+)
+from logloom.io.logs.copies import UnpackedFile, local_copy
+from logloom.io.logs.inflate import inflate, is_deflated, joined
+from logloom.io.logs.ranges import File
+
+MAGIC = b"SQLite format 3\0"
+STRETCH_BYTES = 4 << 20  # payloads of one stretch
+WINDOW_BYTES = 64 << 20  # payloads of all topics between the first and last message of one stretch
+MAX_ID = 1 << 48
+_BATCH = 1 << 16
+_UNIQUE = ("rowid", "_rowid_", "oid")  # what a hostile table may give another meaning
+
+_SCAN = """
+SELECT rowid,
+  CASE WHEN typeof(topic_id) = 'integer' THEN topic_id ELSE -1 END,
+  CASE WHEN typeof(timestamp) = 'integer' THEN timestamp ELSE -1 END,
+  CASE WHEN typeof(data) = 'blob' THEN length(data) ELSE -1 END
+FROM messages NOT INDEXED ORDER BY rowid """
+_READ = """
+SELECT rowid, timestamp, data FROM messages NOT INDEXED
+WHERE rowid BETWEEN ? AND ? AND topic_id = ? AND typeof(data) = 'blob'
+  AND typeof(timestamp) = 'integer' AND timestamp >= 0 AND length(data) <= ?
+ORDER BY rowid"""
+
+
+class Db3File:
+    """The container of one sqlite file. Every call opens the file anew, so that threads share nothing."""
+
+    remedy = "rebuild the file with sqlite3's `.recover`"
+
+    def __init__(self, file: File, options: OpenOptions):
+        self.file = file
+        self._max_chunk_bytes = self.settings = options.max_chunk_bytes
+        self._storage_options = options.storage_options
+        self._copy = local_copy(file)
+
+    def read_index(self) -> FileIndex | None:
+        head = self.file.read(0, min(self.file.size, len(MAGIC)))
+        if head != MAGIC:
+            raise LogReadError(f"{self.file.uri}: is no sqlite file, it starts with {head!r}")
+        return None
+
+    def scan(self) -> FileIndex:
+        lost = self._outer_damage()
+        try:
+            with closing(self._open()) as database:
+                channels = _channels(database)
+                rows, gap, problems = _walk(database)
+        except (sqlite3.Error, ValueError) as error:
+            lost.append(Lost(0, self.file.size, f"sqlite can't read its tables: {error}"))
+            return FileIndex({}, np.empty(0, STRETCH), np.empty(0, SHARE), 1, tuple(lost), is_scanned=True)
+        for problem, count in problems:
+            lost.append(Lost(0, 0, problem, num_messages=count))
+        usable, refused = self._usable(rows, channels)
+        window = np.cumsum(np.maximum(rows[:, 3], 0)) // WINDOW_BYTES
+        window[gap:] += len(rows)  # what can't be read between them lies in no stretch
+        stretches, shares = _stretches(rows[usable], window[usable])
+        last = int(rows[usable, 0].max()) if usable.any() else 0
+        return FileIndex(channels, stretches, shares, (last >> 32) + 1, (*lost, *refused), is_scanned=True)
+
+    def decode(self, stretch: np.void, data: memoryview) -> Chunk:
+        first, span, size = int(stretch["offset"]), int(stretch["record"]), int(stretch["size"])
+        topic = -1
+        ids: list[int] = []
+        times: list[int] = []
+        payloads: list[bytes] = []
+        problems: list[str] = []
+        try:
+            with closing(self._open()) as database:
+                topic, is_cdr = _topic_of(database, first)
+                found = database.execute(_READ, (first, first + span - 1, topic, self._max_chunk_bytes))
+                for number, time, payload in found:
+                    size -= len(payload)
+                    if size < 0:
+                        raise ValueError("it holds more bytes than the index says")
+                    try:
+                        plain = self._inflated(payload) if is_cdr else payload
+                    except ValueError as error:
+                        problems.append(f"message {number}: {error}")
+                        continue
+                    ids.append(number)
+                    times.append(time)
+                    payloads.append(plain)
+        except (sqlite3.Error, ValueError) as error:
+            problems.append(f"sqlite can't read on after message {ids[-1] if ids else first - 1}: {error}")
+        if not ids:
+            return broken_chunk("; ".join(problems) or "its messages are gone")
+        log_time = np.array(times, np.int64)
+        channel = np.full(len(ids), topic, np.int64)
+        offset = np.array(ids, np.int64) - first
+        buffer, start, length = joined(payloads)
+        return Chunk(buffer, channel, log_time, log_time, offset, start, length, tuple(problems))
+
+    def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
+        return {}  # the index is a scan, which knows them
+
+    def _inflated(self, payload: bytes) -> bytes:
+        return inflate(payload, self._max_chunk_bytes) if is_deflated(payload) else payload
+
+    def _open(self) -> sqlite3.Connection:
+        path = urllib.parse.quote(self._copy.path)
+        # Immutable: takes no locks and writes nothing, so it reads from read-only folders too.
+        database = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+        database.text_factory = lambda text: text.decode("utf-8", "replace")
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(self._max_chunk_bytes + 4096, 1 << 30))
+        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON", "temp_store=MEMORY"):
+            database.execute(f"PRAGMA {setting}")
+        # Else sqlite refuses a file that is shorter than it says, of which much may be whole.
+        database.execute("PRAGMA writable_schema=ON")
+        return database
+
+    def _outer_damage(self) -> list[Lost]:
+        """What is seen to be missing without sqlite."""
+        size = self.file.size
+        lost = []
+        if self._copy.problem:
+            lost.append(Lost(size, 0, self._copy.problem, torn=True))
+        head = self.file.read(0, min(size, 100)).ljust(100, b"\0")
+        page = int.from_bytes(head[16:18], "big")
+        promised = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
+        if head[24:28] == head[92:96] and size < promised:
+            reason = f"it ends at byte {size} of {promised}; the recorder died, or the file was cut"
+            lost.append(Lost(size, promised - size, reason, torn=True))
+        beside = "-wal" if head[18] == 2 else "-journal"
+        if not isinstance(self.file, UnpackedFile) and self._has_content(beside):
+            reason = (
+                f"the file {beside} beside it holds what the recorder never wrote into it; run "
+                "`sqlite3 FILE 'PRAGMA wal_checkpoint'` where both lie"
+            )
+            lost.append(Lost(size, 0, reason))
+        return lost
+
+    def _has_content(self, suffix: str) -> bool:
+        try:
+            return File(self.file.uri + suffix, self._storage_options).size > 0
+        except LogReadError:
+            return False
+
+    def _usable(self, rows: Int64s, channels: dict[int, Channel]) -> tuple[NDArray[np.bool_], list[Lost]]:
+        """Which messages can be used, and what is to say of the others; (N, 4) id, topic, time, length."""
+        ids, topics, times, lengths = rows.T
+        faults = {
+            "has no id that can be": (ids < 0) | (ids >= MAX_ID),
+            "belongs to a topic that isn't described": ~np.isin(topics, list(channels)),
+            "has no time, or one before 1970": times < 0,
+            "holds no bytes": lengths < 0,
+            "is larger than max_chunk_bytes": lengths > self._max_chunk_bytes,
+        }
+        usable = np.ones(len(rows), np.bool_)
+        lost = []
+        for fault, where in faults.items():
+            mine = np.flatnonzero(where & usable)
+            usable[mine] = False
+            for topic in np.unique(topics[mine]).tolist():
+                here = mine[topics[mine] == topic]
+                name = channels[topic].topic if topic in channels else ""
+                first = int(ids[here[0]])
+                others = f" (and {len(here) - 1} more)" if len(here) > 1 else ""
+                reason = f"message {first} {fault}{others}"
+                position, time = min(max(first, 0), MAX_ID), max(0, int(times[here[0]]))
+                lost.append(Lost(0, 0, reason, name, len(here), position, time))
+        return usable, lost
+
+
+def _channels(database: sqlite3.Connection) -> dict[int, Channel]:
+    """The topics of a file, by id.
+
+    Raises:
+        ValueError: it is no bag.
+        sqlite3.Error: it is damaged.
+    """
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+    tables = {row[0] for row in database.execute(query)}
+    if not {"messages", "topics"} <= tables:
+        raise ValueError("it has no tables `messages` and `topics`, so it is no ROS 2 bag")
+    columns = {row[1].lower() for row in database.execute("PRAGMA table_info(messages)")}
+    if not {"topic_id", "timestamp", "data"} <= columns or columns.intersection(_UNIQUE):
+        raise ValueError(f"its table `messages` has the columns {', '.join(sorted(columns))}")
+    definitions: dict[str, tuple[str, bytes]] = {}
+    if "message_definitions" in tables:
+        query = "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions"
+        for name, encoding, text in database.execute(query + " ORDER BY rowid"):
+            if isinstance(text, str) and encoding in ("ros2msg", "ros2idl"):
+                definitions.setdefault(str(name), (str(encoding), text.encode()))
+    channels = {}
+    for number, topic, name, encoding in database.execute(
+        "SELECT id, name, type, serialization_format FROM topics ORDER BY id"
+    ):
+        if isinstance(number, int):
+            definition = definitions.get(str(name), ("", b""))
+            channels[number] = Channel(number, str(topic), str(name), str(encoding), *definition)
+    return channels
+
+
+def _walk(database: sqlite3.Connection) -> tuple[Int64s, int, list[tuple[str, int]]]:
+    """Id, topic, time and length of each message, by id; around damage where there is some.
+
+    Returns:
+        (N, 4); how many of them lie before the damage; what is wrong and how many messages that cost.
+    """
+    before, problem = _rows(database, "ASC")
+    if not problem:
+        return before, len(before), []
+    after, _ = _rows(database, "DESC")
+    after = after[::-1]
+    last = int(before[-1, 0]) if len(before) else -1
+    after = after[after[:, 0] > last]
+    missing = int(after[0, 0]) - last - 1 if len(after) and len(before) else 0
+    until = f" until {int(after[0, 0])}" if len(after) else ""
+    what = f"sqlite can't read the messages after id {last}{until}: {problem}"
+    return np.concatenate([before, after]), len(before), [(what, missing)]
+
+
+def _rows(database: sqlite3.Connection, order: str) -> tuple[Int64s, str]:
+    """(N, 4) as far as sqlite gives them, and what stopped it."""
+    parts = [np.empty((0, 4), np.int64)]
+    # A query runs to its first row when it is executed, so that is put off into the `try`.
+    found = (row for query in [_SCAN + order] for row in database.execute(query))
+    sign = 1 if order == "ASC" else -1
+    while True:
+        batch: list[tuple[int, int, int, int]] = []
+        problem = ""
+        try:
+            batch.extend(islice(found, _BATCH))
+        except sqlite3.Error as error:
+            problem = str(error)
+        rows = np.array(batch, np.int64).reshape(-1, 4)
+        ids = np.concatenate([parts[-1][-1:, 0], rows[:, 0]])
+        # Pages that lead back to earlier ones would give their messages for ever.
+        wrong = np.flatnonzero(sign * np.diff(ids) <= 0)
+        if len(wrong):
+            rows, problem = rows[: wrong[0] + len(rows) - len(ids) + 1], "its ids don't ascend"
+        parts.append(rows)
+        if problem or len(batch) < _BATCH:
+            return np.concatenate(parts), problem
+
+
+def _stretches(rows: Int64s, window: Int64s) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Cuts the messages of each topic into stretches.
+
+    Args:
+        rows: (N, 4) id, topic, time and length, by id.
+        window: (N,) ascending numbers; no stretch spans two.
+    """
+    cut: list[tuple[tuple[Any, ...], tuple[int, int, int, int]]] = []
+    for topic in np.unique(rows[:, 1]).tolist():
+        mine = rows[:, 1] == topic
+        ids, _, times, lengths = rows[mine].T
+        filled = np.cumsum(lengths) // STRETCH_BYTES
+        starts = np.flatnonzero(np.diff(filled, prepend=-1) | np.diff(window[mine], prepend=-1))
+        stops = np.append(starts[1:], len(ids))
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            first, span = int(ids[start]), int(ids[stop - 1] - ids[start] + 1)
+            extent = int(times[start:stop].min()), int(times[start:stop].max())
+            size = int(lengths[start:stop].sum())
+            cut.append(((first, first, 0, span, size, *extent, True, False), (topic, stop - start, *extent)))
+    cut.sort()
+    stretches = np.array([stretch for stretch, _ in cut], STRETCH)
+    return stretches, np.array([(i, *share) for i, (_, share) in enumerate(cut)], SHARE)
+
+
+def _topic_of(database: sqlite3.Connection, message: int) -> tuple[int, bool]:
+    """The topic of a message, and whether its messages are CDR.
+
+    Raises:
+        ValueError: there is no such message.
+    """
+    query = """SELECT topics.id, serialization_format FROM messages JOIN topics ON topic_id = topics.id
+    WHERE messages.rowid = ?"""
+    for topic, encoding in database.execute(query, (message,)):
+        return int(topic), encoding == "cdr"
+    raise ValueError(f"message {message} is gone")
