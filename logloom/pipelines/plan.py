@@ -241,7 +241,7 @@ def _against_parent(
         planned.append(PlannedLog(task, summary, tuple(plan_spans(summary, job.plan))))
     unreadable = [_unreadable(recipe, log, message) for log, message in failed]
     gone = sorted(set(before) - set(opened) - {log.log_id for log, _ in failed})
-    kept += _vanished(recipe, [before[log_id] for log_id in gone])
+    kept += _vanished(job, recipe, [before[log_id] for log_id in gone])
     job = replace(job, kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)))
     same = parent is not None and not planned and _says_the_same(job, parent)
     return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable))
@@ -252,11 +252,11 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
-def _vanished(recipe: Recipe, records: Sequence[LogRecord]) -> list[LogRecord]:
+def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[LogRecord]:
     """What becomes of logs that the parent version has and the recipe no longer finds.
 
     Raises:
-        UsageError: `vanished: fail`, the default.
+        UsageError: `vanished: fail`, the default; or rows to keep that another recipe made.
     """
     if recipe.vanished == "fail" and records:
         names = ", ".join(record.log_id for record in records[:5])
@@ -266,7 +266,19 @@ def _vanished(recipe: Recipe, records: Sequence[LogRecord]) -> list[LogRecord]:
         )
     if recipe.vanished != "keep":
         return []
+    other = [record.log_id for record in records if record.key != _key_now(job, recipe, record)]
+    if other:
+        names = ", ".join(other[:5])
+        raise UsageError(
+            f"{len(other)} logs are gone whose rows were made by another recipe ({names}), so they can't stand "
+            "beside rows of this one: set `vanished: drop`, undo the change, or build into a new root"
+        )
     return [replace(record, status="kept") for record in records]
+
+
+def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
+    split = split_of(recipe, record.log_id, record.uris)
+    return job.log_key(record.log_id, record.content_id, record.uris, split)
 
 
 def _says_the_same(job: Job, parent: Manifest) -> bool:

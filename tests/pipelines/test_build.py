@@ -117,6 +117,21 @@ def test_a_log_that_is_gone_stops_the_build_unless_the_recipe_says_what_then(dri
     assert verify(str(root), num_workers=1).findings == ()
 
 
+def test_rows_of_a_log_that_is_gone_are_not_mixed_with_those_of_another_recipe(drive, tmp_path):
+    root, logs = tmp_path / "root", tmp_path / "logs"
+    logs.mkdir()
+    for path in drive.logs:
+        shutil.copy(path, logs)
+    text = drive.text.replace(str(drive.logs[0].parent), str(logs)) + "\nvanished: keep\n"
+    build_at(Recipe.from_yaml(text, source="drive.yaml"), root)
+    (logs / drive.logs[1].name).unlink()
+    assert build_at(Recipe.from_yaml(text, source="drive.yaml"), root).manifest.logs[1].status == "kept"
+    other = Recipe.from_yaml(text.replace("clock: {rate: 10}", "clock: {rate: 5}"), source="drive.yaml")
+    assert other.clock != Recipe.from_yaml(text, source="drive.yaml").clock
+    with pytest.raises(UsageError, match=r"made by another recipe \(drive-01\)"):
+        plan_build(other, str(root))
+
+
 def test_another_build_that_committed_first_is_a_clean_refusal(drive, tmp_path):
     root = str(tmp_path / "root")
     slow = plan_build(drive.recipe(), root)
