@@ -1,0 +1,98 @@
+"""docs/extend.md, done as it says: its package is installed, and its logs are read."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+
+from logloom.errors import TruncatedLogError, UsageError
+from logloom.io.logs import log, opening
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
+from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.opening import open_log
+
+PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
+START = 1_700_000_000_000_000_000
+TOPIC, XYZ = "/acceleration", FieldSpec(("xyz",))
+RECORD = np.dtype([("log_time", "<i8"), ("stamp", "<i8"), ("xyz", "<f4", 3)])
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """The folder into which the page's package is installed."""
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    site = tmp_path / "site"
+    for language, text in blocks:
+        if language == "python":
+            path = site / text.splitlines()[0].removeprefix("# ")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    (project,) = (tomllib.loads(text)["project"] for language, text in blocks if language == "toml")
+    info = site / f"acme_logs-{project['version']}.dist-info"
+    info.mkdir()
+    name = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (info / "METADATA").write_text(name)
+    lines = []
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    monkeypatch.syspath_prepend(str(site))
+    caches = (log._installed_decoders, opening.kinds)
+    for cached in caches:
+        cached.cache_clear()
+    CHUNKS.clear()
+    yield site
+    for cached in caches:
+        cached.cache_clear()
+    for module in [name for name in sys.modules if name.startswith("acme_logs")]:
+        del sys.modules[module]
+
+
+def write(path, count, seed=0):
+    records = np.empty(count, RECORD)
+    records["log_time"] = START + np.arange(count) * 1_000_000
+    records["stamp"] = records["log_time"] - 300_000
+    records["xyz"] = np.random.default_rng(seed).normal(size=(count, 3))
+    path.write_bytes(b"TELEM\0\0\1" + records.tobytes())
+    return records
+
+
+def test_the_kind_and_the_decoder_of_the_page_read_what_was_recorded(site, tmp_path):
+    path = tmp_path / "drive.telem"
+    records = write(path, 150_000)  # three blocks
+    opened = open_log([str(path)])
+    assert opened.summary.topics[TOPIC].num_messages == len(records)
+    messages = opened.read({TOPIC: TopicRequest(MIN_TIME, MAX_TIME)})[TOPIC]
+    np.testing.assert_array_equal(messages.time, records["stamp"])
+    np.testing.assert_array_equal(messages.take(XYZ, np.arange(len(messages))), records["xyz"])
+    few = opened.read({TOPIC: TopicRequest(START, START + 10_000_000, ("log",))})[TOPIC]
+    np.testing.assert_array_equal(few.take(XYZ, np.array([3, 1])), records["xyz"][[3, 1]])
+    with pytest.raises(UsageError, match="one field, xyz"):
+        opened.column_type(TOPIC, FieldSpec(("abc",)))
+
+
+def test_a_torn_file_of_that_kind_is_salvaged(site, tmp_path):
+    path = tmp_path / "drive.telem"
+    records = write(path, 100)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(TruncatedLogError, match="copy it from the recorder again"):
+        open_log([str(path)]).summary  # noqa: B018
+    salvaged = open_log([str(path)], OpenOptions("salvage"))
+    messages = salvaged.read({TOPIC: TopicRequest(MIN_TIME, MAX_TIME)})[TOPIC]
+    np.testing.assert_array_equal(messages.take(XYZ, np.arange(99)), records["xyz"][:99])
+    assert [refusal.offset for refusal in salvaged.summary.refusals] == [8 + 99 * 28]
+
+
+def test_the_commands_know_that_kind(site, tmp_path):
+    write(tmp_path / "drive.telem", 1000)
+    env = {**os.environ, "PYTHONPATH": str(site)}
+    command = [sys.executable, "-m", "logloom", "info", str(tmp_path / "drive.telem"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    (said,) = json.loads(done.stdout)["logs"]
+    assert [(topic["topic"], topic["messages"]) for topic in said["topics"]] == [(TOPIC, 1000)]
