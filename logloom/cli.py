@@ -67,15 +67,16 @@ def _print_json(value: Any) -> None:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table; the first column left, the others right where they are numbers."""
+    """Prints a table, without a header where no column has a name; numbers stand right and are not broken."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    style = {"box": box.SIMPLE_HEAD} if any(columns) else {"box": None, "show_header": False}
+    table = Table(title=title or None, title_justify="left", pad_edge=False, **style)
     for position, name in enumerate(columns):
         numeric = position > 0 and all(row[position][:1].isdigit() or not row[position] for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
     for row in rows:
         table.add_row(*row)
     width = None if sys.stdout.isatty() else 160
@@ -130,7 +131,7 @@ def info(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show what logs hold: topics, types, counts, rates, gaps and time range."""
+    """Show what logs hold by their index: topics, types, counts, rates and times (`doctor` reads all)."""
     from logloom.pipelines import inspect
 
     options = parse_storage_options(storage_option)
@@ -200,36 +201,6 @@ def _planned(
     for record in plan.unreadable:
         _say(f"skipped: {record.log_id}: {record.reasons[0]}")
     return plan
-
-
-@app.command(
-    epilog=_examples(
-        "logloom plan recipe.yaml --to /data/urban",
-        "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
-    )
-)
-def plan(
-    sources: RecipeArgument,
-    to: To,
-    log: OtherLogs = None,
-    py: PyFiles = None,
-    limit: Limit = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
-    on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
-) -> None:
-    """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
-    from logloom.pipelines.inspect import plan_summary
-
-    planned = _planned(sources, to, storage_option, on_error, log, limit=limit, py_files=py or ())
-    summary = plan_summary(planned)
-    if json:
-        _print_json(summary)
-    else:
-        _table("", ("", ""), [(name.replace("_", " "), str(value)) for name, value in summary.items()])
-    if check and not planned.up_to_date:
-        raise typer.Exit(NOT_WHOLE)
 
 
 @app.command(
@@ -325,6 +296,49 @@ Root = Annotated[str, typer.Argument(metavar="ROOT[@VERSION]", help="A dataset; 
 
 
 @app.command(
+    epilog=_examples(
+        "logloom head /data/urban -n 3",
+        "logloom head /data/urban@7 --columns 'ego.*' --why",
+    )
+)
+def head(
+    root: Root,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 5,
+    skip: Annotated[int, typer.Option(min=0, help="Rows to pass over first.")] = 0,
+    columns: Annotated[
+        list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
+    ] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Where each value comes from: log, message time, age.")
+    ] = False,
+    output: Annotated[str | None, typer.Option(help="Which output to read; the first by default.")] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show rows of a dataset, and with --why their lineage."""
+    from logloom.io.manifest import split_root
+    from logloom.pipelines import inspect
+
+    where, version = split_root(root)
+    shown = inspect.head(
+        where,
+        version,
+        output=output,
+        start=skip,
+        count=rows,
+        columns=columns,
+        storage_options=parse_storage_options(storage_option),
+    )
+    if json:
+        _print_json([row.to_json(why) for row in shown])
+        return
+    for row in shown:
+        _table(
+            row.headline(why), ("column", "value", *(("message time", "age", "from") * why)), row.lines(why)
+        )
+
+
+@app.command(
     epilog=_examples("logloom verify /data/urban", "logloom verify /data/urban@7 --against-logs --json")
 )
 def verify(
@@ -379,47 +393,6 @@ def verify(
         raise typer.Exit(NOT_WHOLE)
 
 
-@app.command(
-    epilog=_examples(
-        "logloom head /data/urban -n 3",
-        "logloom head /data/urban@7 --columns 'ego.*' --why",
-    )
-)
-def head(
-    root: Root,
-    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 5,
-    skip: Annotated[int, typer.Option(min=0, help="Rows to pass over first.")] = 0,
-    columns: Annotated[
-        list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
-    ] = None,
-    why: Annotated[
-        bool, typer.Option("--why", help="Where each value comes from: log, message time, age.")
-    ] = False,
-    output: Annotated[str | None, typer.Option(help="Which output to read; the first by default.")] = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
-) -> None:
-    """Show rows of a dataset, and with --why their lineage."""
-    from logloom.io.manifest import split_root
-    from logloom.pipelines import inspect
-
-    where, version = split_root(root)
-    shown = inspect.head(
-        where,
-        version,
-        output=output,
-        start=skip,
-        count=rows,
-        columns=columns,
-        storage_options=parse_storage_options(storage_option),
-    )
-    if json:
-        _print_json([row.to_json(why) for row in shown])
-        return
-    for row in shown:
-        _table(row.headline, ("column", "value", *(("message time", "age", "from") * why)), row.lines(why))
-
-
 @app.command(epilog=_examples("logloom demo", "logloom demo --to /tmp/demo --seconds 60"))
 def demo(
     to: Annotated[str, typer.Option("--to", help="A new or empty folder.")] = "demo",
@@ -460,6 +433,38 @@ def doctor(
     if not all(diagnosis.is_readable for diagnosis in found):
         raise typer.Exit(FAILED)
     if not all(diagnosis.is_healthy for diagnosis in found):
+        raise typer.Exit(NOT_WHOLE)
+
+
+@app.command(
+    epilog=_examples(
+        "logloom plan recipe.yaml --to /data/urban",
+        "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
+    )
+)
+def plan(
+    sources: RecipeArgument,
+    to: To,
+    log: OtherLogs = None,
+    py: PyFiles = None,
+    limit: Limit = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
+    on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
+    from logloom.pipelines.inspect import in_words, plan_summary
+
+    planned = _planned(sources, to, storage_option, on_error, log, limit=limit, py_files=py or ())
+    summary = plan_summary(planned)
+    if json:
+        _print_json(summary)
+    else:
+        _table(
+            "", ("", ""), [(name.replace("_", " "), in_words(name, value)) for name, value in summary.items()]
+        )
+    if check and not planned.up_to_date:
         raise typer.Exit(NOT_WHOLE)
 
 

@@ -134,12 +134,24 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_skipped": len(plan.unreadable),
         "logs_gone": len(plan.dropped),
         "partitions": len(plan.partitions),
+        "rows_at_most": plan.num_ticks,
         "units_to_build": units - finished,
         "units_finished": finished,
         "message_bytes": plan.message_bytes,
         "columns": len(plan.job.schema.columns),
-        "outputs": ", ".join(plan.job.outputs),
+        "outputs": list(plan.job.outputs),
     }
+
+
+def in_words(name: str, value: Any) -> str:
+    """A value of `plan_summary` for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith("_bytes"):
+        return human_bytes(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 # --- rows -----------------------------------------------------------------------------------------------
@@ -160,13 +172,14 @@ class ShownRow:
     entry: Entry
     topics: Mapping[str, str]
 
-    @property
-    def headline(self) -> str:
+    def headline(self, why: bool = False) -> str:
+        """Which row it is, and of which files."""
         stamp = int(self.values["timestamp"])
-        return f"{self.values['log_id']} {stamp} ({utc(stamp)})"
+        files = "".join(f"\n{uri}" for uri in self.record.uris) if why else ""
+        return f"{self.values['log_id']} {stamp} ({utc(stamp)}){files}"
 
     def lines(self, why: bool) -> list[tuple[str, ...]]:
-        """(column, value) for a table, with lineage (message time, age, source)."""
+        """(column, value) for a table, with lineage (message time, age, topic)."""
         lines = []
         for name in self.columns:
             line: tuple[str, ...] = (name, brief(self.values[name]))
@@ -182,7 +195,7 @@ class ShownRow:
         if topic is None:
             return "derived"
         available = bool(self.values.get(f"{name}.available", True))
-        return f"{topic} of {self.record.uris[0]}" if available else f"{topic}: no usable message"
+        return topic if available else f"{topic}: no usable message"
 
     def to_json(self, why: bool) -> dict[str, Any]:
         row = {"log_id": self.values["log_id"], "timestamp": int(self.values["timestamp"])}

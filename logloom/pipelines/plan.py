@@ -31,7 +31,7 @@ from logloom.io.manifest import (
 from logloom.io.storage import Store
 from logloom.io.units import format_named
 from logloom.recipe import Recipe
-from logloom.transforms.columns import Span
+from logloom.transforms.columns import Span, TopicClock
 from logloom.transforms.derive import load_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
@@ -77,6 +77,15 @@ class BuildPlan:
     @property
     def message_bytes(self) -> int:
         return sum(int(log.summary.chunk_bytes.sum()) for log in self.logs)
+
+    @property
+    def num_ticks(self) -> int:
+        """Ticks of the logs that will be read: as many rows as there can be, before `rows:` drops any."""
+        clock = self.job.plan.clock
+        if isinstance(clock, TopicClock):
+            topics = (log.summary.topics.get(clock.topic) for log in self.logs)
+            return sum(topic.num_messages for topic in topics if topic is not None)
+        return sum(span.ticks[1] - span.ticks[0] for _, span in self.partitions if span.ticks is not None)
 
     def unit_identities(self) -> list[tuple[str, str]]:
         """(output, identity) of every unit of the logs that will be read."""
@@ -270,7 +279,7 @@ def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[Lo
     if other:
         names = ", ".join(other[:5])
         raise UsageError(
-            f"{len(other)} logs are gone whose rows were made by another recipe ({names}), so they can't stand "
+            f"{len(other)} logs are gone whose rows were made by another recipe ({names}); they can't stand "
             "beside rows of this one: set `vanished: drop`, undo the change, or build into a new root"
         )
     return [replace(record, status="kept") for record in records]

@@ -82,11 +82,25 @@ def test_a_build_that_is_up_to_date_prints_the_view_as_the_one_that_made_it(reci
     assert said["view"] == str(built / "v00000001")
 
 
+def test_help_lists_the_commands_of_every_day_first():
+    said = logloom("--help").stdout
+    places = [
+        said.index(f" {name} ") for name in ("info", "build", "head", "verify", "demo", "doctor", "plan")
+    ]
+    assert places == sorted(places)
+
+
 def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
     assert logloom("plan", recipe, "--to", built, "--check").returncode == 0
     behind = logloom("plan", recipe, "--to", tmp_path / "root", "--check", "--json")
     assert behind.returncode == 3
-    assert json.loads(behind.stdout)["units_to_build"] > 0
+    said = json.loads(behind.stdout)
+    assert said["units_to_build"] > 0
+    assert said["rows_at_most"] == 80
+    assert sorted(said["outputs"]) == ["l5kit", "tar"]
+    table = logloom("plan", recipe, "--to", tmp_path / "root").stdout
+    assert table.splitlines()[0].split() == ["root", str(tmp_path / "root")]
+    assert "MiB" in table
     assert not (tmp_path / "root").exists()
 
 
@@ -107,7 +121,8 @@ def test_verify_says_equal_or_lists_what_is_not(built, tmp_path):
 def test_head_prints_rows_as_a_table_and_as_json(built):
     table = logloom("head", built, "-n", 2, "--why", "-c", "ego.*")
     assert table.returncode == 0, table.stderr
-    assert "/odom of" in table.stdout
+    assert "/odom" in table.stdout
+    assert table.stdout.count("drive-00.mcap") == 2  # once a row
     rows = json.loads(logloom("head", built, "-n", 3, "--json", "-c", "ego.speed").stdout)
     assert [set(row) for row in rows] == [{"log_id", "timestamp", "ego.speed"}] * 3
 
