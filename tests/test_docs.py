@@ -53,3 +53,10 @@ def test_links_within_the_documentation_lead_somewhere(page):
     text = (REPOSITORY / page).read_text()
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
     assert [link for link in links if not (REPOSITORY / page).parent.joinpath(link).exists()] == []
+
+
+def test_the_page_on_tables_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks("docs/tables.md", "python"):
+        exec(compile(block, "docs/tables.md", "exec"), names)
