@@ -1,0 +1,96 @@
+"""Zarr as a dataset format of the pipelines: units are staged, then assembled into one dataset a split."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from logloom.errors import UsageError
+from logloom.io.manifest import Entry, LogRecord
+from logloom.io.storage import Store
+from logloom.io.units import AssemblyPlan, UnitContext
+from logloom.io.zarr.arrays import problems_of
+from logloom.io.zarr.assemble import (
+    FileTask,
+    StagedUnit,
+    differences,
+    make_file,
+    plan_assembly,
+    stored_digest,
+)
+from logloom.io.zarr.groups import log_problems
+from logloom.io.zarr.options import ZarrOptions
+from logloom.io.zarr.stage import StageReader, StageWriter
+from logloom.schema import Schema
+
+
+class ZarrFormat:
+    """See `Format` and `AssembledFormat` in logloom.io.units."""
+
+    name = "zarr"
+    semantics = 1
+    Options = ZarrOptions
+
+    def check(self, options: ZarrOptions, schema: Schema) -> list[str]:
+        """Columns that can't be arrays, one line each."""
+        try:
+            return problems_of(options.stored(schema))
+        except UsageError as error:
+            return [f"columns: {error}"]
+
+    def check_log(self, options: ZarrOptions, log_id: str, log_uri: str) -> list[str]:
+        """A log_id that can't name a group."""
+        return [f"{log_uri}: {problem}" for problem in log_problems(log_id)]
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: ZarrOptions, context: UnitContext
+    ) -> StageWriter:
+        """Stages one partition; see `StageWriter`."""
+        return StageWriter(directory, options.stored(schema), context)
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: ZarrOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> StageReader:
+        """Opens one staged unit."""
+        return StageReader(directory, options.stored(schema), entry, storage_options)
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """Staged units are not shown, only what is assembled from them."""
+        return {}
+
+    def plan_assembly(
+        self,
+        store: Store,
+        units: Sequence[tuple[LogRecord, Entry]],
+        schema: Schema,
+        options: ZarrOptions,
+        period: int | None,
+    ) -> AssemblyPlan:
+        """See `logloom.io.zarr.assemble.plan_assembly`."""
+        stored = options.stored(schema)
+        staged = [
+            StagedUnit(record.log_id, entry.folder, entry.unit, stored_digest(entry.columns, stored))
+            for record, entry in units
+            if entry.rows
+        ]
+        return plan_assembly(staged, stored, options)
+
+    def make_chunk(self, store: Store, task: FileTask) -> tuple[str, bytes]:
+        """The name and the bytes of one file."""
+        return make_file(store, task)
+
+    def assembled_differences(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Says how a dataset differs from what was staged for it."""
+        return differences(folder, unit, storage_options)
+
+
+FORMAT = ZarrFormat()

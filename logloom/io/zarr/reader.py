@@ -1,0 +1,320 @@
+"""Reading zarr datasets that logloom wrote: rows, blocks and batches, and never a fill value for lost data.
+
+Here: `ZarrReader` over a dataset and `LogReader` over the group of one log.
+Elsewhere: single arrays (array), arrays back into columns (arrays), writing (assemble).
+Other zarr datasets open with zarr or xarray.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from logloom.blocks import Array, Block, Ragged, Values, python_value
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.storage import Store
+from logloom.io.zarr.array import ArrayReader, ChunkCache
+from logloom.io.zarr.arrays import arrays_of, check_shapes, join_fields, read_blocks
+from logloom.io.zarr.groups import ATTRIBUTE, VERSION, log_problems
+from logloom.io.zarr.layout import ArrayLayout
+from logloom.schema import TIMESTAMP, ColumnType, Schema
+
+CACHE_BYTES = 64 << 20
+
+
+def _read_json(store: Store, name: str, missing: str) -> dict[str, Any]:
+    """A metadata file.
+
+    Raises:
+        DatasetError: it is missing, or not a JSON object.
+    """
+    place = store.uri_of(name)
+    try:
+        data = json.loads(store.read(name))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise DatasetError(f"{place}: missing; {missing}") from None
+    except OSError as error:
+        raise StorageError(f"{place}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{place}: not JSON ({error}): damaged") from error
+    if not isinstance(data, dict):
+        raise DatasetError(f"{place}: not a JSON object: damaged")
+    return data
+
+
+class ZarrReader:
+    """A zarr dataset as rows, ordered by (log_id, timestamp).
+
+    Opens a log's files when first asked for one of its rows. Serves many threads; pickles without caches.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None):
+        """Reads the metadata of the root.
+
+        Raises:
+            DatasetError: there is no dataset that logloom wrote.
+        """
+        self._store = Store.at(os.fspath(path), storage_options)
+        self._arguments = (os.fspath(path), storage_options)
+        self.format = 3 if self._store.exists("zarr.json") else 2
+        name = "zarr.json" if self.format == 3 else ".zattrs"
+        found = _read_json(self._store, name, "no zarr dataset that logloom wrote lies here")
+        attributes = found.get("attributes") if self.format == 3 else found
+        try:
+            said = (attributes or {})[ATTRIBUTE]
+            version, logs = said["version"], said["logs"]
+            self.schema = Schema.from_json(said["schema"])
+            sound = all(type(n) is int and 0 <= n < 1 << 62 and not log_problems(i) for i, n in logs.items())
+            if not sound:
+                raise ValueError("logs that make no sense")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise DatasetError(
+                f"{self._store.uri_of(name)}: not a dataset that logloom wrote ({error!r}); "
+                "open it with zarr or xarray"
+            ) from error
+        if version != VERSION:
+            raise DatasetError(f"{self._store.uri_of(name)}: of version {version}, known is {VERSION}")
+        self.logs: dict[str, int] = {log_id: logs[log_id] for log_id in sorted(logs)}
+        self._ids = list(self.logs)
+        self._bounds = [0, *map(int, np.cumsum([*self.logs.values()], dtype=np.int64))]
+        self._cache = ChunkCache(CACHE_BYTES)
+        self._readers: dict[str, LogReader] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, self._arguments)
+
+    def __len__(self) -> int:
+        return self._bounds[-1]
+
+    def log(self, log_id: str) -> LogReader:
+        """The rows of one log.
+
+        Raises:
+            UsageError: there is no such log.
+            DatasetError: its metadata is missing or damaged.
+        """
+        if log_id not in self.logs:
+            raise UsageError(f"{self._store.uri}: no log {log_id!r}; there are {', '.join(self._ids[:5])}")
+        with self._lock:
+            reader = self._readers.get(log_id)
+            if reader is None:
+                reader = LogReader(
+                    self._store, log_id, self.logs[log_id], self.schema, self.format, self._cache
+                )
+                self._readers[log_id] = reader
+            return reader
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Several rows, in the order asked for."""
+        batch = self._gather(self._positions(indices), tuple(self.schema.columns))
+        rows = []
+        for number, log_id in enumerate(batch["log_id"]):
+            row = {"log_id": log_id, "timestamp": batch["timestamp"][number]}
+            for name, ctype in self.schema.columns.items():
+                row[name] = python_value(batch[name][number], ctype)
+            rows.append(row)
+        return rows
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """One row.
+
+        Args:
+            index: from 0; negative ones count from the end.
+            columns: names or globs; all but ages and availabilities by default.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetError: a file that holds it is missing or damaged.
+        """
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self._store.uri}: row {index} of {len(self)}")
+        index %= len(self)
+        number = bisect.bisect_right(self._bounds, index) - 1
+        names = self.schema.select(columns)
+        start = index - self._bounds[number]
+        (block,) = self.log(self._ids[number]).read(names, start, start + 1, 1)
+        return block.row(0, self.schema, names)
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        """All rows in order; None is all columns, ages and availabilities too."""
+        for log_id in self._ids:
+            yield from self.log(log_id).blocks(columns, max_bytes)
+
+    def get_many(
+        self,
+        indices: ArrayLike,
+        columns: Sequence[str] | None = None,
+        out: Mapping[str, Array] | None = None,
+    ) -> dict[str, Any]:
+        """Many rows as one array per column; each chunk they lie in is read once.
+
+        Args:
+            indices: (n,) rows in any order, repeating or not.
+            columns: as for `row`.
+            out: arrays to fill by column name, for columns of fixed shape: (n, *shape).
+
+        Returns:
+            log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
+            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
+            strings: list of n.
+        """
+        names = self.schema.select(columns)
+        batch = self._gather(self._positions(indices), names)
+        for name in names:
+            ctype, values = self.schema.all[name], batch[name]
+            if ctype.kind != "array":
+                batch[name] = [python_value(value, ctype) for value in values]
+            elif isinstance(values, Ragged):
+                lengths = values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
+                batch[name] = (values.values, lengths)
+        for name, array in (out or {}).items():
+            if name in batch and isinstance(batch[name], np.ndarray):
+                array[...] = batch[name]
+                batch[name] = array
+        return batch
+
+    def _positions(self, indices: ArrayLike) -> NDArray[np.int64]:
+        rows = np.asarray(indices, np.int64).reshape(-1)
+        outside = (rows < -len(self)) | (rows >= len(self))
+        if outside.any():
+            raise IndexError(f"{self._store.uri}: row {rows[outside][0]} of {len(self)}")
+        return np.where(rows < 0, rows + len(self), rows)
+
+    def _gather(self, rows: NDArray[np.int64], names: Sequence[str]) -> dict[str, Any]:
+        """The named columns of rows from any logs, and their log_id and timestamp."""
+        logs = np.searchsorted(self._bounds, rows, side="right") - 1
+        types = {"timestamp": TIMESTAMP, **{name: self.schema.all[name] for name in names}}
+        batch: dict[str, Any] = {"log_id": [self._ids[log] for log in logs.tolist()]}
+        groups = [(log, np.flatnonzero(logs == log)) for log in np.unique(logs).tolist()]
+        for name, ctype in types.items():
+            found = [
+                (where, self.log(self._ids[log]).take(name, ctype, rows[where] - self._bounds[log]))
+                for log, where in groups
+            ]
+            batch[name] = _scattered(found, ctype, len(rows))
+        return batch
+
+
+def _reopen(path: str, storage_options: Mapping[str, Any] | None) -> ZarrReader:
+    return ZarrReader(path, storage_options=storage_options)
+
+
+def _scattered(found: Sequence[tuple[Array, Values]], ctype: ColumnType, num_rows: int) -> Values:
+    """Rows of several logs, put in the order they were asked for."""
+    if len(found) == 1:
+        return found[0][1]
+    if ctype.is_ragged:
+        rows: list[Any] = [None] * num_rows
+        for where, values in found:
+            for place, row in zip(where.tolist(), values, strict=True):
+                rows[place] = row
+        return Ragged.from_rows(rows, ctype)
+    joined = np.empty((num_rows, *ctype.tail), ctype.dtype)
+    for where, values in found:
+        joined[where] = values
+    return joined
+
+
+class LogReader:
+    """The rows of one log. Serves many threads."""
+
+    def __init__(
+        self, store: Store, log_id: str, rows: int, schema: Schema, zarr_format: int, cache: ChunkCache
+    ):
+        """Reads the metadata of the log's arrays.
+
+        Raises:
+            DatasetError: it is missing or damaged, or arrays are of other types than the schema says.
+        """
+        self.log_id = log_id
+        self.schema = schema
+        self._store = store
+        self._rows = rows
+        self._cache = cache
+        self._format = zarr_format
+        self.place = store.uri_of(log_id)
+
+    @cached_property
+    def arrays(self) -> dict[str, ArrayReader]:
+        """All arrays by name."""
+        name = f"{self.log_id}/{'zarr.json' if self._format == 3 else '.zmetadata'}"
+        place = self._store.uri_of(name)
+        data = _read_json(self._store, name, "copy or build the dataset again")
+        told = data.get("consolidated_metadata") if self._format == 3 else data
+        entries = told.get("metadata") if isinstance(told, dict) else None
+        if not isinstance(entries, dict):
+            raise DatasetError(f"{place}: no consolidated metadata; copy or build the dataset again")
+        arrays = {}
+        for array, kind in arrays_of(self.schema).items():
+            key = array if self._format == 3 else f"{array}/.zarray"
+            if key not in entries:
+                raise DatasetError(f"{place}: no array {array!r}: damaged; copy or build the dataset again")
+            layout = ArrayLayout.from_metadata(entries[key], f"{place}: {array}")
+            length = {"rows": self._rows, "bounds": self._rows + 1}.get(kind.axis, layout.shape[0])
+            if (layout.dtype, layout.shape) != (kind.dtype, (length, *kind.tail)):
+                raise DatasetError(
+                    f"{place}: {array} is {layout.dtype} {layout.shape}, "
+                    f"not {kind.dtype} {(length, *kind.tail)}: damaged; copy or build the dataset again"
+                )
+            arrays[array] = ArrayReader(self._store, f"{self.log_id}/{array}", layout, self._cache)
+        return arrays
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def blocks(
+        self,
+        columns: Sequence[str] | None = None,
+        max_bytes: int = 64 << 20,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Iterator[Block]:
+        """Rows [start, stop) in order; None is all columns, ages and availabilities too."""
+        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+        return self.read(names, start, len(self) if stop is None else stop, max_bytes)
+
+    def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+        """Rows [start, stop) of the named columns as blocks of about `max_bytes`."""
+        types = {name: self.schema.all[name] for name in names}
+        return read_blocks(self._read_array, types, start, stop, self.place, max_bytes, self._block)
+
+    def _block(self, first_row: int, columns: dict[str, Values]) -> Block:
+        return Block(self.log_id, "", first_row, columns)
+
+    def _read_array(self, name: str, start: int, stop: int) -> Array:
+        return self.arrays[name].read(start, stop)
+
+    def take(self, name: str, ctype: ColumnType, rows: NDArray[np.int64]) -> Values:
+        """Rows of one column, in any order."""
+        if not ctype.is_ragged:
+            return join_fields(name, ctype, len(rows), lambda array: self.arrays[array].take(rows))
+        offsets = self.arrays[f"{name}.offsets"]
+        starts, stops = offsets.take(rows), offsets.take(rows + 1)
+        if ctype.num_ragged > 1:
+            shapes = self.arrays[f"{name}.shapes"].take(rows)
+        else:
+            shapes = (stops - starts)[:, None]
+        found = []
+        for row, start, stop, shape in zip(rows, starts.tolist(), stops.tolist(), shapes, strict=True):
+            place = f"{self.place}/{name}"
+            if not 0 <= start <= stop:
+                raise DatasetError(f"{place}.offsets: row {row} ends before it starts: damaged")
+            check_shapes(shape[None], np.array([start, stop]), place, int(row))
+            values = self._values(name, ctype, start, stop)
+            found.append(values.reshape(*shape, *ctype.tail))
+        return Ragged.from_rows(found, ctype)
+
+    def _values(self, name: str, ctype: ColumnType, start: int, stop: int) -> Array:
+        return join_fields(name, ctype, stop - start, lambda array: self.arrays[array].read(start, stop))

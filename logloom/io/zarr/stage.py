@@ -1,0 +1,249 @@
+"""One partition's share of a zarr dataset, staged for assembly: its writer and its reader.
+
+A staged unit holds the arrays of its rows uncompressed. The small ones share the file `small-columns`, in
+slabs of 1024 rows, array by array within a slab; each other array is a file `<array>.bin`. Instead of offsets
+it holds where each row ends, counted within the unit.
+Elsewhere: which arrays there are (arrays), how units become a dataset (assemble).
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from logloom.blocks import Array, Block, Ragged, Values
+from logloom.errors import DatasetError
+from logloom.io.tar.sources import Source
+from logloom.io.units import UnitContext
+from logloom.io.zarr.arrays import ArrayKind, array_values, arrays_of, read_blocks
+from logloom.schema import TIMESTAMP, Schema
+
+SMALL = "small-columns"
+SLAB_ROWS = 1024
+_SMALL_ROW_BYTES = 512
+
+
+@dataclass(frozen=True)
+class StagedArray:
+    """Where a staged unit keeps an array.
+
+    Attributes:
+        before: bytes per row of the arrays before it in a slab; -1 for one with a file of its own.
+        slab_row_bytes: bytes per row of all arrays in slabs.
+    """
+
+    array: ArrayKind
+    before: int
+    slab_row_bytes: int
+
+    @property
+    def file(self) -> str:
+        return SMALL if self.before >= 0 else f"{self.array.name}.bin"
+
+
+def staged_arrays(schema: Schema) -> dict[str, StagedArray]:
+    """Where every array of a unit lies, by name."""
+    arrays = arrays_of(schema)
+    before: dict[str, int] = {}
+    total = 0
+    for name, array in arrays.items():
+        if array.axis != "values" and array.row_bytes <= _SMALL_ROW_BYTES:
+            before[name] = total
+            total += array.row_bytes
+    return {name: StagedArray(array, before.get(name, -1), total) for name, array in arrays.items()}
+
+
+class StageWriter:
+    """Writes the staged files of one partition into a local folder."""
+
+    def __init__(self, directory: pathlib.Path, schema: Schema, context: UnitContext):
+        """Prepares a unit; files appear with their first bytes."""
+        self._directory = directory
+        self._types = {"timestamp": TIMESTAMP, **schema.all}
+        self._context = context
+        self._staged = staged_arrays(schema)
+        self._slab: dict[str, Array] = {}
+        self._filled = 0
+        self._rows = 0
+        self._values = {name: 0 for name, ctype in self._types.items() if ctype.is_ragged}
+        self._span: list[int] = []
+        self._files: dict[str, BinaryIO] = {}
+
+    def append(self, block: Block) -> None:
+        """Takes the next rows.
+
+        Raises:
+            UsageError: the values are not what the schema says.
+        """
+        if not len(block):
+            return
+        small: dict[str, Array] = {}
+        for name, staged in self._staged.items():
+            array = staged.array
+            values = block.columns[array.column]
+            pieces = array_values(array, self._types[array.column], values)
+            if staged.before < 0:
+                for piece in pieces:
+                    self._write(staged.file, piece)
+            else:
+                (small[name],) = pieces
+                if array.part == "offsets":
+                    small[name] = small[name] + self._values[array.column]
+        self._fill(small, len(block))
+        for name in self._values:
+            values = block.columns[name]
+            assert isinstance(values, Ragged)
+            self._values[name] += int(values.lengths.sum())
+        stamps = block.timestamp
+        self._span = [self._span[0] if self._span else int(stamps[0]), int(stamps[-1])]
+        self._rows += len(block)
+
+    def _fill(self, small: Mapping[str, Array], rows: int) -> None:
+        done = 0
+        while done < rows:
+            if not self._slab:
+                self._slab = {n: np.empty((SLAB_ROWS, *v.shape[1:]), v.dtype) for n, v in small.items()}
+            count = min(rows - done, SLAB_ROWS - self._filled)
+            for name, values in small.items():
+                self._slab[name][self._filled : self._filled + count] = values[done : done + count]
+            self._filled += count
+            done += count
+            if self._filled == SLAB_ROWS:
+                self._flush()
+
+    def _flush(self) -> None:
+        for values in self._slab.values():
+            self._write(SMALL, values[: self._filled])
+        self._filled = 0
+
+    def _write(self, file: str, values: Array) -> None:
+        if not values.size:
+            return
+        if file not in self._files:
+            self._files[file] = (self._directory / file).open("xb")
+        little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+        self._files[file].write(little.reshape(-1).view(np.uint8).data)
+
+    def close(self) -> dict[str, Any]:
+        """Closes the files.
+
+        Returns:
+            log_id, partition; rows; values: of each ragged column, in all; span: first and last timestamp.
+        """
+        if self._filled:
+            self._flush()
+        for file in self._files.values():
+            file.close()
+        return {
+            "log_id": self._context.log_id,
+            "partition": self._context.partition,
+            "rows": self._rows,
+            "values": self._values,
+            "span": self._span,
+        }
+
+
+def read_staged(source: Source, staged: StagedArray, rows: int, start: int, stop: int) -> Array:
+    """Entries [start, stop) of a staged array; of offsets, the ends of rows.
+
+    Args:
+        source: the file that holds it.
+        rows: of the unit.
+
+    Raises:
+        DatasetError: the file is missing or too short.
+        StorageError: it can't be read.
+    """
+    array = staged.array
+    if start >= stop or not array.row_bytes:
+        return np.empty((stop - start, *array.tail), array.dtype)
+    width = array.row_bytes
+    if staged.before < 0:
+        parts = [source.read(start * width, (stop - start) * width)]
+    else:
+        parts = []
+        for slab in range(start // SLAB_ROWS, -(-stop // SLAB_ROWS)):
+            first = slab * SLAB_ROWS
+            height = min(SLAB_ROWS, rows - first)
+            low, high = max(start - first, 0), min(stop - first, height)
+            at = first * staged.slab_row_bytes + height * staged.before + low * width
+            parts.append(source.read(at, (high - low) * width))
+    data = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return data.view(array.dtype).reshape(stop - start, *array.tail)
+
+
+class StageReader:
+    """The rows of a staged unit. Opens files when needed, pickles, serves many threads."""
+
+    def __init__(
+        self,
+        folder: str,
+        schema: Schema,
+        unit: Mapping[str, Any],
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """Names a unit.
+
+        Args:
+            folder: URI of the unit's folder.
+            schema: of what is stored.
+            unit: what `StageWriter.close` gave.
+        """
+        self.schema = schema
+        self._folder = folder
+        self._unit = unit
+        self._storage_options = storage_options
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (StageReader, (self._folder, self.schema, self._unit, self._storage_options))
+
+    @cached_property
+    def _staged(self) -> dict[str, StagedArray]:
+        return staged_arrays(self.schema)
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        files = {staged.file for staged in self._staged.values()}
+        return {file: Source(f"{self._folder}/{file}", self._storage_options) for file in files}
+
+    def __len__(self) -> int:
+        return int(self._unit["rows"]) if self._unit else 0
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        index = range(len(self))[index]
+        names = self.schema.select(columns)
+        (block,) = self._read(names, index, index + 1, 1)
+        return block.row(0, self.schema, names)
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+        return self._read(names, 0, len(self), max_bytes)
+
+    def _read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+        types = {name: self.schema.all[name] for name in names}
+        return read_blocks(self._read_array, types, start, stop, self._folder, max_bytes, self._block)
+
+    def _block(self, first_row: int, columns: dict[str, Values]) -> Block:
+        return Block(self._unit["log_id"], self._unit["partition"], first_row, columns)
+
+    def _read_array(self, name: str, start: int, stop: int) -> Array:
+        staged, rows = self._staged[name], len(self)
+        array, source = staged.array, self._sources[staged.file]
+        length = {"rows": rows, "bounds": rows + 1, "values": self._unit["values"].get(array.column, 0)}
+        if not 0 <= start <= stop <= length[array.axis]:
+            raise DatasetError(
+                f"{source.uri}: {length[array.axis]} {array.axis}, {stop} were wanted: damaged; "
+                "remove this unit's folder and build again"
+            )
+        if array.axis != "bounds":
+            return read_staged(source, staged, rows, start, stop)
+        ends = read_staged(source, staged, rows, max(start - 1, 0), stop - 1)
+        return ends if start else np.concatenate([np.zeros(1, ends.dtype), ends])
