@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import urllib.parse
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -39,7 +40,8 @@ MAGIC = b"SQLite format 3\0"
 STRETCH_BYTES = 4 << 20  # payloads of one stretch
 WINDOW_BYTES = 64 << 20  # payloads of all topics between the first and last message of one stretch
 MAX_ID = 1 << 48
-_BATCH = 1 << 16
+_BATCH = 1 << 16  # messages that are listed at a time
+_FETCH = 1 << 10  # messages that are fetched at a time
 _UNIQUE = ("rowid", "_rowid_", "oid")  # what a hostile table may give another meaning
 
 _SCAN = """
@@ -91,43 +93,46 @@ class Db3File:
         return FileIndex(channels, stretches, shares, (last >> 32) + 1, (*lost, *refused), is_scanned=True)
 
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
-        first, span, size = int(stretch["offset"]), int(stretch["record"]), int(stretch["size"])
-        topic = -1
-        ids: list[int] = []
-        times: list[int] = []
-        payloads: list[bytes] = []
+        first = int(stretch["offset"])
+        rows: list[tuple[int, int, bytes]] = []
         problems: list[str] = []
+        topic, is_cdr = -1, False
         try:
             with closing(self._open()) as database:
                 topic, is_cdr = _topic_of(database, first)
-                found = database.execute(_READ, (first, first + span - 1, topic, self._max_chunk_bytes))
-                for number, time, payload in found:
-                    size -= len(payload)
-                    if size < 0:
-                        raise ValueError("it holds more bytes than the index says")
-                    try:
-                        plain = self._inflated(payload) if is_cdr else payload
-                    except ValueError as error:
-                        problems.append(f"message {number}: {error}")
-                        continue
-                    ids.append(number)
-                    times.append(time)
-                    payloads.append(plain)
+                last = first + int(stretch["record"]) - 1
+                found = database.execute(_READ, (first, last, topic, self._max_chunk_bytes))
+                _fill(rows, found, int(stretch["size"]))
         except (sqlite3.Error, ValueError) as error:
-            problems.append(f"sqlite can't read on after message {ids[-1] if ids else first - 1}: {error}")
-        if not ids:
+            last_read = rows[-1][0] if rows else first - 1
+            problems.append(f"sqlite can't read on after message {last_read}: {error}")
+        if is_cdr and any(is_deflated(payload) for _, _, payload in rows):
+            rows = self._inflated(rows, problems)
+        if not rows:
             return broken_chunk("; ".join(problems) or "its messages are gone")
+        ids, times, payloads = zip(*rows, strict=True)
         log_time = np.array(times, np.int64)
-        channel = np.full(len(ids), topic, np.int64)
-        offset = np.array(ids, np.int64) - first
         buffer, start, length = joined(payloads)
+        channel, offset = np.full(len(rows), topic, np.int64), np.array(ids, np.int64) - first
         return Chunk(buffer, channel, log_time, log_time, offset, start, length, tuple(problems))
 
     def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
         return {}  # the index is a scan, which knows them
 
-    def _inflated(self, payload: bytes) -> bytes:
-        return inflate(payload, self._max_chunk_bytes) if is_deflated(payload) else payload
+    def _inflated(
+        self, rows: Sequence[tuple[int, int, bytes]], problems: list[str]
+    ) -> list[tuple[int, int, bytes]]:
+        """The rows with their payloads unpacked; those that can't be are added to `problems`."""
+        plain, left = [], self._max_chunk_bytes
+        for number, time, payload in rows:
+            try:
+                unpacked = inflate(payload, left) if is_deflated(payload) else payload
+            except ValueError as error:
+                problems.append(f"message {number}: {error}")
+                continue
+            left -= len(unpacked)
+            plain.append((number, time, unpacked))
+        return plain
 
     def _open(self) -> sqlite3.Connection:
         path = urllib.parse.quote(self._copy.path)
@@ -289,6 +294,23 @@ def _stretches(rows: Int64s, window: Int64s) -> tuple[NDArray[Any], NDArray[Any]
     cut.sort()
     stretches = np.array([stretch for stretch, _ in cut], STRETCH)
     return stretches, np.array([(i, *share) for i, (_, share) in enumerate(cut)], SHARE)
+
+
+def _fill(rows: list[tuple[int, int, bytes]], found: Iterator[Any], size: int) -> None:
+    """Adds rows up to `size` bytes of payload, and those before an error too.
+
+    Raises:
+        ValueError: there are more.
+        sqlite3.Error: damage.
+    """
+    while True:
+        count = len(rows)
+        rows.extend(islice(found, _FETCH))
+        size -= sum(len(payload) for _, _, payload in rows[count:])
+        if size < 0:
+            raise ValueError("it holds more bytes than the index says")
+        if len(rows) < count + _FETCH:
+            return
 
 
 def _topic_of(database: sqlite3.Connection, message: int) -> tuple[int, bool]:
