@@ -26,7 +26,7 @@ from typing import Any
 
 import fsspec
 
-from logloom.errors import StorageError, UsageError
+from logloom.errors import LogloomError, StorageError, UsageError
 
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 
@@ -68,10 +68,16 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
 
 
 @contextlib.contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Turns the operating system's and the store's refusals into a StorageError that says what to do."""
+def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+    """Turns the operating system's and the store's refusals into a StorageError that says what to do.
+
+    Args:
+        passing: refusals that the caller expects.
+    """
     try:
         yield
+    except passing:
+        raise
     except OSError as error:
         reasons = {
             errno.ENOSPC: "the disk is full: free some space and build again, what is finished is kept",
@@ -99,7 +105,8 @@ class Store:
 
     @classmethod
     def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Store:
-        return cls(absolute_uri(uri).rstrip("/"), options or {})
+        absolute = absolute_uri(uri)
+        return cls(absolute.rstrip("/") or "/", options or {})
 
     @property
     def local(self) -> pathlib.Path | None:
@@ -120,33 +127,51 @@ class Store:
             raise StorageError(f"{self.uri}: {name!r} would lie outside")
         return f"{self.uri}/{name}" if name else self.uri
 
+    @contextlib.contextmanager
+    def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+        try:
+            with explained(self.uri_of(name), passing):
+                yield
+        except (LogloomError, *passing):
+            raise
+        except Exception as error:
+            if self.local is not None:
+                raise
+            # Every object store has errors of its own.
+            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from error
+
     def read(self, name: str) -> bytes:
         """All bytes of a file.
 
         Raises:
             FileNotFoundError: it isn't there.
+            StorageError: it can't be read.
         """
-        if self.local is not None:
-            return (self.local / name).read_bytes()
-        data: bytes = self.fs.cat_file(self.uri_of(name))
-        return data
+        with self._explained(name, (FileNotFoundError,)):
+            if self.local is not None:
+                return (self.local / name).read_bytes()
+            data: bytes = self.fs.cat_file(self.uri_of(name))
+            return data
 
     def read_json(self, name: str) -> Any:
         return json.loads(self.read(name))
 
     def exists(self, name: str) -> bool:
-        if self.local is not None:
-            return (self.local / name).exists()
-        return bool(self.fs.exists(self.uri_of(name)))
+        with self._explained(name):
+            if self.local is not None:
+                return (self.local / name).exists()
+            self.fs.invalidate_cache()  # another process may have made it since the folder was listed
+            return bool(self.fs.exists(self.uri_of(name)))
 
     def names(self, folder: str = "") -> list[str]:
         """The names directly in a folder, sorted; none where the folder isn't there."""
-        if self.local is not None:
-            path = self.local / folder
-            return sorted(os.listdir(path)) if path.is_dir() else []
-        self.fs.invalidate_cache()
         try:
-            found = self.fs.ls(self.uri_of(folder), detail=False)
+            with self._explained(folder, (FileNotFoundError,)):
+                if self.local is not None:
+                    path = self.local / folder
+                    return sorted(os.listdir(path)) if path.is_dir() else []
+                self.fs.invalidate_cache()
+                found = self.fs.ls(self.uri_of(folder), detail=False)
         except FileNotFoundError:
             return []
         own = self.uri_of(folder).split("://", 1)[-1].rstrip("/")
@@ -158,7 +183,7 @@ class Store:
         Returns:
             Whether this call created it; False leaves what was there.
         """
-        with explained(self.uri_of(name)):
+        with self._explained(name):
             if self.local is None:
                 try:
                     self.fs.pipe_file(self.uri_of(name), data, mode="create")
@@ -177,7 +202,7 @@ class Store:
 
     def replace(self, name: str, data: bytes) -> None:
         """Writes a file whether or not it is there; never a partial one."""
-        with explained(self.uri_of(name)):
+        with self._explained(name):
             if self.local is None:
                 self.fs.pipe_file(self.uri_of(name), data)
                 return
@@ -207,7 +232,7 @@ class Store:
 
         A folder that is there already is left as it is: it holds the same bytes.
         """
-        with explained(self.uri_of(name)):
+        with self._explained(name):
             if self.local is None:
                 files = sorted(p for p in folder.rglob("*") if p.is_file())
                 for path in sorted(files, key=lambda p: p == folder / last):
@@ -225,6 +250,8 @@ class Store:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
+                if not (target / last).exists():  # nobody publishes that; somebody removed it
+                    raise StorageError(f"{target}: has lost its {last}; remove it and build again") from error
                 return
             sync(target.parent)
 

@@ -6,7 +6,9 @@ import subprocess
 import sys
 import threading
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.errors import StorageError, UsageError
 from logloom.io.storage import Store, absolute_uri, filesystem
@@ -22,9 +24,8 @@ def store(request, tmp_path):
 
 def test_a_created_file_is_read_back_and_never_replaced(store):
     assert store.create("versions/1.json", b"first")
-    if store.local is not None:  # fsspec's memory file system has no exclusive create
-        assert not store.create("versions/1.json", b"second")
-        assert store.read("versions/1.json") == b"first"
+    assert not store.create("versions/1.json", b"second")
+    assert store.read("versions/1.json") == b"first"
     assert store.names("versions") == ["1.json"]
 
 
@@ -114,6 +115,39 @@ def test_a_full_disk_says_so_and_what_to_do(tmp_path):
         open("/dev/full", "wb", buffering=0) as file,
     ):
         file.write(b"1")
+
+
+def test_a_root_below_a_file_is_refused_in_words_by_every_call(tmp_path):
+    (tmp_path / "file").touch()
+    store = Store.at(str(tmp_path / "file" / "root"))
+    for call in (store.read, lambda name: store.create(name, b""), lambda name: store.replace(name, b"")):
+        with pytest.raises(StorageError, match=r"file/root/a\.json: .*(Not a directory|exists)"):
+            call("a.json")
+
+
+def test_an_object_stores_own_error_becomes_one_of_ours():
+    class RefusedError(Exception):
+        pass
+
+    class Refusing(MemoryFileSystem):
+        protocol = "refusing"
+
+        def cat_file(self, path, start=None, end=None, **kwargs):
+            raise RefusedError("403: not yours")
+
+    fsspec.register_implementation("refusing", Refusing, clobber=True)
+    with pytest.raises(StorageError, match="refusing://bucket/root/x: RefusedError: 403: not yours"):
+        Store.at("refusing://bucket/root").read("x")
+
+
+def test_a_unit_that_lost_its_entry_is_not_taken_for_published(tmp_path):
+    store = Store.at(str(tmp_path))
+    (tmp_path / "parts" / "x").mkdir(parents=True)
+    (tmp_path / "parts" / "x" / "data.bin").touch()
+    with store.scratch() as folder:
+        (folder / "entry.json").write_bytes(b"{}")
+        with pytest.raises(StorageError, match=r"lost its entry\.json; remove it"):
+            store.publish(folder, "parts/x", last="entry.json")
 
 
 def test_an_unknown_protocol_is_a_usage_error():
