@@ -347,9 +347,7 @@ def verify(
         bool, typer.Option("--against-logs", help="Also derive every row from the logs again.")
     ] = False,
     py: PyFiles = None,
-    sample: Annotated[
-        str, typer.Option(metavar="all|sample:SHARE", help="Which partitions to read.")
-    ] = "all",
+    sample: Annotated[str, typer.Option(metavar="all|sample:SHARE", help="Which units to read.")] = "all",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
     ] = None,
@@ -360,11 +358,11 @@ def verify(
     import dataclasses
 
     from logloom.io.manifest import split_root
-    from logloom.pipelines.plan import check_verify
+    from logloom.pipelines.plan import check_sample
     from logloom.pipelines.progress import human_bytes, steps
     from logloom.pipelines.verify import verify as run
 
-    check_verify(sample)
+    check_sample(sample)
     where, version = split_root(root)
     with steps("reading back") as on_done:
         report = run(

@@ -29,7 +29,7 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.storage import Store
-from logloom.io.units import format_named
+from logloom.io.units import ReferringFormat, format_named
 from logloom.recipe import Recipe
 from logloom.transforms.columns import Span, TopicClock
 from logloom.transforms.derive import load_files
@@ -160,22 +160,38 @@ def plan_build(
         skip_budget=recipe.skip_budget,
         verify=verify,
         allow_empty=allow_empty,
+        references=references_of(outputs, store.options),
         py_files=tuple(os.path.abspath(path) for path in py_files),
         run=uuid.uuid4().hex[:12],
     )
     return _against_parent(job, recipe, parent, opened, failed, notes)
 
 
+def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of the datasets that outputs point into, by output."""
+    return {
+        output: form.references_digest(options, storage_options)
+        for output, options in outputs.items()
+        if isinstance(form := format_named(output), ReferringFormat)
+    }
+
+
 def check_verify(verify: str) -> None:
     """Raises UsageError unless `verify` is "all", "none" or "sample:<share between 0 and 1>"."""
-    if verify in ("all", "none"):
+    if verify != "none":
+        check_sample(verify)
+
+
+def check_sample(sample: str) -> None:
+    """Raises UsageError unless `sample` is "all" or "sample:<share between 0 and 1>"."""
+    if sample == "all":
         return
     try:
-        share = float(verify.removeprefix("sample:")) if verify.startswith("sample:") else -1.0
+        share = float(sample.removeprefix("sample:")) if sample.startswith("sample:") else -1.0
     except ValueError:
         share = -1.0
     if not 0 < share <= 1:
-        raise UsageError(f"--verify {verify}: expected all, none, or sample:0.05 (a share of the partitions)")
+        raise UsageError(f"{sample!r}: expected all, or sample:0.05 (a share of the units)")
 
 
 Opened = dict[str, tuple[LogFiles, Log]]

@@ -130,7 +130,8 @@ def test_head_prints_rows_as_a_table_and_as_json(built):
 BAD_USAGE = [
     (["build", "nothing.yaml", "--to", "r"], 2, "there is no such file"),
     (["build", "recipe.yaml", "--to", "full"], 2, "not a logloom root"),
-    (["build", "recipe.yaml", "--to", "r", "--verify", "half"], 2, "expected all, none, or sample:0.05"),
+    (["build", "recipe.yaml", "--to", "r", "--verify", "half"], 2, "'half': expected all, or sample:0.05"),
+    (["verify", "empty", "--sample", "none"], 2, "'none': expected all, or sample:0.05"),
     (["build", "recipe.yaml", "--to", "r", "--log", "gone.mcap"], 2, "gone.mcap"),
     (["build", "recipe.yaml", "--to", "r", "--log", "no/*.mcap"], 2, "no/*.mcap"),
     (["build", "recipe.yaml", "--to", "r", "--log", "empty.mcap"], 1, "empty.mcap: is empty"),
