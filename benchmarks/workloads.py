@@ -1,6 +1,7 @@
 """Logs to measure with: made once into a folder, the same bytes each time, and found there later.
 
-Here: many small messages (`imu_mcap`) and few large ones (`image_mcap`), both ROS 2 CDR in MCAP.
+Here: many small messages (`imu_mcap`), few large ones (`image_mcap`) and arrays of sub-messages
+(`tracks_mcap`), all of them ROS 2 CDR in MCAP.
 Messages are laid out by numpy all at once, so that making them takes about as long as writing them.
 """
 
@@ -28,6 +29,21 @@ IMU_LAYOUT = np.dtype(
         "itemsize": IMU_BYTES,
     }
 )
+TRACKS_TYPE, TRACKS_TOPIC, NUM_TRACKS = "track_msgs/msg/Tracks", "/tracks", 80
+TRACKS_DEFINITION = f"\n{80 * '='}\n".join(
+    [
+        "std_msgs/Header header\nTrack[] tracks",
+        "MSG: track_msgs/Track\nuint64 id\ngeometry_msgs/Pose pose\ngeometry_msgs/Vector3 size\n"
+        "geometry_msgs/Vector3 velocity\nfloat32 probability\nuint32 label",
+        "MSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id",
+        "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec",
+        "MSG: geometry_msgs/Pose\ngeometry_msgs/Point position\ngeometry_msgs/Quaternion orientation",
+        "MSG: geometry_msgs/Point\nfloat64 x\nfloat64 y\nfloat64 z",
+        "MSG: geometry_msgs/Quaternion\nfloat64 x\nfloat64 y\nfloat64 z\nfloat64 w",
+        "MSG: geometry_msgs/Vector3\nfloat64 x\nfloat64 y\nfloat64 z",
+    ]
+)
+TRACK = np.dtype([("id", "<u8"), ("values", "<f8", 13), ("probability", "<f4"), ("label", "<u4")])
 IMAGE_HEIGHT, IMAGE_WIDTH = 480, 640
 IMAGE_LATENCY, IMU_LATENCY = 20_000_000, 1_000_000  # ns from stamp to log time
 
@@ -55,6 +71,32 @@ def image_mcap(folder: pathlib.Path, num_images: int = 600, image_rate: int = 12
         images = START + np.arange(num_images, dtype=np.int64) * 10**9 // image_rate
         merged = _merge(_imu_messages(imu, seed=2), _image_messages(images, seed=3))
         _write(path, CompressionType.LZ4, merged)
+    return path
+
+
+def tracks_mcap(folder: pathlib.Path, num_messages: int = 2000, rate: int = 10) -> pathlib.Path:
+    """Lists of 80 tracked objects, each with a pose, a size and a velocity, in zstd chunks."""
+    path = folder / f"tracks-{num_messages}.mcap"
+    if path.exists():
+        return path
+    rng = np.random.default_rng(4)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        writer = Writer(file, compression=CompressionType.ZSTD)
+        writer.start(profile="ros2", library="logloom benchmarks")
+        schema = writer.register_schema(TRACKS_TYPE, "ros2msg", TRACKS_DEFINITION.encode())
+        channel = writer.register_channel(TRACKS_TOPIC, "cdr", schema)
+        tracks = np.zeros(NUM_TRACKS, TRACK)
+        tracks["id"] = np.arange(NUM_TRACKS)
+        for i in range(num_messages):
+            stamp = START + i * (10**9 // rate)
+            tracks["values"] = rng.normal(0, 10, (NUM_TRACKS, 13)).round(2)
+            head = Cdr().header(stamp, "map").put("I", NUM_TRACKS)
+            message = head.finish() + bytes(4) + tracks.tobytes()  # the first track is aligned to 8 bytes
+            writer.add_message(channel, log_time=stamp, data=message, publish_time=stamp)
+        writer.finish()
+    partial.replace(path)
     return path
 
 
