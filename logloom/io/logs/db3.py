@@ -39,8 +39,11 @@ from logloom.io.logs.ranges import File
 MAGIC = b"SQLite format 3\0"
 STRETCH_BYTES = 4 << 20  # payloads of one stretch
 WINDOW_BYTES = 64 << 20  # payloads of all topics between the first and last message of one stretch
+ROW_BYTES = 64  # of a message beside its payload, about
 MAX_ID = 1 << 48
 _BATCH = 1 << 16  # messages that are listed at a time
+_STEPS = 10_000_000  # of sqlite's machine, in all that isn't about messages
+_STEPS_PER_ROW = 64
 _FETCH = 1 << 10  # messages that are fetched at a time
 _UNIQUE = ("rowid", "_rowid_", "oid")  # what a hostile table may give another meaning
 
@@ -86,7 +89,7 @@ class Db3File:
         for problem, count in problems:
             lost.append(Lost(0, 0, problem, num_messages=count))
         usable, refused = self._usable(rows, channels)
-        window = np.cumsum(np.maximum(rows[:, 3], 0)) // WINDOW_BYTES
+        window = np.cumsum(np.maximum(rows[:, 3], 0) + ROW_BYTES) // WINDOW_BYTES
         window[gap:] += len(rows)  # what can't be read between them lies in no stretch
         stretches, shares = _stretches(rows[usable], window[usable])
         last = int(rows[usable, 0].max()) if usable.any() else 0
@@ -100,8 +103,9 @@ class Db3File:
         try:
             with closing(self._open()) as database:
                 topic, is_cdr = _topic_of(database, first)
-                last = first + int(stretch["record"]) - 1
-                found = database.execute(_READ, (first, last, topic, self._max_chunk_bytes))
+                span = int(stretch["record"])
+                database.set_progress_handler(_stop, min(_STEPS + _STEPS_PER_ROW * span, (1 << 31) - 1))
+                found = database.execute(_READ, (first, first + span - 1, topic, self._max_chunk_bytes))
                 _fill(rows, found, int(stretch["size"]))
         except (sqlite3.Error, ValueError) as error:
             last_read = rows[-1][0] if rows else first - 1
@@ -142,6 +146,8 @@ class Db3File:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(self._max_chunk_bytes + 4096, 1 << 30))
         for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON", "temp_store=MEMORY"):
             database.execute(f"PRAGMA {setting}")
+        # A small file whose pages lead back to each other would else give rows for ever.
+        database.set_progress_handler(_stop, _STEPS)
         # Else sqlite refuses a file that is shorter than it says, of which much may be whole.
         database.execute("PRAGMA writable_schema=ON")
         return database
@@ -199,6 +205,10 @@ class Db3File:
         return usable, lost
 
 
+def _stop() -> int:
+    return 1
+
+
 def _channels(database: sqlite3.Connection) -> dict[int, Channel]:
     """The topics of a file, by id.
 
@@ -235,6 +245,7 @@ def _walk(database: sqlite3.Connection) -> tuple[Int64s, int, list[tuple[str, in
     Returns:
         (N, 4); how many of them lie before the damage; what is wrong and how many messages that cost.
     """
+    database.set_progress_handler(None, 0)  # `_rows` sees for itself where ids don't ascend
     before, problem = _rows(database, "ASC")
     if not problem:
         return before, len(before), []

@@ -229,6 +229,33 @@ def test_pages_that_are_overwritten_lose_only_their_own_messages(tmp_path):
     assert sum(refusal.num_messages for refusal in log.summary.refusals) == lost
 
 
+@pytest.mark.parametrize("table", ["messages", "topics"])
+def test_pages_that_lead_back_to_earlier_ones_end_with_an_error(tmp_path, table):
+    path = db3_file(tmp_path, count=400)
+    with sqlite3.connect(path) as database:
+        rows = [(f"/t{i}", "std_msgs/msg/Empty", "cdr", "", "") for i in range(500)]
+        names = "name, type, serialization_format, offered_qos_profiles, type_description_hash"
+        database.executemany(f"INSERT INTO topics ({names}) VALUES (?, ?, ?, ?, ?)", rows)
+        query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (root,) = database.execute(query, (table,)).fetchone()
+    data = bytearray(path.read_bytes())
+    page = memoryview(data)[(root - 1) * 4096 : root * 4096]
+    assert page[0] == 5  # an interior page: each cell starts with the number of a child
+    cells = [int.from_bytes(page[12 + 2 * i : 14 + 2 * i], "big") for i in range(page[4])]
+    first = bytes(page[cells[0] : cells[0] + 4])
+    for cell in [*cells[1:], 8]:
+        page[cell : cell + 4] = first
+    del page
+    path.write_bytes(data)
+    log = open_log([str(path)], SALVAGE)
+    found = {topic: len(rows) for topic, rows in contents(read_all(log)).items()}
+    assert found["/imu"] > 0
+    if table == "messages":
+        assert "don't ascend" in log.summary.refusals[0].reason
+        with pytest.raises(LogReadError, match="don't ascend"):
+            open_log([str(path)]).summary  # noqa: B018
+
+
 def test_rows_of_other_types_are_refused_one_by_one(tmp_path):
     path = db3_file(tmp_path, count=60)
     whole = sum(map(len, contents(read_all(open_log([str(path)]))).values()))
