@@ -178,9 +178,11 @@ class Filler:
         if self._fetch_many is not None:
             try:
                 rows = self._fetch_many(indices)
-            except Exception:
+                if len(rows) != len(indices):
+                    raise ValueError(f"__getitems__ gave {len(rows)} rows for {len(indices)} indices")
+            except Exception as error:
                 if len(indices) == 1:
-                    raise RowError(indices[0], job.step) from None
+                    raise RowError(indices[0], job.step) from error
             else:
                 yield from rows
                 return

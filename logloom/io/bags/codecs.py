@@ -77,10 +77,23 @@ def _encode_fixed(value: int, signed: bool) -> bytes:
     return operator.index(value).to_bytes(8, "little", signed=signed)
 
 
-def _decode_fixed(record: bytes, signed: bool) -> int:
-    if len(record) != 8:
-        raise ValueError(f"{len(record)} bytes, 8 were expected")
-    return int.from_bytes(record, "little", signed=signed)
+class FixedDecoder:
+    """Decodes integers of 8 bytes."""
+
+    def __init__(self, signed: bool):
+        self._signed = signed
+
+    def __call__(self, record: bytes) -> int:
+        if len(record) != 8:
+            raise ValueError(f"{len(record)} bytes, 8 were expected")
+        return int.from_bytes(record, "little", signed=self._signed)
+
+    def many(self, data: bytes, limits: Sequence[int]) -> list[int]:
+        """The integers of records that lie end to end, at `limits`."""
+        if limits[1:] == list(range(8, len(data) + 1, 8)):
+            numbers: list[int] = np.frombuffer(data, "<i8" if self._signed else "<u8").tolist()
+            return numbers
+        return [self(data[start:stop]) for start, stop in itertools.pairwise(limits)]
 
 
 def dtype_of(text: Any) -> np.dtype[Any]:
@@ -167,8 +180,13 @@ class ArrayDecoder:
         Args:
             limits: (n + 1,) where each starts in `data`, and where the last ends.
         """
-        found: list[Array] = []
         head, size, dtype, shape, _ = self._last
+        if size < _COPIED and shape and limits[1:] == list(range(size, len(data) + 1, size)):
+            rows = np.frombuffer(data, np.uint8).reshape(-1, size)
+            if rows[:, : len(head)].tobytes() == head * len(rows):
+                body = rows[:, len(head) :].tobytes()
+                return list(np.ndarray((len(rows), *shape), dtype, body))
+        found: list[Array] = []
         for start, stop in itertools.pairwise(limits):
             at = start + len(head)
             if size != stop - start or data[start:at] != head:
@@ -337,8 +355,8 @@ decoders: dict[str, Decoder] = {
     "utf8": decode_utf8,
     "msgpack": decode_msgpack,
     "int": decode_int,
-    "i64": functools.partial(_decode_fixed, signed=True),
-    "u64": functools.partial(_decode_fixed, signed=False),
+    "i64": FixedDecoder(signed=True),
+    "u64": FixedDecoder(signed=False),
     "array": decode_array,
     "tree": decode_tree,
     "jpg": decode_image,

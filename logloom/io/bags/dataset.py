@@ -31,7 +31,7 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.bags.bag import BagReader, Generation, RecordFile, checked_range
-from logloom.io.bags.codecs import ArrayDecoder, array_parts, encode_array
+from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder, array_parts, encode_array
 from logloom.io.bags.files import SPEC, Folder, already_there, open_folder
 from logloom.io.storage import explained
 
@@ -601,7 +601,7 @@ class DatasetReader:
             if where[1] > len(bag):
                 raise IndexError
             data, limits = bag.read_range(*where)
-            if isinstance(decode, ArrayDecoder):
+            if isinstance(decode, ArrayDecoder | FixedDecoder):
                 return decode.many(data, limits)
             records = [data[start:stop] for start, stop in itertools.pairwise(limits)]
             return records if decode is None else [decode(record) for record in records]
@@ -650,20 +650,18 @@ class DatasetReader:
         record = self._fetcher(REFS)(number)
         try:
             refs = msgpack.unpackb(record)
-            if len(refs) != len(self._spec):
-                raise ValueError(f"{len(refs)} references for {len(self._spec)} keys")
+            if not isinstance(refs, list) or len(refs) != len(self._spec):
+                raise ValueError(f"{str(refs)[:80]} for {len(self._spec)} keys")
             for key, ref in zip(self._spec, refs, strict=True):
-                if key not in self._sequences:
-                    _check_ref(key, ref, 1)
-                elif not isinstance(ref, list) or len(ref) not in (0, 2):
-                    raise ValueError(f"{ref!r} is no range of {key}")
-                elif ref:
-                    _check_ref(key, *ref)
+                # Plain keys first, and as they nearly always are.
+                if type(ref) is int and ref >= 0 and key not in self._sequences:
+                    continue
+                _check_ref(key, ref, key in self._sequences)
         except (ValueError, TypeError) as error:
             raise DatasetError(
                 f"{self._folder.name}: {REFS}.bag is damaged at datapoint {number}: {error}; write it again"
             ) from error
-        return list(refs)
+        return refs
 
     def _undecodable(self, key: str, place: str, error: Exception) -> DatasetError:
         return DatasetError(
@@ -691,9 +689,11 @@ def _reopen(
     )
 
 
-def _check_ref(key: str, first: Any, count: Any) -> None:
-    if type(first) is not int or type(count) is not int or first < 0 or count < 0:
-        raise ValueError(f"{first!r}, {count!r} is no place in {key}.bag")
+def _check_ref(key: str, ref: Any, sequence: bool) -> None:
+    numbers = ref if sequence else [ref]
+    shaped = isinstance(numbers, list) and (not sequence or len(numbers) in (0, 2))
+    if not shaped or not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError(f"{str(ref)[:80]} is no place in {key}.bag")
 
 
 def _sequence_ref(ref: Any) -> tuple[int, int]:

@@ -50,6 +50,7 @@ class BagsFormat:
     """Bags as the pipelines see them."""
 
     name = "bags"
+    suffix = ""
     semantics = 1
     Options = BagsOptions
 

@@ -1,0 +1,88 @@
+"""Sides of a comparison in processes of their own, which take turns: see benchmarks/scripts/bags_side.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+from types import TracebackType
+from typing import Self
+
+from benchmarks.harness import Contender, Sample, compare, spread
+
+REPOSITORY = pathlib.Path(__file__).parent.parent.parent
+SCRIPT = REPOSITORY / "benchmarks" / "scripts" / "bags_side.py"
+GRANULAR = {f"granular 0.{n}": REPOSITORY / f".venv-granular{n}" / "bin" / "python" for n in (17, 24)}
+
+
+class Side:
+    """A process that runs tasks by name."""
+
+    def __init__(self, python: str | os.PathLike[str], module: str, folder: pathlib.Path, rows: int):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._process = subprocess.Popen(
+            [python, SCRIPT, module, folder, str(rows)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY) if module != "granular" else ""},
+        )
+        self._answer()
+
+    def _answer(self) -> object:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the other side ended")
+        return json.loads(line)
+
+    def task(self, name: str) -> Contender:
+        """A contender that runs the task once.
+
+        Raises:
+            RuntimeError: (when run) it failed.
+        """
+
+        def run() -> Sample:
+            assert self._process.stdin is not None
+            print(name, file=self._process.stdin, flush=True)
+            answer = self._answer()
+            if not isinstance(answer, float):
+                raise RuntimeError(f"{name}: {answer}")
+            return Sample(answer, 0.0)
+
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+def open_sides(folder: pathlib.Path, rows: int) -> dict[str, Side]:
+    """logloom, and each granular that `make interop` installed."""
+    sides = {"logloom": Side(sys.executable, "logloom.io.bags", folder / "logloom", rows)}
+    for name, python in GRANULAR.items():
+        if python.exists():
+            sides[name] = Side(python, "granular", folder / name.replace(" ", "-"), rows)
+    return sides
+
+
+def rows_of_table(what: str, contenders: dict[str, Contender], rounds: int, count: int) -> list[list[str]]:
+    """A line for each contender: how many a second, and how many times faster the first one was."""
+    samples = compare(contenders, rounds=rounds)
+    first, *_ = samples
+    lines = []
+    for name, runs in samples.items():
+        ratio = spread([b.seconds / a.seconds for a, b in zip(samples[first], runs, strict=True)])
+        rate = count / statistics.median(run.seconds for run in runs)
+        lines.append([what, name, f"{rate:,.0f}", "" if name == first else ratio])
+    return lines
