@@ -24,7 +24,7 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.storage import TEMPORARY, Store
+from logloom.io.storage import MISSING, TEMPORARY, Store
 
 FORMAT = 1
 ENTRY = "entry.json"
@@ -101,7 +101,7 @@ def find_entry(store: Store, output: str, identity: str) -> Entry | None:
     name = f"{unit_folder(output, identity)}/{ENTRY}"
     try:
         data = store.read(name)
-    except FileNotFoundError:
+    except MISSING:
         return None
     try:
         entry = Entry.from_json(json.loads(data))
@@ -171,7 +171,7 @@ class Manifest:
     Attributes:
         recipe: as canonical JSON data.
         plan: digest of what all rows depend on beside the logs.
-        outputs: name to options, in recipe order of the recipe.
+        outputs: name to options.
         verified: what was read back before the commit: "all", "sample:0.05" or "none".
     """
 
@@ -253,7 +253,7 @@ def read_log_part(store: Store, part: str) -> list[Entry]:
     name = f"logs/{part}.parquet"
     try:
         data = store.read(name)
-    except FileNotFoundError:
+    except MISSING:
         raise DatasetError(f"{store.uri_of(name)}: a log's part of the manifest is missing") from None
     if blake3(data).hexdigest() != part:
         raise DatasetError(f"{store.uri_of(name)}: damaged, its bytes don't match its name")
@@ -366,7 +366,7 @@ def entries_of(store: Store, logs: Iterable[LogRecord]) -> Iterable[tuple[LogRec
 
 @functools.cache
 def software() -> dict[str, str]:
-    """Versions of what turns logs into bytes; stands in manifests and in identities."""
+    """Versions of what turns logs into bytes; stands in manifests, for people."""
     from importlib.metadata import version
 
     from logloom import __version__

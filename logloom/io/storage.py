@@ -28,6 +28,7 @@ import fsspec
 
 from logloom.errors import LogloomError, StorageError, UsageError
 
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 
 
@@ -144,10 +145,10 @@ class Store:
         """All bytes of a file.
 
         Raises:
-            FileNotFoundError: it isn't there.
+            FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
             StorageError: it can't be read.
         """
-        with self._explained(name, (FileNotFoundError,)):
+        with self._explained(name, MISSING):
             if self.local is not None:
                 return (self.local / name).read_bytes()
             data: bytes = self.fs.cat_file(self.uri_of(name))
