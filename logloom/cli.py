@@ -415,7 +415,8 @@ def doctor(
     storage_option: StorageOption = None,
 ) -> None:
     """Read logs from end to end; say what is damaged, missing or strangely timed, and the way out."""
-    from logloom.pipelines.doctor import COLUMNS, examine_all
+    from logloom.pipelines.doctor import examine_all
+    from logloom.pipelines.health import COLUMNS
 
     found = []
     for diagnosis in examine_all(logs, parse_storage_options(storage_option)):

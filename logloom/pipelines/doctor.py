@@ -1,16 +1,15 @@
 """Examining logs: what is damaged, missing or strangely timed in them, where it is, and what to do about it.
 
-Here: the answer of `logloom doctor` as values that print as tables or JSON. Messages are looked at stretch by
-stretch, so that memory doesn't grow with the length of a log. No Beam.
-Elsewhere: what damage is and how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
-Times are int64 nanoseconds since the Unix epoch. A *stamp* is a message's header stamp, its *skew* the stamp
-minus the log time.
+Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
+with the length of a log. No Beam.
+Elsewhere: what the answer is made of, and what counts as strange (health), what damage is and how reading
+goes on behind it (logloom.io.logs), printing (logloom.cli).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -25,166 +24,14 @@ from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import Part
 from logloom.io.logs.raw import Decoder
-from logloom.pipelines.inspect import rate
-from logloom.pipelines.progress import human_bytes
+from logloom.pipelines.health import MAX_SKEW, Diagnosis, Finding, LostRange, TopicHealth, judge
 from logloom.transforms.match import LogFiles, group_logs
 
-COLUMNS = ("topic", "messages", "Hz", "gap, s", "skew, ms", "back", "twice", "late", "lost")
-
-MAX_SKEW = 1_000_000_000  # ns; recipes refuse stamps further from their log time, unless they say otherwise
-LONG_GAP = 10  # times the usual period of a topic
-SHORTEST_GAP = 500_000_000  # ns; shorter silences are nobody's trouble
 STRETCH_BYTES = 64 << 20
-LISTED = 20  # findings of one kind that are printed
 
 _SALVAGE = "`on_error: salvage` uses what is whole"
 
 Times = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong, and the way out.
-
-    Attributes:
-        kind: "unreadable", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped", "late",
-            "back", "twice" or "gap".
-        offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
-        count: of messages (or bytes where nobody knows of messages) that it concerns.
-    """
-
-    kind: str
-    uri: str
-    offset: int | None
-    topic: str
-    count: int
-    message: str
-    remedy: str
-
-    @property
-    def place(self) -> str:
-        """Where it is, in words: a byte of a file, or a topic."""
-        return self.topic if self.offset is None else f"{self.uri} at byte {self.offset}"
-
-
-@dataclass(frozen=True)
-class LostRange:
-    """Bytes of a file that can't be used."""
-
-    uri: str
-    offset: int
-    length: int
-
-
-@dataclass(frozen=True)
-class TopicHealth:
-    """What was seen of one topic.
-
-    Attributes:
-        promised: messages by the index; messages: those that can be used.
-        first, last: log times.
-        longest_gap, gap_at: ns between neighbouring messages, by their stamps where these are no later than
-            `MAX_SKEW`, else by log time; and the time before it.
-        period: ns, the median between neighbours; 0 with less than two messages.
-        skew: (min, median, max) in ns; None without header stamps.
-        log_steps_back, steps_back: how often the log time, and the stamp, falls from one message to the next.
-        duplicates: stamps that a message shortly before had too.
-        late: stamps further than `MAX_SKEW` from their log time.
-        unstamped: messages whose header stamp is no time (zero).
-        unfit: messages whose bytes don't fit their definition.
-        lost: messages that the index promises and damage took.
-    """
-
-    topic: str
-    type: str
-    promised: int
-    messages: int
-    first: int
-    last: int
-    longest_gap: int
-    gap_at: int
-    period: int
-    skew: tuple[int, int, int] | None
-    log_steps_back: int
-    steps_back: int
-    duplicates: int
-    late: int
-    unstamped: int
-    unfit: int
-    lost: int
-
-    @property
-    def hz(self) -> float:
-        return rate(self.messages, self.first, self.last)
-
-    def table_row(self) -> tuple[str, ...]:
-        skew = "/".join(f"{ns / 1e6:.1f}" for ns in self.skew) if self.skew else ""
-        back = self.steps_back + self.log_steps_back
-        counts = (back, self.duplicates, self.late + self.unstamped, self.lost + self.unfit)
-        gap = f"{self.longest_gap / 1e9:.3f}" if self.messages > 1 else ""
-        head = (self.topic, f"{self.messages:,}", f"{self.hz:.2f}", gap, skew)
-        return (*head, *(f"{count:,}" if count else "" for count in counts))
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What is known of one log after it was read from end to end."""
-
-    log_id: str
-    uris: tuple[str, ...]
-    size: int = 0
-    topics: tuple[TopicHealth, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    lost: tuple[LostRange, ...] = ()
-
-    @property
-    def is_healthy(self) -> bool:
-        return not self.findings
-
-    @property
-    def is_readable(self) -> bool:
-        return all(finding.kind != "unreadable" for finding in self.findings)
-
-    @property
-    def bytes_lost(self) -> int:
-        return sum(part.length for part in self.lost)
-
-    @property
-    def headline(self) -> str:
-        messages = sum(topic.messages for topic in self.topics)
-        lost = f", {human_bytes(self.bytes_lost)} in {len(self.lost)} places lost" if self.lost else ""
-        return (
-            f"{self.log_id}: {messages:,} messages of {len(self.topics)} topics in {human_bytes(self.size)}"
-            f"{lost}\n{self.uris[0]}{' …' if len(self.uris) > 1 else ''}"
-        )
-
-    def lines(self) -> Iterator[str]:
-        """The findings for people, the first `LISTED` of each kind."""
-        if not self.findings:
-            yield f"{self.log_id}: healthy"
-        listed: dict[str, int] = {}
-        for finding in self.findings:
-            listed[finding.kind] = listed.get(finding.kind, 0) + 1
-            if listed[finding.kind] <= LISTED:
-                place = f"{finding.place}: " if finding.kind != "unreadable" else ""
-                yield f"{finding.kind}: {place}{finding.message}\n    {finding.remedy}"
-        for kind, count in listed.items():
-            if count > LISTED:
-                yield f"{kind}: {count - LISTED:,} more; --json lists them all"
-
-    def to_json(self) -> dict[str, Any]:
-        topics = [asdict(topic) | {"hz": round(topic.hz, 3)} for topic in self.topics]
-        return {
-            "log_id": self.log_id,
-            "uris": list(self.uris),
-            "healthy": self.is_healthy,
-            "readable": self.is_readable,
-            "size": self.size,
-            "bytes_lost": self.bytes_lost,
-            "lost": [asdict(part) for part in self.lost],
-            "topics": topics,
-            "findings": [asdict(finding) for finding in self.findings],
-        }
 
 
 def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iterator[Diagnosis]:
@@ -215,54 +62,6 @@ def examine(files: LogFiles, options: OpenOptions) -> Diagnosis:
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
     findings = (*found.findings, *(finding for topic in topics for finding in judge(topic, summary.uris[0])))
     return Diagnosis(files.log_id, summary.uris, summary.size, topics, findings, tuple(found.lost))
-
-
-def judge(topic: TopicHealth, uri: str) -> Iterator[Finding]:
-    """What is strange about the times of a topic."""
-
-    def finding(kind: str, count: int, message: str, remedy: str) -> Finding:
-        return Finding(kind, uri, None, topic.topic, count, message, remedy)
-
-    by_log_time = f"in the recipe, `time: {{topics: {{{topic.topic}: log}}}}`"
-    if topic.log_steps_back:
-        message = f"its log time runs back at {topic.log_steps_back:,} of {topic.messages:,} messages"
-        yield finding("back", topic.log_steps_back, message, "rows are made by time, so nothing need be done")
-    if topic.steps_back:
-        message = f"its stamp runs back at {topic.steps_back:,} of {topic.messages:,} messages"
-        yield finding(
-            "back", topic.steps_back, message, f"see whether several sources publish it; or, {by_log_time}"
-        )
-    if topic.duplicates:
-        message = f"{topic.duplicates:,} of {topic.messages:,} stamps are those of another message"
-        yield finding(
-            "twice",
-            topic.duplicates,
-            message,
-            f"of equal stamps the last in the log is used; or, {by_log_time}",
-        )
-    if topic.late and topic.skew:
-        low, _, high = topic.skew
-        furthest = low if -low > high else high
-        message = (
-            f"{topic.late:,} of {topic.messages:,} stamps lie more than {MAX_SKEW / 1e9:g} s from their "
-            f"log time, the furthest {furthest / 1e9:+.3f} s"
-        )
-        yield finding(
-            "late", topic.late, message, f"set the clocks; or, {by_log_time} or `time: {{max_delay: none}}`"
-        )
-    if topic.unstamped:
-        message = f"{topic.unstamped:,} of {topic.messages:,} header stamps are zero, which is no time"
-        yield finding("unstamped", topic.unstamped, message, by_log_time)
-    usual = max(topic.period, (topic.last - topic.first) // max(1, topic.messages - 1))
-    if topic.longest_gap > max(LONG_GAP * usual, SHORTEST_GAP):
-        message = (
-            f"it is silent for {topic.longest_gap / 1e9:.3f} s after {topic.gap_at}, "
-            f"where one every {usual / 1e6:.1f} ms is usual"
-        )
-        yield finding("gap", 1, message, "a `tolerance` of its columns keeps old values out of rows")
-
-
-# --- seeing ---------------------------------------------------------------------------------------------
 
 
 class Thinned:
