@@ -105,7 +105,7 @@ class ArrayReader:
         return taken
 
     def _chunks(self, numbers: Sequence[int]) -> Iterator[Array]:
-        """Chunks by ascending number, each (chunk, *tail), not to be changed; neighbours are read together."""
+        """Chunks by ascending number, (chunk, *tail) each, never to be changed; neighbours read together."""
         per_file = self.layout.shard // self.layout.chunk
         at = 0
         while at < len(numbers):

@@ -29,6 +29,7 @@ class ZarrFormat:
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "zarr"
+    suffix = ".zarr"
     semantics = 1
     Options = ZarrOptions
 
