@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,6 +34,7 @@ class UnitContext:
     Attributes:
         log_uri: the log's first file (for templates such as l5kit's host).
         period: of a rate clock, in ns; None for a topic clock.
+        storage_options: fsspec options by protocol, for what a unit refers to elsewhere.
     """
 
     log_id: str
@@ -41,6 +42,7 @@ class UnitContext:
     partition: str
     split: str
     period: int | None = None
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Writer(Protocol):
@@ -79,6 +81,7 @@ class Format(Protocol):
     """A dataset format as the pipelines see it; found by an entry point in `logloom.formats`."""
 
     name: str
+    suffix: str  # of a split's folder in a version's view, such as ".zarr"
     semantics: int  # counts up when the same rows would give other bytes; part of every unit's identity
     Options: type[BaseModel]  # what stands under `outputs.<name>` in a recipe
 
@@ -168,4 +171,17 @@ class AssembledFormat(Protocol):
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
         """Says how the dataset, read through its reader, differs from what was written."""
+        ...
+
+
+@runtime_checkable
+class ReferringFormat(Protocol):
+    """A format whose units may point into datasets that are there already."""
+
+    def references_digest(self, options: Any, storage_options: Mapping[str, Any]) -> str:
+        """Digest of what describes the datasets referred to, "" for none; part of every unit's identity.
+
+        Raises:
+            DatasetError: one of them is missing or damaged.
+        """
         ...

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from logloom.errors import LogloomError
 from logloom.io.manifest import find_entry
 
 if TYPE_CHECKING:
     from logloom.pipelines.plan import BuildPlan
 
 _LOOK_EVERY = 0.5  # seconds
+_LOOK_FAR_EVERY = 5.0  # seconds; in an object store each look costs requests
 _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
@@ -32,6 +34,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="logloom-progress", daemon=True)
         self._waiting = set(plan.unit_identities()) if not quiet else set()
         self._total = len(self._waiting)
+        self._every = _LOOK_FAR_EVERY if plan.job.store.local is None else _LOOK_EVERY
         self._rows = 0
         self._bytes = 0
 
@@ -52,6 +55,11 @@ class Watch:
             self._thread.join()
 
     def _look(self) -> None:
+        # A store that refuses, or an entry that is damaged, is for the build to tell of.
+        with contextlib.suppress(LogloomError):
+            self._count()
+
+    def _count(self) -> None:
         store = self._plan.job.store
         for output in self._plan.job.outputs:
             there = set(store.names(f"parts/{output}"))
@@ -89,19 +97,17 @@ class Watch:
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("", total=self._total)
-            while not self._stop.wait(_LOOK_EVERY):
+            while not self._stop.wait(self._every):
                 self._look()
                 progress.update(task, completed=self._done, description=self._words())
 
     def _plain(self) -> None:
-        began = time.monotonic()
-        spoken = began
-        while not self._stop.wait(_LOOK_EVERY):
-            if time.monotonic() - spoken < _PLAIN_EVERY:
-                continue
+        self._look()
+        began, before = time.monotonic(), self._done
+        while not self._stop.wait(_PLAIN_EVERY):
             self._look()
-            spoken = time.monotonic()
-            left = (spoken - began) / self._done * len(self._waiting) if self._done else None
+            new = self._done - before
+            left = (time.monotonic() - began) / new * len(self._waiting) if new else None
             eta = f", about {left:.0f} s left" if left is not None else ""
             print(f"{self._done} of {self._total} units, {self._words()}{eta}", file=sys.stderr, flush=True)
 

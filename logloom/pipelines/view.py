@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from logloom.errors import DatasetError
 from logloom.io.manifest import ENTRY, Entry, LogRecord, Manifest, entries_of, unit_folder, view_folder
 from logloom.io.storage import Store, explained
-from logloom.io.units import AssembledFormat, format_named
+from logloom.io.units import format_named
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
     numbers: dict[tuple[str, str], int] = {}
     for record, entry in entries_of(store, manifest.logs):
         form = format_named(entry.output)
-        if isinstance(form, AssembledFormat) or not entry.rows:
+        if not entry.rows:
             continue
-        folder = f"{entry.output}/{record.split}"
+        folder = f"{entry.output}/{record.split}{form.suffix}"
         number = numbers.setdefault((entry.output, record.split), 0)
         numbers[entry.output, record.split] += 1
         shown = form.view(number, [file.name for file in entry.files])
@@ -49,7 +49,7 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
     for part in manifest.assembled:
         stored = unit_folder(part.output, part.identity)
         for file in store.read_json(f"{stored}/{ENTRY}")["files"]:
-            name = f"{part.output}/{part.split}.zarr/{file['name']}"
+            name = f"{part.output}/{part.split}{format_named(part.output).suffix}/{file['name']}"
             yield ViewedFile(f"{stored}/{file['name']}", name, file["size"], file["digest"])
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -63,6 +63,7 @@ class Job:
         number, parent: of the version that the build commits; fixed when it is submitted.
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
         verify: "all", "none" or "sample:<share>".
+        references: digests of the datasets that outputs point into, by output.
         py_files: paths of Python files with functions that columns are derived by.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
@@ -80,6 +81,7 @@ class Job:
     skip_budget: float = 0.0
     verify: str = "all"
     allow_empty: bool = False
+    references: Mapping[str, str] = field(default_factory=dict)
     py_files: tuple[str, ...] = ()
     run: str = "again"
     block_bytes: int = 64 << 20
@@ -95,7 +97,8 @@ class Job:
 
     def output_identity(self, output: str) -> list[Any]:
         """What an output's files depend on beside the rows."""
-        return [output, format_named(output).semantics, self.outputs[output].model_dump(mode="json")]
+        options = self.outputs[output].model_dump(mode="json")
+        return [output, format_named(output).semantics, options, self.references.get(output, "")]
 
     def unit_identity(self, output: str, log: LogTask, span: Span) -> str:
         """The name of one partition's unit of one output."""

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import LogloomError, LogReadError, StorageError
 from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
-from logloom.io.storage import Store, explained, sync
+from logloom.io.storage import MISSING, Store, explained, sync
 from logloom.io.units import Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.columns import Span
@@ -30,6 +30,8 @@ from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, Partition, opened
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
+
+_PIECE = 8 << 20  # bytes of an object that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,9 @@ class _Writing:
 
     def _open_writers(self) -> None:
         job, log = self._job, self._log
-        context = UnitContext(log.log_id, log.uris[0], self._span.name, log.split, job.plan.period)
+        context = UnitContext(
+            log.log_id, log.uris[0], self._span.name, log.split, job.plan.period, job.store.options
+        )
         for output in self._outputs:
             folder = self.folders[output] = self._stack.enter_context(job.store.scratch())
             options = job.outputs[output]
@@ -290,15 +294,24 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
             size = (store.local / name).stat().st_size
             digest = file_digest(store.local / name) if size == file.size else ""
         else:
-            data = store.read(name)
-            size, digest = len(data), blake3(data).hexdigest()
-    except FileNotFoundError:
+            size, digest = _object_digest(store, name)
+    except MISSING:
         yield f"{store.uri_of(name)}: missing"
         return
     if size != file.size:
         yield f"{store.uri_of(name)}: {size} bytes, should be {file.size}"
     elif digest != file.digest:
         yield f"{store.uri_of(name)}: its bytes changed (BLAKE3 {digest[:16]}, should be {file.digest[:16]})"
+
+
+def _object_digest(store: Store, name: str) -> tuple[int, str]:
+    """Size and BLAKE3 of an object, a piece at a time: it may be larger than memory."""
+    size, digest = 0, blake3()
+    with store.fs.open(store.uri_of(name), "rb", block_size=_PIECE) as file:
+        while piece := file.read(_PIECE):
+            size += len(piece)
+            digest.update(piece)
+    return size, digest.hexdigest()
 
 
 def listed(failures: Sequence[Failure]) -> str:

@@ -23,6 +23,7 @@ class L5KitFormat:
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "l5kit"
+    suffix = ".zarr"
     semantics = 1
     Options = L5KitOptions
 

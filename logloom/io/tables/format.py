@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.manifest import Entry, LogRecord
 from logloom.io.storage import Store
@@ -77,6 +78,7 @@ class TableFormat:
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "table"
+    suffix = ""
     semantics = 1
     Options = TableOptions
 
@@ -92,11 +94,17 @@ class TableFormat:
         """Any log_id will do."""
         return []
 
+    def references_digest(self, options: TableOptions, storage_options: Mapping[str, Any]) -> str:
+        """Digest of the descriptions of the tables that chunks are looked up in."""
+        tables = [d.read_description(uri, storage_options) for uri in options.references]
+        return digest_of([d.to_bytes(table).decode() for table in tables]) if tables else ""
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: TableOptions, context: UnitContext
     ) -> UnitWriter:
         """Writes one unit; chunks that a referenced table holds are left out."""
-        references = References(options.references) if options.references else None
+        stored = context.storage_options
+        references = References(options.references, stored) if options.references else None
         return UnitWriter(directory, options.plan(schema), context, references)
 
     def reader(

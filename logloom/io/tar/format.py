@@ -51,6 +51,7 @@ class TarFormat:
     """Tar shards as the pipelines see them."""
 
     name = "tar"
+    suffix = ""
     semantics = 1
     Options: type[BaseModel] = TarOptions
 
