@@ -133,7 +133,8 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         messages = sum(topic.messages for topic in self.topics)
-        lost = f", {human_bytes(self.bytes_lost)} in {len(self.lost)} places lost" if self.lost else ""
+        places = f"{len(self.lost)} places" if len(self.lost) != 1 else "1 place"
+        lost = f", {human_bytes(self.bytes_lost)} in {places} lost" if self.lost else ""
         return (
             f"{self.log_id}: {messages:,} messages of {len(self.topics)} topics in {human_bytes(self.size)}"
             f"{lost}\n{self.uris[0]}{' …' if len(self.uris) > 1 else ''}"
