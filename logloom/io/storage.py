@@ -88,7 +88,7 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
             errno.EACCES: "no permission",
             errno.EPERM: "no permission",
         }
-        reason = reasons.get(error.errno or 0, str(error) or type(error).__name__)
+        reason = reasons.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
         raise StorageError(f"{what}: {reason}") from error
 
 

@@ -12,12 +12,20 @@ import time
 import numpy as np
 import pytest
 
-from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError, UsageError
-from logloom.io.manifest import entries_of, read_manifest, version_file
+from logloom.errors import (
+    CommitConflictError,
+    DatasetError,
+    LogloomError,
+    LogReadError,
+    ReadBackError,
+    UsageError,
+)
+from logloom.io.manifest import ENTRY, entries_of, read_manifest, unit_folder, version_file
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head, plan_summary
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.progress import Watch
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
@@ -188,6 +196,16 @@ def test_a_build_that_died_between_commit_and_view_is_given_its_view_by_the_next
     again = build(plan)
     assert (again.manifest.version, again.built, again.view) == (1, 0, str(view))
     assert digests(tmp_path / "root") == before
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_progress_leaves_it_to_the_build_to_tell_of_a_damaged_entry(drive, tmp_path, capfd):
+    plan = plan_build(drive.recipe(), str(tmp_path / "root"))
+    (output, identity), *_ = plan.unit_identities()
+    Store.at(str(tmp_path / "root")).create(f"{unit_folder(output, identity)}/{ENTRY}", b"{")
+    with pytest.raises(DatasetError, match="not a readable entry"):
+        build(plan, watch=Watch)
+    assert capfd.readouterr().err == ""
 
 
 def test_head_shows_rows_and_where_they_come_from(built):

@@ -1,0 +1,99 @@
+"""Whole builds into an object store: fsspec's memory file system, which has no folders, links or renames."""
+
+import itertools
+
+import fsspec
+import pytest
+
+from logloom.errors import CommitConflictError
+from logloom.io.manifest import ENTRY, entries_of, read_manifest, version_file
+from logloom.io.storage import Store
+from logloom.pipelines.build import build
+from logloom.pipelines.inspect import head, plan_summary
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.verify import verify
+from logloom.transforms import partition
+from tests.pipelines.conftest import digests
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def root() -> str:
+    return f"memory://bucket-{next(NUMBERS)}/root"
+
+
+def objects(root: str) -> dict[str, bytes]:
+    """Every object of a dataset by name, but for the mutable ones."""
+    fs = fsspec.filesystem("memory")
+    there = root.removeprefix("memory:/")
+    names = {name: name.removeprefix(f"{there}/") for name in fs.find(there)}
+    return {short: fs.cat_file(name) for name, short in names.items() if not short.startswith("runs/")}
+
+
+def findings(root: str, **choices):
+    return [finding.message for finding in verify(root, num_workers=1, **choices).findings]
+
+
+def test_a_version_in_an_object_store_is_that_of_a_disk_and_is_proven_against_its_logs(drive, built, root):
+    done = build(plan_build(drive.recipe(), root))
+    assert done.view == ""
+    here, there = set(objects(root)), {name for name in digests(built) if not name.startswith("v0")}
+    assert here == there
+    assert all((built / name).read_bytes() == data for name, data in objects(root).items())
+    assert findings(root, against_logs=True) == []
+    assert len(head(root, count=3)) == 3
+
+
+def test_a_second_build_into_an_object_store_is_up_to_date(drive, root):
+    build(plan_build(drive.recipe(), root))
+    before = objects(root)
+    plan = plan_build(drive.recipe(), root)
+    assert plan.up_to_date
+    assert plan_summary(plan)["units_to_build"] == 0
+    assert build(plan).manifest.version == 1
+    assert objects(root) == before
+
+
+def test_units_that_an_attempt_left_in_an_object_store_are_kept(drive, built, root):
+    plan = plan_build(drive.recipe(), root)
+    assert not partition.build_partition(
+        plan.job, partition.plan_partitions(plan.job, plan.logs[0].task)[0]
+    ).failures
+    assert plan.finished() == len(plan.job.outputs)
+    done = build(plan)
+    assert done.reused == len(plan.job.outputs)
+    assert objects(root)[version_file(1)] == (built / version_file(1)).read_bytes()
+
+
+def test_a_unit_whose_upload_ended_early_is_built_again(drive, built, root):
+    build(plan_build(drive.recipe(), root))
+    store = Store.at(root)
+    (_, entry), *_ = entries_of(store, read_manifest(store).logs)
+    for name in (f"{entry.folder}/{ENTRY}", version_file(1)):
+        store.fs.rm_file(store.uri_of(name))
+    done = build(plan_build(drive.recipe(), root))
+    assert done.built == 1
+    assert objects(root)[version_file(1)] == (built / version_file(1)).read_bytes()
+
+
+def test_of_two_builds_into_an_object_store_the_second_is_refused(drive, root):
+    slow = plan_build(drive.recipe(), root)
+    build(plan_build(drive.recipe(**{"name: ": "name: other-"}), root))
+    with pytest.raises(CommitConflictError, match="version 1 first; build again"):
+        build(slow)
+
+
+def test_a_changed_and_a_missing_object_are_found_and_named(drive, root):
+    build(plan_build(drive.recipe(), root))
+    store = Store.at(root)
+    entries = [entry for _, entry in entries_of(store, read_manifest(store).logs) if entry.output == "tar"]
+    changed, missing = (f"{entry.folder}/{entry.files[0].name}" for entry in entries[:2])
+    data = bytearray(store.read(changed))
+    data[len(data) // 2] ^= 1
+    store.replace(changed, bytes(data))
+    store.fs.rm_file(store.uri_of(missing))
+    first, second = findings(root)
+    assert changed in first
+    assert "bytes changed" in first
+    assert second == f"{store.uri_of(missing)}: missing"
