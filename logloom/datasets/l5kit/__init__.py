@@ -5,11 +5,18 @@ torch's DataLoader takes these datasets as they are. `EgoDatasetVectorized` is n
 """
 
 from logloom.datasets.l5kit.agent import AgentDataset
+from logloom.datasets.l5kit.building import build_rasterizer
 from logloom.datasets.l5kit.config import LocalDataManager, load_config_data
 from logloom.datasets.l5kit.ego import EgoDataset
 from logloom.datasets.l5kit.geometry import RenderContext
+from logloom.datasets.l5kit.map_rasterizers import (
+    MapAndBoxRasterizer,
+    SatelliteRasterizer,
+    SemanticRasterizer,
+)
 from logloom.datasets.l5kit.mask import MaskThresholds, compute_agents_mask
-from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer, build_rasterizer
+from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer
+from logloom.datasets.l5kit.semantic_map import SemanticMap
 from logloom.io.l5kit import ChunkedDataset
 
 __all__ = [
@@ -18,9 +25,13 @@ __all__ = [
     "ChunkedDataset",
     "EgoDataset",
     "LocalDataManager",
+    "MapAndBoxRasterizer",
     "MaskThresholds",
     "Rasterizer",
     "RenderContext",
+    "SatelliteRasterizer",
+    "SemanticMap",
+    "SemanticRasterizer",
     "StubRasterizer",
     "build_rasterizer",
     "compute_agents_mask",

@@ -80,12 +80,14 @@ class SampleSettings:
         future_num_frames: steps after it.
         step_time: seconds from frame to frame.
         filter_agents_threshold: agents whose probability to be one is at or below this are no agents.
+        disable_traffic_light_faces: whether rasterizers see no lights.
     """
 
     history_num_frames: int
     future_num_frames: int
     step_time: float
     filter_agents_threshold: float
+    disable_traffic_light_faces: bool = False
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> SampleSettings:
@@ -102,6 +104,7 @@ class SampleSettings:
             count(cfg, "model_params", "future_num_frames"),
             step_time,
             number(cfg, "raster_params", "filter_agents_threshold"),
+            bool(cfg["raster_params"].get("disable_traffic_light_faces", False)),
         )
 
 

@@ -21,7 +21,7 @@ from logloom.errors import UsageError
 
 MAX_RASTER_PIXELS = 1 << 26
 
-Matrix = NDArray[np.float64]
+Matrix = NDArray[np.floating[Any]]
 
 
 def yaws_of(rotations: Array) -> NDArray[np.float64]:

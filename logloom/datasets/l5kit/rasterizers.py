@@ -1,21 +1,19 @@
 """Images of a sample's surroundings, seen from above.
 
-Here: `Rasterizer` (what one offers), boxes of agents, the stub, and `build_rasterizer`, which picks by name.
-Elsewhere: where things lie in the raster (geometry), which frames are drawn (sampling).
+Here: `Rasterizer` (what one offers), boxes of agents, and the stub.
+Elsewhere: maps (map_rasterizers), where things lie in the raster (geometry), choosing by name (building).
 OpenCV is imported when boxes are drawn first; it comes with the extra `l5kit`.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.l5kit.config import LocalDataManager, count, number, setting
 from logloom.datasets.l5kit.geometry import Matrix, RenderContext, transform_points, yaws_of
 from logloom.datasets.l5kit.mask import are_agents
 from logloom.datasets.l5kit.sampling import EGO_EXTENT
@@ -221,34 +219,3 @@ def open_cv() -> Any:
             "drawing images needs OpenCV: pip install 'logloom[l5kit]', or take map_type stub_debug"
         ) from None
     return cv2
-
-
-def build_rasterizer(cfg: Mapping[str, Any], data_manager: LocalDataManager | None = None) -> Rasterizer:
-    """The rasterizer that raster_params.map_type names.
-
-    Args:
-        cfg: a configuration.
-        data_manager: finds the files of maps; box_debug and stub_debug need none.
-
-    Raises:
-        UsageError: an unknown map_type, or a setting that is missing or out of its range; named.
-    """
-    map_type = setting(cfg, "raster_params", "map_type")
-    if map_type not in _BUILDERS:
-        raise UsageError(f"raster_params.map_type is {map_type!r}, there are {sorted(_BUILDERS)}")
-    return _BUILDERS[map_type](cfg, RenderContext.of(cfg))
-
-
-def _box(cfg: Mapping[str, Any], context: RenderContext) -> BoxRasterizer:
-    return BoxRasterizer(
-        context,
-        number(cfg, "raster_params", "filter_agents_threshold"),
-        count(cfg, "model_params", "history_num_frames"),
-        bool(setting(cfg, "model_params", "render_ego_history")),
-    )
-
-
-_BUILDERS: dict[str, Callable[[Mapping[str, Any], RenderContext], Rasterizer]] = {
-    "box_debug": _box,
-    "stub_debug": lambda cfg, context: StubRasterizer(context),
-}

@@ -28,6 +28,7 @@ from logloom.datasets.l5kit.geometry import (
 )
 from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import UsageError
+from logloom.io.l5kit import TL_FACE_DTYPE
 
 # Length, width and height of the vehicle in metres.
 EGO_EXTENT = np.array([4.87, 1.85, 1.8])
@@ -127,11 +128,12 @@ class Moment:
         seen = self.scene.agents[rows]
         return Way(frames - self.state, seen["centroid"], seen["yaw"], seen["extent"][:, :2])
 
-    def image(self, rasterizer: ImageMaker, agent: Any) -> Array:
+    def image(self, rasterizer: ImageMaker, agent: Any, lights: bool) -> Array:
         """(channels, height, width), drawn around the agent, or the vehicle for None."""
         frames = range(self.state, self.state - len(self.history_frames), -1)
         agents = [self.scene.agents_of(frame) for frame in frames]
-        tl_faces = [self.scene.tl_faces_of(frame) for frame in frames]
+        dark = np.empty(0, TL_FACE_DTYPE)
+        tl_faces = [self.scene.tl_faces_of(frame) if lights else dark for frame in frames]
         image = rasterizer.rasterize(self.history_frames, agents, tl_faces, agent)
         return image.transpose(2, 0, 1)
 
@@ -166,7 +168,7 @@ def sample_at(
     way = way.relative(agent_from_world, yaw)
     sample: dict[str, Any] = {"frame_index": moment.state}
     if rasterizer is not None:
-        sample["image"] = moment.image(rasterizer, agent)
+        sample["image"] = moment.image(rasterizer, agent, not settings.disable_traffic_light_faces)
     sample |= _motion(way, settings)
     sample |= {
         "world_to_image": raster_from_world,
