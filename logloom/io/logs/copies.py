@@ -33,13 +33,15 @@ class LocalCopy:
     A temporary one is removed with this object, at the latest when the process that made it ends.
     """
 
-    def __init__(self, file: File, unpack: bool):
+    def __init__(self, file: File, unpack: bool, stop: int | None = None):
         """
         Args:
             unpack: whether the file is zstd, of which the copy holds the contents.
+            stop: how many of its first bytes to copy; None is all.
         """
         self._file = file
         self._unpack = unpack
+        self._stop = stop
         self._lock = threading.Lock()
         self._path: str | None = None
         self._problem = ""
@@ -63,7 +65,7 @@ class LocalCopy:
 
     def _make(self) -> str:
         file = self._file
-        if file.is_local and not self._unpack:
+        if file.is_local and not self._unpack and self._stop is None:
             return file.uri.split("://", 1)[-1]
         if not file.is_local and file.size > MAX_FETCHED:
             raise LogReadError(
@@ -88,8 +90,9 @@ class LocalCopy:
                 )
 
     def _pieces(self) -> Iterator[bytes]:
-        for start in range(0, self._file.size, _REQUEST):
-            yield self._file.read(start, min(start + _REQUEST, self._file.size))
+        size = self._file.size if self._stop is None else self._stop
+        for start in range(0, size, _REQUEST):
+            yield self._file.read(start, min(start + _REQUEST, size))
 
     def _unpacked(self) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor()
@@ -139,8 +142,3 @@ class UnpackedFile(File):
 
     def _read_remote(self, start: int, stop: int) -> bytes:
         return self._read_local(start, stop)
-
-
-def local_copy(file: File) -> LocalCopy:
-    """The copy that a file reads from, or a new one."""
-    return file.copy if isinstance(file, UnpackedFile) else LocalCopy(file, unpack=False)

@@ -14,13 +14,14 @@ import sqlite3
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogReadError
+from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.container import (
     SHARE,
@@ -32,7 +33,7 @@ from logloom.io.logs.container import (
     Lost,
     broken_chunk,
 )
-from logloom.io.logs.copies import UnpackedFile, local_copy
+from logloom.io.logs.copies import LocalCopy, UnpackedFile
 from logloom.io.logs.inflate import inflate, is_deflated, joined
 from logloom.io.logs.ranges import File
 
@@ -69,12 +70,18 @@ class Db3File:
         self.file = file
         self._max_chunk_bytes = self.settings = options.max_chunk_bytes
         self._storage_options = options.storage_options
-        self._copy = local_copy(file)
+        self._unpacked = file.copy if isinstance(file, UnpackedFile) else None
 
     def read_index(self) -> FileIndex | None:
         head = self.file.read(0, min(self.file.size, len(MAGIC)))
         if head != MAGIC:
             raise LogReadError(f"{self.file.uri}: is no sqlite file, it starts with {head!r}")
+        torn = [lost.reason for lost in self._outer_damage() if lost.torn]
+        if torn:
+            raise TruncatedLogError(
+                f"{self.file.uri}: {torn[0]}. To go on, {self.remedy}, or set on_error: salvage to use what "
+                "is whole."
+            )
         return None
 
     def scan(self) -> FileIndex:
@@ -152,20 +159,40 @@ class Db3File:
         database.execute("PRAGMA writable_schema=ON")
         return database
 
+    @cached_property
+    def _head(self) -> bytes:
+        return self.file.read(0, min(self.file.size, 100)).ljust(100, b"\0")
+
+    @property
+    def _page(self) -> int:
+        size = int.from_bytes(self._head[16:18], "big")
+        return 65536 if size == 1 else size
+
+    @property
+    def _promised(self) -> int:
+        """Bytes that the file should have; 0 where it doesn't say."""
+        head = self._head
+        return self._page * int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
+
+    @cached_property
+    def _copy(self) -> LocalCopy:
+        whole = self.file.size // max(self._page, 1) * self._page
+        if whole < self.file.size < self._promised:
+            # sqlite reads a torn page as if zeros followed, which would make wrong messages.
+            return LocalCopy(self.file, unpack=False, stop=whole)
+        return self._unpacked or LocalCopy(self.file, unpack=False)
+
     def _outer_damage(self) -> list[Lost]:
         """What is seen to be missing without sqlite."""
-        size = self.file.size
+        size, promised = self.file.size, self._promised
         lost = []
-        if self._copy.problem:
-            lost.append(Lost(size, 0, self._copy.problem, torn=True))
-        head = self.file.read(0, min(size, 100)).ljust(100, b"\0")
-        page = int.from_bytes(head[16:18], "big")
-        promised = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
-        if head[24:28] == head[92:96] and size < promised:
+        if self._unpacked and self._unpacked.problem:
+            lost.append(Lost(size, 0, self._unpacked.problem, torn=True))
+        if size < promised:
             reason = f"it ends at byte {size} of {promised}; the recorder died, or the file was cut"
             lost.append(Lost(size, promised - size, reason, torn=True))
-        beside = "-wal" if head[18] == 2 else "-journal"
-        if not isinstance(self.file, UnpackedFile) and self._has_content(beside):
+        beside = "-wal" if self._head[18] == 2 else "-journal"
+        if not self._unpacked and self._has_content(beside):
             reason = (
                 f"the file {beside} beside it holds what the recorder never wrote into it; run "
                 "`sqlite3 FILE 'PRAGMA wal_checkpoint'` where both lie"

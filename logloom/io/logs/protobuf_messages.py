@@ -147,7 +147,7 @@ def _struct(root: Descriptor) -> Struct:
 
     def struct_of(descriptor: Descriptor, inside: tuple[str, ...]) -> Struct:
         name = descriptor.full_name
-        if name in _TIMES:
+        if name in _TIMES and _is_time(descriptor):
             return _TIMES[name]
         if name in done:
             return done[name]
@@ -170,6 +170,12 @@ def _struct(root: Descriptor) -> Struct:
         return done[name]
 
     return struct_of(root, ())
+
+
+def _is_time(descriptor: Descriptor) -> bool:
+    """Whether a message with the name of a time has its fields: a log may define anything."""
+    kinds = [(f.name, _KINDS.get(f.cpp_type)) for f in descriptor.fields if not _is_repeated(f)]
+    return kinds == [("seconds", _INT64), ("nanos", _INT32)]
 
 
 def _type(field: FieldDescriptor) -> Type:

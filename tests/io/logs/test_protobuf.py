@@ -221,6 +221,16 @@ def test_text_longer_than_the_column_keeps_names_the_message():
         taken(ProtobufDecoder(info("toy.Everything")), [message], "boxes[].name", strings=4)
 
 
+def test_a_message_named_timestamp_with_other_fields_is_no_time():
+    file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="google.protobuf", syntax="proto3")
+    file.message_type.append(message_type("Timestamp", ("seconds", "string")))
+    file.message_type.append(message_type("Stamped", ("timestamp", TIMESTAMP)))
+    definition = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    decoder = ProtobufDecoder(info("google.protobuf.Stamped", definition))
+    assert decoder.time_source(("header", "log")) == "log"
+    assert decoder.column_type(FieldSpec(("timestamp.seconds",))).kind == "string"
+
+
 @pytest.mark.parametrize(
     ("name", "definition", "encoding", "why"),
     [

@@ -399,3 +399,28 @@ def test_mutated_files_are_read_salvaged_or_refused(tmp_path, mode):
             except LogloomError:
                 pass
     assert read
+
+
+def test_a_large_message_that_the_end_of_the_file_cuts_is_lost_whole(tmp_path):
+    with Writer(tmp_path / "bag", version=9) as writer:
+        connection = writer.add_connection("/text", "std_msgs/msg/String", typestore=STORE)
+        for i in range(8):
+            text = STORE.types["std_msgs/msg/String"](data=chr(97 + i) * 20_000)
+            writer.write(connection, START + i, STORE.serialize_cdr(text, "std_msgs/msg/String"))
+    whole = set(as_rosbags_reads(tmp_path / "bag")["/text"])
+    path = tmp_path / "bag" / "bag.db3"
+    data = path.read_bytes()
+    for stop in range(len(data) - 1, 40_000, -1237):
+        path.write_bytes(data[:stop])
+        found = contents(read_all(open_log([str(path)], SALVAGE)))["/text"]
+        assert set(found) <= whole
+    path.write_bytes(data[: len(data) * 3 // 4])
+    assert len(contents(read_all(open_log([str(path)], SALVAGE)))["/text"]) >= 4
+
+
+def test_a_file_is_scanned_once_where_indices_are_kept(tmp_path, monkeypatch):
+    path = db3_file(tmp_path)
+    options = OpenOptions(sidecars=str(tmp_path / "index"))
+    first = contents(read_all(open_log([str(path)], options)))
+    monkeypatch.setattr(db3.Db3File, "scan", None)
+    assert contents(read_all(open_log([str(path)], options))) == first
