@@ -106,7 +106,7 @@ def _zstd(data: Bytes, size: int) -> Bytes:
 
 
 def _frame_length(data: Bytes) -> int:
-    """How long a Zstandard frame is, by its blocks; 0 where it lacks its end, of which streams say nothing."""
+    """How long a Zstandard frame is, by its blocks; 0 without its end, of which streams say nothing."""
     if bytes(data[:4]) != ZSTD_MAGIC:
         return 0
     at, is_last = zstandard.frame_header_size(data), False

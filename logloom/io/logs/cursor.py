@@ -225,10 +225,13 @@ def _by_buffer(raw: RawMessages) -> Iterator[_Group]:
     """Rows, buffer, and start and length of each payload, for each buffer."""
     if not len(raw):
         return
-    in_order = bool((np.diff(raw.buffer) >= 0).all())
+    turns = np.flatnonzero(raw.buffer[1:] != raw.buffer[:-1]) + 1
+    in_order = bool((raw.buffer[turns] > raw.buffer[turns - 1]).all())
     order = np.arange(len(raw)) if in_order else np.argsort(raw.buffer, kind="stable")
     buffer = raw.buffer if in_order else raw.buffer[order]
-    bounds = [0, *(np.flatnonzero(np.diff(buffer)) + 1).tolist(), len(raw)]
+    if not in_order:
+        turns = np.flatnonzero(buffer[1:] != buffer[:-1]) + 1
+    bounds = [0, *turns.tolist(), len(raw)]
     few, small = len(raw) < _JOIN_ROWS * (len(bounds) - 1), raw.length.sum() < _JOIN_BYTES * len(raw)
     if len(bounds) > 2 and few and small:
         yield _joined(raw)
