@@ -14,6 +14,7 @@ from logloom.datasets.l5kit.config import SampleSettings
 from logloom.datasets.l5kit.geometry import RenderContext
 from logloom.datasets.l5kit.sampling import ImageMaker, Moment, Perturbation, sample_at
 from logloom.datasets.l5kit.scenes import SceneCache, SceneRows, stops_of
+from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset
 
 SCENE_BYTES = 256 << 20
@@ -52,9 +53,11 @@ class EgoDataset:
             perturbation: moves the vehicle's frames where a sample's future is whole.
 
         Raises:
-            UsageError: a setting is missing or out of its range; named.
+            UsageError: a setting is missing or out of its range, named; or the dataset isn't open.
             DatasetError: the scenes don't divide the frames.
         """
+        if zarr_dataset.path and isinstance(zarr_dataset.scenes, np.ndarray):
+            raise UsageError(f"{zarr_dataset.path}: open this dataset first: ChunkedDataset(path).open()")
         self.cfg = cfg
         self.dataset = zarr_dataset
         self.rasterizer = rasterizer

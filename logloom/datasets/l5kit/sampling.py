@@ -159,8 +159,8 @@ def sample_at(
         centroid, extent = frame["ego_translation"][:2], EGO_EXTENT.copy()
         yaw = float(yaws_of(frame["ego_rotation"][None])[0])
     else:
-        way = moment.way_of(track_id)
         agent = _agent_in(moment.scene.agents_of(moment.state), track_id, moment)
+        way = moment.way_of(track_id)
         centroid, extent, yaw = agent["centroid"].copy(), agent["extent"].copy(), float(agent["yaw"])
     agent_from_world = pose_from_world(centroid, yaw)
     world_from_agent = world_from_pose(centroid, yaw)

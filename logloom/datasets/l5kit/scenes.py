@@ -19,6 +19,8 @@ from logloom.errors import DatasetError
 from logloom.io.l5kit import ChunkedDataset
 
 Interval = tuple[int, int]
+# Samples hold track ids as int64, the vehicle's being -1.
+_MAX_TRACK = 2**63 - 1
 
 
 def stops_of(intervals: Array, num_rows: int, source: str) -> NDArray[np.int64]:
@@ -112,6 +114,8 @@ class SceneRows:
             track, frame = int(tracks[twice[0]]), int(frames[twice[0]])
             raise track_twice(self._source, track, self.interval[0] + frame)
         ids, first = np.unique(tracks, return_index=True)
+        if len(ids) and ids[-1] > _MAX_TRACK:
+            raise DatasetError(f"{self._source}: track {ids[-1]}; samples number tracks up to {_MAX_TRACK}")
         return order, frames, ids, np.append(first, len(order))
 
     def track(self, track_id: int, start: int, stop: int) -> tuple[Array, Array]:

@@ -1,5 +1,7 @@
 """The views against what the original client gave for the same real scene."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,22 @@ def test_a_scenes_own_dataset_gives_the_same_samples(real_config, real_scene):
     assert len(scene) == len(whole)
     for index in (0, 500, -1):
         assert_samples_equal(scene[index], whole[index])
+
+
+@pytest.mark.parametrize("view", ["EgoDataset", "AgentDataset"])
+def test_the_original_documentations_example_runs_with_other_imports(view, golden, capsys):
+    pytest.importorskip("cv2", reason="boxes are drawn by OpenCV")
+    page = golden.parent.parent / "references" / "l5kit-dataset-formats.txt"
+    if not page.is_file():
+        pytest.skip(f"the original's documentation is not here ({page})")
+    text, last = page.read_text(), 'print(data["history_positions"])'
+    blocks = ["from l5kit.rasterization" + part for part in text.split("from l5kit.rasterization")[1:]]
+    (block,) = [block for block in blocks if f"import {view}\n" in block]
+    code = block[: block.index(last) + len(last)]
+    code = re.sub(r"from l5kit[.a-z]*", "from logloom.datasets.l5kit", code)
+    code = code.replace('ChunkedDataset("<path>")', f"ChunkedDataset({str(golden / 'single_scene.zarr')!r})")
+    exec(code.replace('"<path>"', repr(str(golden / "config.yaml"))), {})
+    assert capsys.readouterr().out.count("[[") == 2 * (248 if view == "EgoDataset" else 209)
 
 
 def assert_samples_equal(found, expected):

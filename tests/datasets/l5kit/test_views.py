@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from logloom.datasets.l5kit import (
     AgentDataset,
+    ChunkedDataset,
     EgoDataset,
     LocalDataManager,
     StubRasterizer,
@@ -239,6 +240,29 @@ def test_a_track_twice_in_a_frame_is_refused_with_its_frame():
         view[0]
     with pytest.raises(DatasetError, match=f"track {track} is twice in frame 4"):
         AgentDataset(make_config(), dataset)
+
+
+def test_a_frame_without_the_agent_asked_for_is_named():
+    view = EgoDataset(make_config(), make_dataset((6,)))
+    for track_id in (12345, -1, 2**64):
+        with pytest.raises(UsageError, match=f"frame 2 of this scene holds no agent {track_id}"):
+            view.get_frame(0, 2, track_id)
+    with pytest.raises(IndexError, match="6 frames"):
+        view.get_frame(0, 6)
+    with pytest.raises(IndexError, match="scene 1 of 1"):
+        view.get_frame(1, 0)
+
+
+def test_a_track_id_that_samples_can_not_hold_is_refused():
+    dataset = make_dataset((3,))
+    dataset.agents["track_id"][0] = 2**64 - 1
+    with pytest.raises(DatasetError, match=str(2**64 - 1)):
+        AgentDataset(make_config(), dataset, agents_mask=everything(dataset))[0]
+
+
+def test_a_dataset_that_was_not_opened_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="open this dataset first"):
+        EgoDataset(make_config(), ChunkedDataset(tmp_path / "train.zarr"))
 
 
 @pytest.mark.parametrize("interval", [(0, 99), (1, 4), (4, 2), (-1, 6), (0, 5)])
