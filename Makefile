@@ -80,6 +80,7 @@ python:
 	touch $@
 
 .venv/.installed: .venv/.locked pyproject.toml
+	rm -rf logloom.egg-info # an older one would hide new entry points
 	$(BIN)/python $(PIP) install --no-deps --no-build-isolation --editable .
 	touch $@
 
