@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from logloom.pipelines.plan import BuildPlan
     from logloom.recipe import Recipe
 
-FAILED, BAD_USAGE, NOT_WHOLE = 1, 2, 3
+FAILED, BAD_USAGE, NOT_WHOLE, STOPPED = 1, 2, 3, 130
 
 app = typer.Typer(
     name="logloom",
@@ -474,11 +474,8 @@ def main() -> None:
     except LogloomError as error:
         _say(f"logloom: {error}")
         code = BAD_USAGE if isinstance(error, UsageError) else FAILED
-    except typer.Abort:
-        code = 130
-    except KeyboardInterrupt:
-        _say("logloom: stopped; what is finished is kept, build again to go on")
-        code = 130
+    except (typer.Abort, KeyboardInterrupt):
+        code = STOPPED
     except BrokenPipeError:
         sys.stderr.close()
         code = FAILED
@@ -487,6 +484,8 @@ def main() -> None:
             raise
         error.show()  # type: ignore[attr-defined]
         code = getattr(error, "exit_code", BAD_USAGE)
+    if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
+        _say("logloom: stopped; a build keeps what is finished: build again to go on")
     _leave(code or 0)
 
 

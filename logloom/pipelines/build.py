@@ -196,6 +196,8 @@ def build(
         with watch(plan), beam.Pipeline(options=options) as pipeline:
             construct(pipeline, plan)
     except Exception as error:
+        if direct.was_interrupted(error):
+            raise KeyboardInterrupt from None
         own = direct.own_error(error)
         if own is None:
             raise

@@ -53,3 +53,10 @@ def own_error(error: Exception) -> errors.LogloomError | None:
         return None
     found: errors.LogloomError = getattr(errors, last[1])(text[last.end() :])
     return found
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C, which Beam turns into an error of the step that ran."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

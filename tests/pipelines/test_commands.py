@@ -3,10 +3,13 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -80,6 +83,32 @@ def test_a_build_that_is_up_to_date_prints_the_view_as_the_one_that_made_it(reci
     said = json.loads(logloom("build", recipe, "--to", built, "--json").stdout)
     assert (said["version"], said["up_to_date"], said["units_built"]) == (1, True, 0)
     assert said["view"] == str(built / "v00000001")
+
+
+def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, tmp_path):
+    recipe.write_text(re.sub(r"partition: .*", "partition: {rows: 1}", recipe.read_text()))
+    root = tmp_path / "root"
+    command = [
+        sys.executable,
+        "-m",
+        "logloom",
+        "build",
+        str(recipe),
+        "--to",
+        str(root),
+        "--workers",
+        "1",
+        "-q",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(root.glob("parts/*/*/entry.json")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert said == "logloom: stopped; a build keeps what is finished: build again to go on\n"
+    assert not (root / "versions").exists()
 
 
 def test_help_lists_the_commands_of_every_day_first():
