@@ -4,7 +4,7 @@
 
 Rows are 94 kB in eight columns, decoded to numpy. Each figure is the median of interleaved rounds, in the
 same run, after the tenth batch; ratios are taken round by round. Also the time to the first batch, and the
-memory of two workers and of one (proportional set size). `make interop` installs granular.
+memory that a long dataset costs with more and more workers (PSS). `make interop` installs granular.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import pathlib
 import tempfile
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from benchmarks.harness import Contender, in_process, print_table, warn_if_busy
 from benchmarks.scripts.bags_side import BATCH, SPEC, points
 from benchmarks.scripts.sides import open_sides, rows_of_table
 from logloom.datasets.loader import Loader
+
+BASE = "granular 0.17"  # later ones have no loader over a dataset
 
 
 def plain_reads(folder: pathlib.Path, rows: int, workers: int = 2) -> Contender:
@@ -74,21 +77,31 @@ def table_loader(folder: pathlib.Path, rows: int, stack: contextlib.ExitStack) -
     return in_process(run)
 
 
-def memory_of(folder: pathlib.Path, workers: int) -> int:
-    """Bytes of the worker processes together, as the kernel shares them out."""
+def memory_of(folder: pathlib.Path, rows: int, workers: int) -> int:
+    """Bytes that this process and its workers hold together (PSS), batches aside, for rows of one byte."""
     import logloom.io.bags as bags
 
-    source = bags.DatasetReader(folder / "logloom" / "data", bags.decoders)
+    path = folder / f"bytes-{rows}"
+    if not path.exists():
+        path.mkdir()
+        (path / "spec.json").write_text('{"x": "byte"}')
+        (path / "x.bag").write_bytes(bytes(rows))
+        np.arange(1, rows + 1, dtype="<u8").tofile(path / "x.idx")
+    source = bags.DatasetReader(path, {"byte": first_byte})
     before = {process.pid for process in multiprocessing.active_children()}
     with Loader(source, BATCH, workers=workers, prefetch=4) as loader:
-        for _ in range(40):
+        for _ in range(200):
             next(loader)
         pids = {process.pid for process in multiprocessing.active_children()} - before
-        return sum(_private_bytes(pid) for pid in pids if pid is not None)
+        return sum(_shared_out(pid) for pid in [os.getpid(), *pids] if pid is not None)
 
 
-def _private_bytes(pid: int) -> int:
-    """PSS without the batches' memory, which counts apart."""
+def first_byte(record: bytes) -> int:
+    return record[0]
+
+
+def _shared_out(pid: int) -> int:
+    """PSS without the batches' memory."""
     total, counted = 0, True
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
         if "-" in line.split()[0]:
@@ -96,6 +109,32 @@ def _private_bytes(pid: int) -> int:
         elif line.startswith("Pss:") and counted:
             total += 1024 * int(line.split()[1])
     return total
+
+
+def data_memory(folder: pathlib.Path, workers: int) -> int:
+    """What five million rows more cost: the interpreters' own memory cancels out."""
+    return memory_of(folder, 5_000_000, workers) - memory_of(folder, 1000, workers)
+
+
+def phase(
+    what: str,
+    task: str,
+    folder: pathlib.Path,
+    rows: int,
+    rounds: int,
+    count: int,
+    more: Mapping[str, Contender] | None = None,
+) -> list[list[str]]:
+    """The lines of one task; in processes of its own, for granular's keeps every batch's descriptors."""
+    with contextlib.ExitStack() as stack:
+        contenders = {}
+        for name, side in open_sides(folder, rows).items():
+            stack.enter_context(side)
+            if name in ("logloom", BASE):
+                side.task("write")()
+                contenders[name] = side.task(task)
+        base = BASE if BASE in contenders else None
+        return rows_of_table(what, {**contenders, **(more or {})}, rounds, count, base)
 
 
 def main() -> None:
@@ -107,24 +146,18 @@ def main() -> None:
     rows, rounds = arguments.rows, arguments.rounds
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        sides = {k: s for k, s in open_sides(folder, rows).items() if k != "granular 0.24"}
-        for side in sides.values():
-            stack.enter_context(side)
-            side.task("write")()
-        contenders = {key: side.task("loader") for key, side in sides.items()}
-        contenders["plain reads"] = plain_reads(folder, rows)
-        lines = rows_of_table("rows", contenders, rounds, rows)
-        functions = {key: side.task("loader_function") for key, side in sides.items()}
-        lines += rows_of_table("rows, a function", functions, rounds, rows)
-        theirs = {key: task for key, task in contenders.items() if key.startswith("granular")}
-        over_table: dict[str, Contender] = {"logloom": table_loader(folder, rows, stack), **theirs}
-        lines += rows_of_table("rows of a table", over_table, rounds, rows)
-        first = {key: side.task("first_batch") for key, side in sides.items()}
-        lines += rows_of_table("first batches", first, rounds, 1)
-        one, two = memory_of(folder, 1), memory_of(folder, 2)
+        more = {
+            "logloom, a table": table_loader(folder, rows, stack),
+            "plain reads": plain_reads(folder, rows),
+        }
+        lines = phase("rows", "loader", folder, rows, rounds, rows, more)
+        lines += phase("rows, a function", "loader_function", folder, rows, rounds, rows)
+        lines += phase("first batches", "first_batch", folder, rows, rounds, 1)
+        memory = {workers: data_memory(folder, workers) / 1e6 for workers in (1, 2, 4)}
     title = f"Loader: {rows} rows of 94 kB in {len(SPEC)} columns, 2 workers, batch {BATCH}"
-    print_table(title, ["what", "who", "per second", "logloom is faster by"], lines)
-    print(f"Workers, beside the batches: one {one / 1e6:.1f} MB, two {two / 1e6:.1f} MB ({two / one:.2f}x)")
+    print_table(title, ["what", "who", "per second", f"as a multiple of {BASE}"], lines)
+    text = ", ".join(f"{n} workers {mb:.0f} MB ({mb / memory[1]:.2f}x)" for n, mb in memory.items())
+    print(f"Memory of five million rows' index and order: {text}")
     warn_if_busy()
 
 

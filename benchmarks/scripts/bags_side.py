@@ -164,6 +164,7 @@ class Side:
     def loader(self, name="rows", **options):
         """The steady state: batches after the tenth."""
         if name not in self.loaders:
+            self.close()
             loader = iter(self.new_loader(**options))
             self.loaders[name] = loader
             for _ in range(10):
@@ -175,7 +176,7 @@ class Side:
 
     def loader_function(self):
         """With a function that touches every row."""
-        return self.loader("function", fns=[relabel])
+        return self.loader("a function", fns=[relabel])
 
     def first_batch(self):
         yield
@@ -186,6 +187,7 @@ class Side:
     def close(self):
         for loader in self.loaders.values():
             loader.close()
+        self.loaders.clear()
 
 
 def relabel(point, seed):

@@ -22,6 +22,7 @@ class Side:
     """A process that runs tasks by name."""
 
     def __init__(self, python: str | os.PathLike[str], module: str, folder: pathlib.Path, rows: int):
+        self._module = module
         folder.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
             [python, SCRIPT, module, folder, str(rows)],
@@ -51,7 +52,7 @@ class Side:
             print(name, file=self._process.stdin, flush=True)
             answer = self._answer()
             if not isinstance(answer, float):
-                raise RuntimeError(f"{name}: {answer}")
+                raise RuntimeError(f"{self._module}: {name}: {answer}")
             return Sample(answer, 0.0)
 
         return run
@@ -76,13 +77,21 @@ def open_sides(folder: pathlib.Path, rows: int) -> dict[str, Side]:
     return sides
 
 
-def rows_of_table(what: str, contenders: dict[str, Contender], rounds: int, count: int) -> list[list[str]]:
-    """A line for each contender: how many a second, and how many times faster the first one was."""
+def rows_of_table(
+    what: str, contenders: dict[str, Contender], rounds: int, count: int, base: str | None = None
+) -> list[list[str]]:
+    """A line for each contender: how many a second, and a ratio taken round by round.
+
+    Args:
+        count: of things that a run does.
+        base: the contender whose rate the others' are multiples of; None: how many times faster the first is.
+    """
     samples = compare(contenders, rounds=rounds)
-    first, *_ = samples
+    fixed = base or next(iter(samples))
     lines = []
     for name, runs in samples.items():
-        ratio = spread([b.seconds / a.seconds for a, b in zip(samples[first], runs, strict=True)])
+        pairs = zip(samples[fixed], runs, strict=True)
+        ratio = spread([a.seconds / b.seconds if base else b.seconds / a.seconds for a, b in pairs])
         rate = count / statistics.median(run.seconds for run in runs)
-        lines.append([what, name, f"{rate:,.0f}", "" if name == first else ratio])
+        lines.append([what, name, f"{rate:,.0f}", "" if name == fixed else ratio])
     return lines

@@ -206,9 +206,11 @@ class BrokenRows(ManyRows):
 
 
 def test_a_row_that_many_at_once_hide_is_still_named():
-    with Loader(BrokenRows(9), batch=9, shuffle=False, workers=1) as loader:
-        with pytest.raises(LoaderError, match=r"(?s)row 6 \(step 6\).*bad sector"):
-            next(loader)
+    with (
+        Loader(BrokenRows(9), batch=9, shuffle=False, workers=1) as loader,
+        pytest.raises(LoaderError, match=r"(?s)row 6 \(step 6\).*bad sector"),
+    ):
+        next(loader)
 
 
 class UnevenRows(Rows):
@@ -231,9 +233,11 @@ class OtherTypes(Rows):
     ("rows", "words"), [(UnevenRows, "'image'"), (OtherKeys, "extra"), (OtherTypes, "float64")]
 )
 def test_a_row_that_does_not_fit_the_batch_is_refused_by_name(rows, words):
-    with Loader(rows(5), batch=5, shuffle=False, workers=1) as loader:
-        with pytest.raises(LoaderError, match=f"(?s)row 3 .*{words}"):
-            next(loader)
+    with (
+        Loader(rows(5), batch=5, shuffle=False, workers=1) as loader,
+        pytest.raises(LoaderError, match=f"(?s)row 3 .*{words}"),
+    ):
+        next(loader)
 
 
 class BytesRows(Rows):

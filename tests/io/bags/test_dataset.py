@@ -156,9 +156,11 @@ def test_a_type_without_codec_is_refused_on_both_sides(tmp_path):
 
 
 def test_an_encoder_that_gives_no_bytes_is_named(tmp_path):
-    with granular.DatasetWriter(tmp_path / "data", {"foo": "text"}, {"text": str}) as writer:
-        with pytest.raises(UsageError, match=r"'foo' can't be encoded as text.*bytes"):
-            writer.append({"foo": "x"})
+    with (
+        granular.DatasetWriter(tmp_path / "data", {"foo": "text"}, {"text": str}) as writer,
+        pytest.raises(UsageError, match=r"'foo' can't be encoded as text.*bytes"),
+    ):
+        writer.append({"foo": "x"})
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,8 @@ def test_a_folder_appears_whole_and_an_exception_leaves_nothing(tmp_path):
 def test_a_killed_writer_leaves_no_folder_of_that_name(tmp_path):
     code = f"""
 import os, logloom.io.bags as granular
-writer = granular.ShardedDatasetWriter({str(tmp_path / "root")!r}, {{"a": "int"}}, granular.encoders, shardlen=3)
+root = {str(tmp_path / "root")!r}
+writer = granular.ShardedDatasetWriter(root, {{"a": "int"}}, granular.encoders, shardlen=3)
 for i in range(8):
     writer.append({{"a": i}})
 writer.flush()
@@ -441,9 +444,11 @@ def test_writers_that_share_a_root_never_show_unfinished_shards(tmp_path):
         writer.close()
     assert sorted(path.name for path in root.iterdir()) == ["000000", "000001", "000002"]
     assert list(tmp_path.iterdir()) == [root]
-    with granular.ShardedDatasetWriter(root, PLAIN, granular.encoders) as late:
-        with pytest.raises(UsageError, match="finished dataset already"):
-            late.append(plain_points(1)[0])
+    with (
+        granular.ShardedDatasetWriter(root, PLAIN, granular.encoders) as late,
+        pytest.raises(UsageError, match="finished dataset already"),
+    ):
+        late.append(plain_points(1)[0])
 
 
 @pytest.mark.parametrize("arguments", [(0,), (None, 1), (None, 0, 2), (3, -1), (3, 0, 0)])

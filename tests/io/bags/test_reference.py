@@ -1,7 +1,7 @@
 """The code of granular's own documentation, as it stands but for the import, the paths and its slips.
 
-Mended: `np.arange` with a dtype as its third argument, `.glob` on a string, a reader that its `with` has closed
-when the Loader gets it, `granular.encoders` where the page says `encoders`. Printed values are asserted.
+Mended: `np.arange` with a dtype as its third argument, `.glob` on a string, a reader that its `with` has
+closed when the Loader gets it. Printed values are asserted.
 """
 
 import pathlib

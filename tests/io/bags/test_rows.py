@@ -14,7 +14,7 @@ import logloom.io.bags as granular
 from logloom.errors import DatasetError, UsageError
 from logloom.io.bags import BagsReader, BagsWriter, ReadFromBags, WriteToBags
 from logloom.io.bags.format import FORMAT
-from logloom.io.units import UnitContext
+from logloom.io.units import UnitContext, format_named
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.io.tar.rows import TYPES, assert_equal_values, cut, digests, random_block, schema_of, schemas
 
@@ -142,6 +142,10 @@ def test_a_record_of_another_type_is_an_error_that_names_bag_and_rows(tmp_path):
     reader = BagsReader(tmp_path, Schema({"speed": ColumnType("<f8")}))
     with pytest.raises(DatasetError, match=r"speed\.bag, rows 0 to 3"):
         list(reader.blocks())
+
+
+def test_the_format_is_found_by_its_entry_point():
+    assert format_named("bags") is FORMAT
 
 
 @pytest.mark.parametrize(
