@@ -141,11 +141,10 @@ class ArrayReader:
         try:
             if self.layout.format == 2:
                 return [source.read(0, source.size)]
-            index = self._index(file)[list(numbers)]
-            order = np.argsort(index[:, 0], kind="stable")
-            found = source.read_many(index[order, 0].tolist(), index[order, 1].tolist())
-            places = np.argsort(order)
-            return [found[place] for place in places.tolist()]
+            offsets, sizes = self._index(file)[list(numbers)].T.tolist()
+            if offsets == sorted(offsets):
+                return source.read_many(offsets, sizes)
+            return [source.read(offset, size) for offset, size in zip(offsets, sizes, strict=True)]
         except DatasetError as error:
             raise self._explained(error) from error
 

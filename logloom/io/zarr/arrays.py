@@ -10,6 +10,7 @@ axis also `c.shapes` (N, axes). bytes and strings are ragged uint8.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class ArrayKind:
     @property
     def row_bytes(self) -> int:
         """Bytes of one entry along the first axis."""
-        return int(np.prod(self.tail, dtype=object)) * self.dtype.itemsize
+        return math.prod(self.tail) * self.dtype.itemsize
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -166,24 +167,29 @@ def read_column(read: ReadArray, name: str, ctype: ColumnType, start: int, stop:
         return _data(read, name, ctype, start, stop)
     bounds = read_bounds(read, name, start, stop, place)
     shapes = read(f"{name}.shapes", start, stop) if ctype.num_ragged > 1 else np.diff(bounds)[:, None]
-    check_shapes(shapes, bounds, f"{place}/{name}", start)
+    check_shapes(shapes, np.diff(bounds), f"{place}/{name}", np.arange(start, stop))
     return Ragged(_data(read, name, ctype, int(bounds[0]), int(bounds[-1])), shapes)
 
 
-def check_shapes(shapes: Array, bounds: Array, place: str, first_row: int) -> None:
+def check_shapes(shapes: Array, lengths: Array, place: str, rows: Array) -> None:
     """Holds lengths of ragged axes against the offsets.
 
+    Args:
+        shapes: (n, axes) of some rows.
+        lengths: (n,) how many values they hold by the offsets.
+        rows: (n,) their numbers.
+
     Raises:
-        DatasetError: a row has as many values by its lengths as by its offsets.
+        DatasetError: the two disagree.
     """
     # In floats, an absurd length can't wrap around to a sensible product.
     products = shapes.astype(np.float64).prod(axis=1)
-    wrong = (shapes < 0).any(axis=1) | (products != np.diff(bounds))
+    wrong = (shapes < 0).any(axis=1) | (products != lengths)
     if wrong.any():
-        row = int(wrong.argmax())
+        at = int(wrong.argmax())
         raise DatasetError(
-            f"{place}: row {first_row + row} is {shapes[row].tolist()} long, "
-            f"its offsets hold {int(bounds[row + 1] - bounds[row])} values: damaged"
+            f"{place}: row {rows[at]} is {shapes[at].tolist()} long, "
+            f"by its offsets it holds {lengths[at]} values: damaged"
         )
 
 
@@ -247,7 +253,7 @@ def read_blocks(
 def _row_sizes(read: ReadArray, types: Mapping[str, ColumnType], start: int, stop: int, place: str) -> Array:
     sizes = np.full(stop - start, 8.0)
     for name, ctype in types.items():
-        element = ctype.dtype.itemsize * float(np.prod(ctype.tail))
+        element = ctype.dtype.itemsize * math.prod(ctype.tail)
         lengths = np.diff(read_bounds(read, name, start, stop, place)) if ctype.is_ragged else 1
         sizes += lengths * element
     return sizes

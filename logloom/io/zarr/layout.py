@@ -10,8 +10,10 @@ places at the end. In format 2 a file is a chunk. Arrays are cut along their fir
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,15 +68,15 @@ class ArrayLayout:
         compress = "none" if plain else options.compress
         return cls(array.dtype, (length, *array.tail), chunk, shard, compress, options.format)
 
-    @property
+    @cached_property
     def tail(self) -> tuple[int, ...]:
         return self.shape[1:]
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
-        return int(np.prod(self.tail, dtype=object)) * self.dtype.itemsize
+        return math.prod(self.tail) * self.dtype.itemsize
 
-    @property
+    @cached_property
     def chunk_bytes(self) -> int:
         """Of a chunk, uncompressed."""
         return self.chunk * self.row_bytes

@@ -7,7 +7,6 @@ Other zarr datasets open with zarr or xarray.
 
 from __future__ import annotations
 
-import bisect
 import json
 import os
 import threading
@@ -118,14 +117,18 @@ class ZarrReader:
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Several rows, in the order asked for."""
-        batch = self._gather(self._positions(indices), tuple(self.schema.columns))
-        rows = []
+        return self._rows(self._positions(indices), tuple(self.schema.columns))
+
+    def _rows(self, rows: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
+        batch = self._gather(rows, names)
+        types = self.schema.all
+        found = []
         for number, log_id in enumerate(batch["log_id"]):
             row = {"log_id": log_id, "timestamp": batch["timestamp"][number]}
-            for name, ctype in self.schema.columns.items():
-                row[name] = python_value(batch[name][number], ctype)
-            rows.append(row)
-        return rows
+            for name in names:
+                row[name] = python_value(batch[name][number], types[name])
+            found.append(row)
+        return found
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         """One row.
@@ -138,14 +141,8 @@ class ZarrReader:
             IndexError: there is no such row.
             DatasetError: a file that holds it is missing or damaged.
         """
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"{self._store.uri}: row {index} of {len(self)}")
-        index %= len(self)
-        number = bisect.bisect_right(self._bounds, index) - 1
-        names = self.schema.select(columns)
-        start = index - self._bounds[number]
-        (block,) = self.log(self._ids[number]).read(names, start, start + 1, 1)
-        return block.row(0, self.schema, names)
+        (row,) = self._rows(self._positions(index), self.schema.select(columns))
+        return row
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
         """All rows in order; None is all columns, ages and availabilities too."""
@@ -302,18 +299,17 @@ class LogReader:
             return join_fields(name, ctype, len(rows), lambda array: self.arrays[array].take(rows))
         offsets = self.arrays[f"{name}.offsets"]
         starts, stops = offsets.take(rows), offsets.take(rows + 1)
+        place, lengths = f"{self.place}/{name}", stops - starts
+        if ((starts < 0) | (lengths < 0)).any():
+            raise DatasetError(f"{place}.offsets: a row ends before it starts: damaged")
+        shapes = lengths[:, None]
         if ctype.num_ragged > 1:
             shapes = self.arrays[f"{name}.shapes"].take(rows)
-        else:
-            shapes = (stops - starts)[:, None]
-        found = []
-        for row, start, stop, shape in zip(rows, starts.tolist(), stops.tolist(), shapes, strict=True):
-            place = f"{self.place}/{name}"
-            if not 0 <= start <= stop:
-                raise DatasetError(f"{place}.offsets: row {row} ends before it starts: damaged")
-            check_shapes(shape[None], np.array([start, stop]), place, int(row))
-            values = self._values(name, ctype, start, stop)
-            found.append(values.reshape(*shape, *ctype.tail))
+            check_shapes(shapes, lengths, place, rows)
+        found = [
+            self._values(name, ctype, start, stop).reshape(*shape, *ctype.tail)
+            for start, stop, shape in zip(starts.tolist(), stops.tolist(), shapes.tolist(), strict=True)
+        ]
         return Ragged.from_rows(found, ctype)
 
     def _values(self, name: str, ctype: ColumnType, start: int, stop: int) -> Array:
