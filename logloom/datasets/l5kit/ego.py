@@ -86,8 +86,12 @@ class EgoDataset:
         return self.get_frame(scene, frame - self._first_frame(scene))
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Many samples, in the order asked for."""
-        return [self[index] for index in indices]
+        """Many samples, in the order asked for; made scene by scene, so that each is read once."""
+        samples: list[Any] = [None] * len(indices)
+        rows = np.asarray(indices, np.int64) % max(len(self), 1)  # -1 is the last
+        for place in np.argsort(rows, kind="stable").tolist():
+            samples[place] = self[indices[place]]
+        return samples
 
     def get_frame(self, scene_index: int, state_index: int, track_id: int | None = None) -> dict[str, Any]:
         """The sample of one frame.

@@ -16,9 +16,10 @@ from logloom.datasets.l5kit import (
     LocalDataManager,
     StubRasterizer,
     load_config_data,
+    scenes,
 )
 from logloom.datasets.l5kit import build_rasterizer as build
-from logloom.datasets.l5kit.scenes import SceneCache
+from logloom.datasets.l5kit.scenes import SceneCache, SceneRows
 from logloom.errors import DatasetError, UsageError
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset
 
@@ -89,6 +90,23 @@ def test_indices_outside_end_a_loop_or_are_refused():
         view[5]
     with pytest.raises(ValueError, match="before the first"):
         view[-6]
+
+
+def test_many_samples_come_in_the_order_asked_for_and_read_each_scene_once(monkeypatch):
+    dataset = make_dataset((5, 4, 6))
+    view = EgoDataset(make_config(), dataset)
+    view._cache = SceneCache(max_bytes=0)
+    reads = []
+    monkeypatch.setattr(scenes, "SceneRows", lambda *args: reads.append(args) or SceneRows(*args))
+    indices = [14, 0, 6, 1, -1, 13, 6, 4]
+    samples = view.__getitems__(indices)
+    assert len(reads) == 3
+    for index, sample in zip(indices, samples, strict=True):
+        assert sample["timestamp"] == dataset.frames["timestamp"][index]
+    assert samples[2] is not samples[6]
+    assert view.__getitems__([]) == []
+    with pytest.raises(IndexError, match="index 15 of 15"):
+        view.__getitems__([2, 15])
 
 
 def test_scenes_and_frames_know_the_indices_of_their_samples():
