@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from logloom.io.bags.bag import BagReader, BagWriter
 from logloom.io.bags.codecs import decoders, encoders
-from logloom.io.bags.dataset import DatasetReader, DatasetWriter
+from logloom.io.bags.dataset_reader import DatasetReader
+from logloom.io.bags.dataset_writer import DatasetWriter
 from logloom.io.bags.sharded import ShardedDatasetReader, ShardedDatasetWriter
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """One bag file: records laid end to end, and a table of where each ends.
 
 Here: `BagWriter`, `BagReader`, and `RecordFile`, on which writers of many bags stand.
-Elsewhere: datasets of several bags (logloom.io.bags.dataset), what records mean (logloom.io.bags.codecs).
+Elsewhere: datasets of several bags (logloom.io.bags.dataset_writer, dataset_reader), what records mean (logloom.io.bags.codecs).
 
 Three generations of the table, all of little-endian u64, all read:
 1. records, then N + 1 limits, the first 0, the last where the records end, which is where the limits begin;

@@ -20,7 +20,7 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.bags.bag import BagReader, Generation
 from logloom.io.bags.columns import types_of
-from logloom.io.bags.dataset import UnfinishedDataset
+from logloom.io.bags.dataset_writer import UnfinishedDataset
 from logloom.io.bags.files import SPEC, open_folder
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter, append_refs

@@ -1,7 +1,7 @@
 """The files and folders that bags lie in: on disks, in object stores, in memory, behind path-like objects.
 
 Here: `open_file` (random access to one file's bytes), `open_folder` (a dataset's files, and publishing).
-Elsewhere: what the bytes mean (logloom.io.bags.bag, logloom.io.bags.dataset).
+Elsewhere: what the bytes mean (logloom.io.bags.bag, logloom.io.bags.spec).
 """
 
 from __future__ import annotations

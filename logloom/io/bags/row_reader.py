@@ -1,7 +1,7 @@
 """Reading the rows of folders of bags.
 
 Here: `BagsReader`.
-Elsewhere: datapoints as granular's users see them (logloom.io.bags.dataset), records to columns
+Elsewhere: datapoints as granular's users see them (logloom.io.bags.dataset_reader), records to columns
 (logloom.io.bags.columns).
 """
 
@@ -19,7 +19,7 @@ from logloom.blocks import Block, Values, python_value
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.bags.bag import cut_evenly
 from logloom.io.bags.columns import META, column_from, metas_from
-from logloom.io.bags.dataset import DatasetReader
+from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 

@@ -2,7 +2,7 @@
 
 Here: `BagsWriter`: blocks to one folder of bags.
 Elsewhere: what a column's records look like (logloom.io.bags.columns), datapoints of any kind
-(logloom.io.bags.dataset).
+(logloom.io.bags.dataset_writer).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.bags.bag import Generation, RecordFile
 from logloom.io.bags.columns import META, Records, meta_records, records_of, repeated, types_of
-from logloom.io.bags.dataset import UnfinishedDataset
+from logloom.io.bags.dataset_writer import UnfinishedDataset
 from logloom.io.bags.files import open_folder
 from logloom.schema import TIMESTAMP, Schema
 

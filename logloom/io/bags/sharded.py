@@ -1,7 +1,7 @@
 """Many datasets as one: folders numbered 000000, 000001, … in one root.
 
 Here: `ShardedDatasetWriter`, `ShardedDatasetReader`.
-Elsewhere: one dataset (logloom.io.bags.dataset).
+Elsewhere: one dataset (logloom.io.bags.dataset_writer, dataset_reader).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
 from logloom.io.bags.bag import Generation, checked_range
-from logloom.io.bags.dataset import Codecs, DatasetReader, DatasetWriter, Mask, check_spec, codecs_for
+from logloom.io.bags.dataset_reader import DatasetReader, Mask
+from logloom.io.bags.dataset_writer import DatasetWriter
 from logloom.io.bags.files import open_folder
+from logloom.io.bags.spec import Codecs, check_spec, codecs_for
 
 _MAX_THREADS = 32
 

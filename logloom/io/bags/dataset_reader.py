@@ -1,337 +1,30 @@
-"""A dataset: a folder of bags, one for each key, read and written datapoint by datapoint.
+"""Reading a dataset: random access to the datapoints of a folder of bags.
 
-Here: `DatasetWriter`, `DatasetReader`, and what they share: specs, masks, unfinished folders.
-Elsewhere: single bags (logloom.io.bags.bag), many datasets as one (logloom.io.bags.sharded), encoders and
-decoders (logloom.io.bags.codecs), rows of blocks (logloom.io.bags.rows).
-
-spec.json says the type of each key, sorted. In the first two generations refs.bag says, datapoint by
-datapoint, which records of the bags belong to it: a msgpack list in the order of the keys, a number for a
-plain key, [first, count] for a sequence, [] for an empty one. In the third, datapoint i is record i.
+Here: `DatasetReader`, masks and ranges.
+Elsewhere: writing (logloom.io.bags.dataset_writer), single bags (logloom.io.bags.bag), many datasets as one
+(logloom.io.bags.sharded), what files say of each other (logloom.io.bags.spec).
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import operator
 import os
-import pathlib
-import re
-import shutil
-import tempfile
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Self
 
 import msgpack
 import numpy as np
 
 from logloom.blocks import Array
-from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
-from logloom.io.bags.bag import BagReader, Generation, RecordFile, checked_range
-from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder, array_parts, encode_array
-from logloom.io.bags.files import SPEC, Folder, already_there, open_folder
-from logloom.io.storage import explained
-
-REFS = "refs"
-_KEY = re.compile(r"[a-z_][^/\\\x00-\x1f\x7f]{0,199}")
-_TYPE = re.compile(r"[a-z_][^\[\]]*(\[\])?")
-_AT_ONCE = 512 << 10  # larger arrays are written from where they lie; smaller ones gather into large writes
-_MAX_SPEC = 16 << 20
+from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.bags.bag import BagReader, checked_range
+from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder
+from logloom.io.bags.files import open_folder
+from logloom.io.bags.spec import REFS, Codecs, codecs_for, is_sequence, read_spec
 
 Mask = Mapping[str, bool | range | slice] | Sequence[str]
-Codecs = Mapping[str, Callable[[Any], Any]] | None
-
-
-def is_sequence(type_name: str) -> bool:
-    return type_name.endswith("[]")
-
-
-def check_spec(spec: Mapping[str, str], place: str) -> dict[str, str]:
-    """The spec, sorted.
-
-    Raises:
-        UsageError: a key that can't name a file of the folder, or a type that is none.
-    """
-    for key, type_name in spec.items():
-        if not isinstance(key, str) or not _KEY.fullmatch(key) or not _encodable(key):
-            raise UsageError(
-                f"{place}: key {key!r} can't name a bag; begin with a-z or _, and leave out slashes and "
-                "control characters"
-            )
-        if not isinstance(type_name, str) or not _TYPE.fullmatch(type_name):
-            raise UsageError(
-                f"{place}: {key} has type {type_name!r}; types look like utf8, or utf8[] for lists"
-            )
-    return dict(sorted(spec.items()))
-
-
-def _encodable(key: str) -> bool:
-    try:
-        return len(key.encode()) <= 250
-    except UnicodeEncodeError:
-        return False
-
-
-def codecs_for(spec: Mapping[str, str], codecs: Codecs, kind: str, place: str) -> dict[str, Any]:
-    """The encoder or decoder of each key; None where values are bytes already.
-
-    Raises:
-        UsageError: a type has none.
-    """
-    if codecs is None:
-        return dict.fromkeys(spec)
-    found = {}
-    for key, type_name in spec.items():
-        try:
-            codec = codecs[type_name.removesuffix("[]")]
-        except KeyError:
-            known = ", ".join(sorted(codecs))
-            raise UsageError(
-                f"{place}: no {kind} for type {type_name!r} of {key!r}; there are {known}"
-            ) from None
-        found[key] = ArrayDecoder() if isinstance(codec, ArrayDecoder) else codec
-    return found
-
-
-class DatasetWriter:
-    """Writes a dataset; its folder appears when it is closed, whole.
-
-    Until then its files lie in a folder beside. Leaving the `with` by an exception leaves nothing behind.
-    """
-
-    def __init__(
-        self,
-        directory: Any,
-        spec: Mapping[str, str],
-        encoders: Codecs,
-        *,
-        generation: Generation = 1,
-        beside: Folder | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """
-        Args:
-            directory: a path, URI or path-like object of a folder that isn't there yet.
-            spec: the type of each key; `type[]` for lists.
-            encoders: a function to bytes for each type; None takes bytes as they are.
-            generation: 1, which every client reads, or 3.
-            beside: the folder next to which the unfinished files lie; by default the folder itself.
-
-        Raises:
-            UsageError: the folder is there, a key or a type won't do.
-        """
-        folder = open_folder(directory, storage_options)
-        self._unfinished = UnfinishedDataset(folder, spec, generation, beside=beside)
-        self._encoders = codecs_for(self.spec, encoders, "encoder", folder.name)
-        self._plan = list(self._unfinished.files.items())
-        self._refs = self._unfinished.refs
-        self._has_sequences = any(map(is_sequence, self.spec.values()))
-        self._length = 0
-
-    @property
-    def spec(self) -> dict[str, str]:
-        return self._unfinished.spec
-
-    @property
-    def size(self) -> int:
-        """Bytes of the bags, their tables included."""
-        return self._unfinished.size
-
-    def __len__(self) -> int:
-        return self._length
-
-    def append(self, datapoint: Mapping[str, Any], flush: bool = True) -> int:
-        """Adds a datapoint, whole or not at all, and gives its number.
-
-        Args:
-            datapoint: a value for each key of the spec, in any order; an iterable for a sequence.
-            flush: taken for granular's sake; records go to the disk when enough of them wait.
-
-        Raises:
-            UsageError: other keys than the spec has, or a value that can't be encoded (its cause says why).
-        """
-        self._unfinished.check_open()
-        if datapoint.keys() != self.spec.keys():
-            self._complain(datapoint)
-        before = [len(file) for _, file in self._plan] if self._has_sequences else None
-        try:
-            refs = [self._append_value(key, file, datapoint[key]) for key, file in self._plan]
-        except BaseException:
-            for number, (_, file) in enumerate(self._plan):
-                file.rollback(before[number] if before else self._length)
-            raise
-        if self._refs is not None:
-            self._refs.append(msgpack.packb(refs))
-        self._length += 1
-        return self._length - 1
-
-    def _append_value(self, key: str, file: RecordFile, value: Any) -> Any:
-        encoder = self._encoders[key]
-        if not is_sequence(self.spec[key]):
-            return self._append_record(key, file, encoder, value)
-        first = len(file)
-        for item in value:  # one at a time: it may be a generator of many large values
-            self._append_record(key, file, encoder, item)
-        count = len(file) - first
-        return [first, count] if count else []
-
-    def _append_record(self, key: str, file: RecordFile, encoder: Any, value: Any) -> int:
-        try:
-            if encoder is encode_array and getattr(value, "nbytes", 0) >= _AT_ONCE:
-                return file.append_at_once(*array_parts(value))
-            record = encoder(value) if encoder else value
-            if type(record) is not bytes:
-                raise TypeError(f"the encoder should give bytes, it gave {type(record).__name__}")
-        except Exception as error:
-            raise UsageError(
-                f"datapoint {self._length}: {key!r} can't be encoded as {self.spec[key]}: {error}"
-            ) from error
-        return file.append(record)
-
-    def _complain(self, datapoint: Mapping[str, Any]) -> None:
-        missing = sorted(self.spec.keys() - datapoint.keys())
-        unknown = sorted(map(str, datapoint.keys() - self.spec.keys()))
-        words = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(unknown)}"] * bool(
-            unknown
-        )
-        raise UsageError(
-            f"datapoint {self._length} {' and '.join(words)}; its keys must be those of the spec: "
-            f"{', '.join(self.spec)}"
-        )
-
-    def flush(self) -> None:
-        """Hands everything to the operating system."""
-        self._unfinished.flush()
-
-    def close(self) -> None:
-        """Finishes the dataset and gives its folder its name.
-
-        Raises:
-            UsageError: meanwhile another writer finished one there.
-        """
-        self._unfinished.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._unfinished.abandon()
-
-
-class UnfinishedDataset:
-    """The files of a dataset while they are written.
-
-    Attributes:
-        files: of records by key, sorted.
-        refs: the file of references, None in the third generation.
-    """
-
-    def __init__(
-        self,
-        folder: Folder,
-        spec: Mapping[str, str],
-        generation: Generation = 1,
-        *,
-        beside: Folder | None = None,
-        scratch: pathlib.Path | None = None,
-    ):
-        """
-        Args:
-            folder: where it will be.
-            beside: the folder next to which the files lie until then, where it is on a disk.
-            scratch: instead: fill this very folder, which the caller publishes.
-        """
-        self.spec = check_spec(spec, folder.name)
-        if generation not in (1, 3):
-            raise UsageError(f"{folder.name}: generation {generation}; 1 and 3 are written")
-        sequences = [key for key, type_name in self.spec.items() if is_sequence(type_name)]
-        if generation == 3 and sequences:
-            raise UsageError(
-                f"{folder.name}: {sequences[0]} is a sequence, which generation 3 lacks; write 1"
-            )
-        if generation == 1 and REFS in self.spec:
-            raise UsageError(
-                f"{folder.name}: `refs` is the name of a file of its own; call the key otherwise"
-            )
-        if scratch is None and folder.exists(SPEC):
-            raise UsageError(already_there(folder.name))
-        self._folder = folder
-        self._generation = generation
-        # Without sequences datapoint i is record i, so the .idx files of generation 3 fit beside.
-        self._idx = not sequences
-        self._owned = None if scratch is not None else _scratch_beside(folder, beside or folder)
-        self.path = scratch if scratch is not None else pathlib.Path(str(self._owned))
-        self.files = {key: RecordFile(self.path / f"{key}.bag") for key in self.spec}
-        self.refs = RecordFile(self.path / f"{REFS}.bag") if generation == 1 else None
-        self._closed = False
-
-    @property
-    def _all(self) -> list[RecordFile]:
-        return [*self.files.values(), *([self.refs] if self.refs is not None else [])]
-
-    @property
-    def size(self) -> int:
-        table = 8 if self._generation == 1 else 0
-        return sum(file.nbytes + 8 * len(file) + table for file in self._all)
-
-    def check_open(self) -> None:
-        """
-        Raises:
-            UsageError: it is closed.
-        """
-        if self._closed:
-            raise UsageError(f"{self._folder.name}: the writer is closed")
-
-    def flush(self) -> None:
-        for file in self._all:
-            file.flush()
-
-    def close(self) -> None:
-        """Ends all files, and publishes them unless the caller does."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            for file in self._all:
-                file.finish(table=self._generation == 1, idx=self._idx and file is not self.refs)
-            with explained(str(self.path)):
-                (self.path / SPEC).write_text(json.dumps(self.spec))
-            if self._owned is not None:
-                self._folder.publish(self.path)
-        finally:
-            self._remove()
-
-    def abandon(self) -> None:
-        """Leaves nothing behind."""
-        if not self._closed:
-            self._closed = True
-            for file in self._all:
-                file.abandon()
-            self._remove()
-
-    def _remove(self) -> None:
-        if self._owned is not None:
-            shutil.rmtree(self._owned, ignore_errors=True)
-
-
-def _scratch_beside(folder: Folder, beside: Folder) -> pathlib.Path:
-    parent = beside.scratch_parent()
-    if parent is None:
-        return pathlib.Path(tempfile.mkdtemp(prefix="logloom-bags-"))
-    base = pathlib.PurePath(beside.name).name
-    own = "" if folder is beside else f".{pathlib.PurePath(folder.name).name}"
-    path = parent / f".{base}{own}.{uuid.uuid4().hex[:8]}.unfinished"
-    with explained(folder.name):
-        path.mkdir(parents=True)
-    return path
 
 
 class DatasetReader:
@@ -366,7 +59,7 @@ class DatasetReader:
         self._folder = open_folder(directory, storage_options)
         self._cache_index = cache_index
         self._cache_keys = frozenset(cache_keys)
-        self._spec = _read_spec(self._folder)
+        self._spec = read_spec(self._folder)
         if unknown := sorted(self._cache_keys - self._spec.keys() - {REFS}):
             raise UsageError(f"{self._folder.name}: no key {unknown[0]!r} to cache; {', '.join(self._spec)}")
         self._decoders = codecs_for(self._spec, decoders, "decoder", self._folder.name)
@@ -698,19 +391,3 @@ def _check_ref(key: str, ref: Any, sequence: bool) -> None:
 
 def _sequence_ref(ref: Any) -> tuple[int, int]:
     return (ref[0], ref[1]) if ref else (0, 0)
-
-
-def _read_spec(folder: Folder) -> dict[str, str]:
-    file = folder.file(SPEC)
-    try:
-        size = file.size
-        if size > _MAX_SPEC:
-            raise DatasetError(f"{file.name}: {size} bytes, a spec has {_MAX_SPEC} at most")
-        spec = json.loads(file.read(0, size))
-        if not isinstance(spec, dict):
-            raise ValueError("it is no JSON object")
-        return check_spec(spec, file.name)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{file.name}: no spec of a dataset of bags ({error})") from error
-    except StorageError as error:
-        raise DatasetError(f"{folder.name}: no dataset of bags: {error}") from error
