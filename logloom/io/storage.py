@@ -133,7 +133,9 @@ class Store:
         try:
             with explained(self.uri_of(name), passing):
                 yield
-        except (LogloomError, *passing):
+        except LogloomError:
+            raise
+        except passing:
             raise
         except Exception as error:
             if self.local is not None:
