@@ -19,7 +19,7 @@ from benchmarks.harness import Sample, cache_folder, print_table, run_child
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--images", type=int, default=150, help="in the short log; the long one has ten times")
+    parser.add_argument("--images", type=int, default=150, help="in the short log")
     arguments = parser.parse_args()
     rows = []
     peaks = []

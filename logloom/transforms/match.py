@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import LogSummary
-from logloom.io.logs.tables import SUFFIXES
+from logloom.io.logs.tables.reader import SUFFIXES
 from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local
 from logloom.recipe import LogName, Recipe
 from logloom.recipe.mistakes import Mistake

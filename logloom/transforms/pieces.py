@@ -195,7 +195,7 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
     """What is done to resampled values before the cast; only rotations are shown otherwise than resampled."""
     if column.spec.adapter != "rotation_matrix" or column.message_type.shape[-1:] != (4,):
         return None
-    from logloom.io.logs.adapters import rotation_matrix
+    from logloom.io.logs.decoding.adapters import rotation_matrix
 
     def to_matrices(values: Values) -> Values:
         flat = values.values if isinstance(values, Ragged) else values

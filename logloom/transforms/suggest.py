@@ -258,7 +258,7 @@ def _type_of(topic: _Topic, path: str) -> ColumnType | None:
 
 def _numbers(topic: _Topic) -> tuple[list[_Column], list[str]]:
     """The fields of a type that is not known here: numbers are taken, text is left out."""
-    from logloom.io.logs import definitions
+    from logloom.io.logs.decoding import definitions
 
     try:
         root = definitions.parse(topic.info)

@@ -1,4 +1,4 @@
-"""Training with torch, in an environment that has logloom without Beam; `make torch` makes it and runs this."""
+"""Training with torch, in an environment that has logloom without Beam; `make torch` runs this."""
 
 import importlib.util
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from logloom.io.logs.base import TopicInfo
-from logloom.io.logs.definitions import Array, Number, Struct, Text, Type
+from logloom.io.logs.decoding.definitions import Array, Number, Struct, Text, Type
 from logloom.io.logs.raw import RawMessages
 
 

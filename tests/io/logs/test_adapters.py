@@ -9,9 +9,9 @@ from PIL import Image
 
 from logloom.blocks import python_value
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.adapters import rotation_matrix
 from logloom.io.logs.base import FieldSpec
-from logloom.io.logs.layouts import CdrDecoder, Ros1Decoder
+from logloom.io.logs.decoding.adapters import rotation_matrix
+from logloom.io.logs.decoding.layouts import CdrDecoder, Ros1Decoder
 from tests.io.logs.payloads import raw_messages, serialize, topic
 
 IMAGE = "uint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\nuint32 step\nuint8[] data"

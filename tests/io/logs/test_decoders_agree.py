@@ -11,9 +11,9 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from logloom.blocks import python_value
 from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec, TopicInfo
-from logloom.io.logs.definitions import Struct
-from logloom.io.logs.fields import paths
-from logloom.io.logs.layouts import CdrDecoder, Ros1Decoder
+from logloom.io.logs.decoding.definitions import Struct
+from logloom.io.logs.decoding.fields import paths
+from logloom.io.logs.decoding.layouts import CdrDecoder, Ros1Decoder
 from tests.io.logs.payloads import raw_messages, same
 
 STORES = {"cdr": get_typestore(Stores.ROS2_HUMBLE), "ros1": get_typestore(Stores.ROS1_NOETIC)}

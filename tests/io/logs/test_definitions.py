@@ -10,7 +10,7 @@ from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_typestore
 
 from logloom.errors import UnknownEncodingError
-from logloom.io.logs.definitions import Struct, Text, parse
+from logloom.io.logs.decoding.definitions import Struct, Text, parse
 from tests.io.logs.payloads import topic
 
 RICH = """

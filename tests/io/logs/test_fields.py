@@ -5,8 +5,8 @@ import pytest
 
 from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec
-from logloom.io.logs.fields import MAX_VALUE_BYTES
-from logloom.io.logs.layouts import CdrDecoder
+from logloom.io.logs.decoding.fields import MAX_VALUE_BYTES
+from logloom.io.logs.decoding.layouts import CdrDecoder
 from tests.io.logs.payloads import raw_messages, serialize, topic
 
 TEXT = """

@@ -13,7 +13,7 @@ from mcap.writer import Writer
 from logloom.blocks import python_value
 from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.base import MIN_TIME, FieldSpec, OpenOptions, TopicInfo
-from logloom.io.logs.json_messages import JsonDecoder
+from logloom.io.logs.decoding.json import JsonDecoder
 from logloom.io.logs.opening import open_log
 from tests.io.logs.making import SECOND, START, read_all
 from tests.io.logs.payloads import raw_messages

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from logloom.blocks import python_value
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import MIN_TIME, FieldSpec
-from logloom.io.logs.definitions import ROS1_TYPES, ROS2_TYPES, Array, Field, Number, Struct, Text
-from logloom.io.logs.fields import paths
-from logloom.io.logs.layouts import CdrDecoder, Ros1Decoder
+from logloom.io.logs.decoding.definitions import ROS1_TYPES, ROS2_TYPES, Array, Field, Number, Struct, Text
+from logloom.io.logs.decoding.fields import paths
+from logloom.io.logs.decoding.layouts import CdrDecoder, Ros1Decoder
 from tests.io.logs.payloads import raw_messages, same, serialize, topic
 
 NUMBERS = [

@@ -15,7 +15,7 @@ from logloom.errors import LogReadError, StorageError, UsageError
 from logloom.io.logs import part as part_module
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS, ChunkCache
-from logloom.io.logs.mcap import McapFile
+from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.opening import open_log
 from tests.io.logs.making import (
     MS,

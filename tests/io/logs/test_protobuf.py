@@ -17,8 +17,8 @@ from mcap_protobuf.writer import Writer
 from logloom.blocks import python_value
 from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.base import MIN_TIME, FieldSpec, OpenOptions, TopicInfo
+from logloom.io.logs.decoding.protobuf import ProtobufDecoder
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.protobuf_messages import ProtobufDecoder
 from tests.io.logs.making import SECOND, START, read_all
 from tests.io.logs.payloads import raw_messages
 
@@ -274,10 +274,10 @@ def test_without_the_protobuf_package_the_error_names_the_extra(monkeypatch):
             raise ImportError(name)
         return import_module(name, *args)
 
-    monkeypatch.delitem(sys.modules, "logloom.io.logs.protobuf_messages")
+    monkeypatch.delitem(sys.modules, "logloom.io.logs.decoding.protobuf")
     monkeypatch.setattr(builtins, "__import__", without_protobuf)
     with pytest.raises(UnknownEncodingError, match=r"pip install 'logloom\[protobuf\]'"):
-        importlib.import_module("logloom.io.logs.protobuf_messages")
+        importlib.import_module("logloom.io.logs.decoding.protobuf")
 
 
 def test_mutated_messages_and_definitions_decode_or_are_refused():

@@ -57,7 +57,11 @@ def test_every_message_equals_what_the_rosbags_package_reads(tmp_path, compressi
     for topic, info in log.summary.topics.items():
         times = [m.log_time for m in messages if m.topic == topic]
         assert (info.num_messages, info.first, info.last) == (len(times), times[0], times[-1])
-        assert (info.type, info.encoding, info.definition_encoding) == ("test_msgs/Stamped", "ros1", "ros1msg")
+        assert (info.type, info.encoding, info.definition_encoding) == (
+            "test_msgs/Stamped",
+            "ros1",
+            "ros1msg",
+        )
         assert info.definition.decode() == ROS1[1]
     assert (log.summary.first, log.summary.last) == (messages[0].log_time, messages[-1].log_time)
 

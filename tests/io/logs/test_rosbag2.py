@@ -14,9 +14,9 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StorageP
 from rosbags.typesys import Stores, get_typestore
 
 from logloom.errors import LogloomError, LogReadError, TruncatedLogError, UnknownEncodingError
-from logloom.io.logs import copies, db3
 from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.opening import open_log
+from logloom.io.logs.rosbag2 import copies, db3
 from tests.io.logs.making import MS, SECOND, START, contents, everything, read_all
 
 STORE = get_typestore(Stores.ROS2_HUMBLE)

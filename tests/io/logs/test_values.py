@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logloom.io.logs.values import copy_all
+from logloom.io.logs.decoding.values import copy_all
 
 FIELDS = st.lists(
     st.tuples(

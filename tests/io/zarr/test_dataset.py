@@ -156,6 +156,16 @@ def test_a_batch_fills_arrays_that_are_given(store):
     assert out["ego.rotation"].tobytes() == reader.get_many([3, 1, 19, 3])["ego.rotation"].tobytes()
 
 
+def test_rows_that_a_user_changes_stay_as_they_are_for_others(store):
+    reader = ZarrReader(assemble(store, stage(store, make_block(5)))[0])
+    before = reader[2]["ego.rotation"].copy()
+    reader[2]["ego.rotation"][...] = 7
+    for block in reader.blocks():
+        block.columns["ego.rotation"][...] = 7
+    reader.get_many([2, 3])["ego.rotation"][...] = 7
+    assert reader[2]["ego.rotation"].tobytes() == before.tobytes()
+
+
 def test_rows_beyond_the_end_are_refused(store):
     reader = ZarrReader(assemble(store, stage(store, make_block(5)))[0])
     for row in (5, -6):

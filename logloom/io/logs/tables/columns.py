@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
-from logloom.io.logs import adapters
 from logloom.io.logs.base import FieldSpec
-from logloom.io.logs.definitions import Number, Struct, Text
-from logloom.io.logs.fields import Selection, column_type, flat, joined_type, select, whole
-from logloom.io.logs.unfit import UnfitError
+from logloom.io.logs.decoding import adapters
+from logloom.io.logs.decoding.definitions import Number, Struct, Text
+from logloom.io.logs.decoding.fields import Selection, column_type, flat, joined_type, select, whole
+from logloom.io.logs.decoding.unfit import UnfitError
 
 ROOT = "tables/Row"
 

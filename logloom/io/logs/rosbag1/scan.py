@@ -10,7 +10,7 @@ import numpy as np
 
 from logloom.io.logs.container import FileIndex, IndexBuilder
 from logloom.io.logs.ranges import MIB, File
-from logloom.io.logs.rosbag1_records import (
+from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,
     CHUNK,
     CHUNK_INFO,

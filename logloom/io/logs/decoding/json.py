@@ -23,7 +23,7 @@ import numpy as np
 
 from logloom.errors import UnknownEncodingError, UsageError
 from logloom.io.logs.base import FieldSpec, TopicInfo
-from logloom.io.logs.definitions import (
+from logloom.io.logs.decoding.definitions import (
     MAX_DEPTH,
     MAX_FIELDS,
     MAX_FIXED_NUMBERS,
@@ -34,8 +34,8 @@ from logloom.io.logs.definitions import (
     Text,
     Type,
 )
-from logloom.io.logs.fields import select
-from logloom.io.logs.objects import ObjectDecoder
+from logloom.io.logs.decoding.fields import select
+from logloom.io.logs.decoding.objects import ObjectDecoder
 
 _BYTE = Number(np.dtype("u1"), is_byte=True)
 _INTEGER = Number(np.dtype("<i8"))

@@ -25,7 +25,7 @@ import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec
-from logloom.io.logs.definitions import Array, Field, Number, Struct, Text, Type
+from logloom.io.logs.decoding.definitions import Array, Field, Number, Struct, Text, Type
 from logloom.schema import BYTES, STRING, ColumnType
 
 MAX_VALUE_BYTES = 1 << 26  # of one structured value; widths of text count in it

@@ -12,8 +12,8 @@ from functools import partial
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import FieldSpec, OpenOptions
-from logloom.io.logs.definitions import Struct, Text
-from logloom.io.logs.fields import select
+from logloom.io.logs.decoding.definitions import Struct, Text
+from logloom.io.logs.decoding.fields import select
 from logloom.io.logs.ranges import File, read_ahead
 from logloom.io.storage import is_local
 

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs import adapters
 from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
-from logloom.io.logs.compiler import compile_layout
-from logloom.io.logs.cursor import Array, At, Cursor, MisfitError, cursors
-from logloom.io.logs.definitions import Struct, parse
-from logloom.io.logs.fields import Selection, column_type, joined_type, select
+from logloom.io.logs.decoding import adapters
+from logloom.io.logs.decoding.compiler import compile_layout
+from logloom.io.logs.decoding.cursor import Array, At, Cursor, MisfitError, cursors
+from logloom.io.logs.decoding.definitions import Struct, parse
+from logloom.io.logs.decoding.fields import Selection, column_type, joined_type, select
+from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.decoding.values import copy_all
+from logloom.io.logs.decoding.wire import CDR, ROS1, Fixed, Repeated, Wire
 from logloom.io.logs.raw import RawMessages
-from logloom.io.logs.unfit import UnfitError
-from logloom.io.logs.values import copy_all
-from logloom.io.logs.wire import CDR, ROS1, Fixed, Repeated, Wire
 from logloom.schema import ColumnType
 
 _RETRIES = 8  # rounds in which misfits leave a batch, before its messages are tried one by one

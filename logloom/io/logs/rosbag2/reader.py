@@ -19,12 +19,12 @@ import numpy as np
 from logloom.errors import LogReadError
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.container import Chunk, Container
-from logloom.io.logs.copies import ZSTD_MAGIC, ZSTD_SUFFIXES, UnpackedFile
-from logloom.io.logs.db3 import MAGIC, Db3File
-from logloom.io.logs.inflate import inflated
 from logloom.io.logs.log import ContainerLog
-from logloom.io.logs.mcap import McapFile
+from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.ranges import File
+from logloom.io.logs.rosbag2.copies import ZSTD_MAGIC, ZSTD_SUFFIXES, UnpackedFile
+from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
+from logloom.io.logs.rosbag2.inflate import inflated
 from logloom.io.storage import filesystem, is_local
 
 METADATA = "metadata.yaml"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from logloom.io.logs.definitions import Field, Number, Struct, Text, Type
-from logloom.io.logs.wire import Characters, Fixed, Node, Record, Repeated, Wire
+from logloom.io.logs.decoding.definitions import Field, Number, Struct, Text, Type
+from logloom.io.logs.decoding.wire import Characters, Fixed, Node, Record, Repeated, Wire
 
 
 def compile_layout(root: Struct, wire: Wire) -> Record:

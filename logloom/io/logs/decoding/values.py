@@ -14,9 +14,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from logloom.blocks import Ragged, Values
-from logloom.io.logs.cursor import Array, Cursor
-from logloom.io.logs.definitions import Number, Struct, Type
-from logloom.io.logs.fields import Selection, flat
+from logloom.io.logs.decoding.cursor import Array, Cursor
+from logloom.io.logs.decoding.definitions import Number, Struct, Type
+from logloom.io.logs.decoding.fields import Selection, flat
 
 SECOND = 1_000_000_000
 

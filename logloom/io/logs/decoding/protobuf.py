@@ -16,8 +16,17 @@ import numpy as np
 
 from logloom.errors import UnknownEncodingError
 from logloom.io.logs.base import TopicInfo
-from logloom.io.logs.definitions import MAX_DEPTH, MAX_FIELDS, Array, Field, Number, Struct, Text, Type
-from logloom.io.logs.objects import ObjectDecoder
+from logloom.io.logs.decoding.definitions import (
+    MAX_DEPTH,
+    MAX_FIELDS,
+    Array,
+    Field,
+    Number,
+    Struct,
+    Text,
+    Type,
+)
+from logloom.io.logs.decoding.objects import ObjectDecoder
 
 try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs import adapters
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, TimeSource, TopicInfo
-from logloom.io.logs.definitions import Array, Number, Struct, Text, Type
-from logloom.io.logs.fields import Selection, flat, joined_type, select, value_type
+from logloom.io.logs.decoding import adapters
+from logloom.io.logs.decoding.definitions import Array, Number, Struct, Text, Type
+from logloom.io.logs.decoding.fields import Selection, flat, joined_type, select, value_type
+from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.decoding.values import SECOND, flattened
 from logloom.io.logs.raw import RawMessages
-from logloom.io.logs.unfit import UnfitError
-from logloom.io.logs.values import SECOND, flattened
 from logloom.schema import ColumnType
 
 # Where stamps are: ROS headers, Foxglove messages, and the first of a list of transforms.

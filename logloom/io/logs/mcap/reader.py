@@ -19,7 +19,7 @@ from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import MAX_TIME, Log, OpenOptions
 from logloom.io.logs.container import Chunk, FileIndex, clipped, index_of
 from logloom.io.logs.log import ContainerLog
-from logloom.io.logs.mcap_records import (
+from logloom.io.logs.mcap.records import (
     CHANNEL,
     CHUNK_INDEX,
     FOOTER,
@@ -35,7 +35,7 @@ from logloom.io.logs.mcap_records import (
     read_chunk,
     walked_chunk,
 )
-from logloom.io.logs.mcap_scan import Scan
+from logloom.io.logs.mcap.scan import Scan
 from logloom.io.logs.ranges import File
 
 TAIL = 64 << 10  # fetched at once: the footer, and all of most summaries

@@ -124,7 +124,7 @@ def parse(info: TopicInfo) -> Struct:
         UnknownEncodingError: the definition is in another language, doesn't parse, lacks a type it uses,
             or is recursive or absurdly large.
     """
-    from logloom.io.logs import idl, known_types, rosmsg
+    from logloom.io.logs.decoding import idl, known_types, rosmsg
 
     grammars = {
         "ros2msg": (rosmsg.declarations, ROS2_TYPES),

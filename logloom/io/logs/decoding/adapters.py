@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
-from logloom.io.logs import clouds, images
 from logloom.io.logs.base import FieldSpec
-from logloom.io.logs.definitions import Struct
-from logloom.io.logs.fields import select
+from logloom.io.logs.decoding import clouds, images
+from logloom.io.logs.decoding.definitions import Struct
+from logloom.io.logs.decoding.fields import select
 from logloom.schema import ColumnType
 
 Found = Mapping[str, Values]  # by the adapter's own word for a field

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs import adapters, named_files
 from logloom.io.logs.base import (
     MIN_TIME,
     FieldSpec,
@@ -36,14 +35,16 @@ from logloom.io.logs.base import (
     TopicInfo,
     TopicRequest,
 )
-from logloom.io.logs.definitions import Struct, parse
-from logloom.io.logs.fields import joined_type, select
+from logloom.io.logs.decoding import adapters
+from logloom.io.logs.decoding.definitions import Struct, parse
+from logloom.io.logs.decoding.fields import joined_type, select
+from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import File, content_id
 from logloom.io.logs.stamps import within
-from logloom.io.logs.table_columns import ROOT, definition_of, times_of, top_level, values_of
-from logloom.io.logs.table_files import TableFile, table_file
-from logloom.io.logs.unfit import UnfitError
+from logloom.io.logs.tables import named_files
+from logloom.io.logs.tables.columns import ROOT, definition_of, times_of, top_level, values_of
+from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.storage import file_name_of
 from logloom.schema import BYTES, ColumnType
 

@@ -18,7 +18,7 @@ from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.container import Channel, Chunk, FileIndex, index_of
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.ranges import File
-from logloom.io.logs.rosbag1_records import (
+from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,
     CHUNK,
     CHUNK_INFO,
@@ -33,7 +33,7 @@ from logloom.io.logs.rosbag1_records import (
     record_at,
     walked_chunk,
 )
-from logloom.io.logs.rosbag1_scan import Scan
+from logloom.io.logs.rosbag1.scan import Scan
 
 HEAD = 4096  # the bag header is padded to this
 INDEX_HEAD = 55  # bytes of an index data record before its entries, as all recorders write it

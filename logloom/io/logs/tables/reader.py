@@ -25,7 +25,7 @@ class TablesKind:
         return head.startswith((PARQUET, FEATHER))
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
-        from logloom.io.logs.table_log import TableLog  # Arrow takes a while to load
+        from logloom.io.logs.tables.log import TableLog  # Arrow takes a while to load
 
         return TableLog(uris, options)
 

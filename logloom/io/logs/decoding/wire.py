@@ -22,10 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
-from logloom.io.logs.cursor import Array, At, Cursor, settle, spread
-from logloom.io.logs.definitions import Struct, Text
-from logloom.io.logs.fields import Selection, flat, value_type, whole
-from logloom.io.logs.values import checked_text, fixed_text, flattened, selected, settled, text_of_wide
+from logloom.io.logs.decoding.cursor import Array, At, Cursor, settle, spread
+from logloom.io.logs.decoding.definitions import Struct, Text
+from logloom.io.logs.decoding.fields import Selection, flat, value_type, whole
+from logloom.io.logs.decoding.values import (
+    checked_text,
+    fixed_text,
+    flattened,
+    selected,
+    settled,
+    text_of_wide,
+)
 
 _FEW_ROWS = 4  # so many messages or fewer go one by one, where a place is a plain int
 

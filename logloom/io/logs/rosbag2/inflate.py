@@ -16,7 +16,7 @@ import zstandard
 
 from logloom.io.logs.compression import decompress
 from logloom.io.logs.container import Buffer, Chunk, Int64s
-from logloom.io.logs.copies import ZSTD_MAGIC
+from logloom.io.logs.rosbag2.copies import ZSTD_MAGIC
 
 
 def is_deflated(payload: bytes) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.logs.container import Buffer, FileIndex, IndexBuilder
-from logloom.io.logs.mcap_records import (
+from logloom.io.logs.mcap.records import (
     ATTACHMENT,
     CHANNEL,
     CHUNK,

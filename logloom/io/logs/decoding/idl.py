@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from logloom.io.logs.definitions import Array, Declarations, Declared, short_name
+from logloom.io.logs.decoding.definitions import Array, Declarations, Declared, short_name
 
 _FILE_HEADING = re.compile(r"^(={3,}|IDL:.*|#.*)$", re.MULTILINE)
 _TOKEN = re.compile(

@@ -21,8 +21,8 @@ import pyarrow.parquet as pa_parquet
 from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.ranges import File
-from logloom.io.logs.table_columns import definition_of
-from logloom.io.logs.tables import PARQUET
+from logloom.io.logs.tables.columns import definition_of
+from logloom.io.logs.tables.reader import PARQUET
 from logloom.io.storage import filesystem
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from logloom.io.logs.definitions import Array, Declarations, Declared, short_name
+from logloom.io.logs.decoding.definitions import Array, Declarations, Declared, short_name
 
 _SEPARATOR = re.compile(r"={3,}\s*")
 _HEADING = re.compile(r"MSG:\s*(\S+)\s*")

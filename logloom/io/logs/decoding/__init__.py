@@ -1,0 +1,1 @@
+"""From the bytes of messages to columns: definitions, fields, layouts and adapters."""

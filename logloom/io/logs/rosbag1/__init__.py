@@ -1,0 +1,5 @@
+"""ROS 1 bags, format 2.0: indices, chunks and records, and reading on past damage."""
+
+from logloom.io.logs.rosbag1.reader import KIND
+
+__all__ = ["KIND"]
