@@ -75,10 +75,11 @@ class ArrayReader:
         if start == stop or not layout.row_bytes:
             return np.empty((stop - start, *layout.tail), layout.dtype)
         first, last = start // layout.chunk, (stop - 1) // layout.chunk + 1
-        chunks = list(self._chunks(range(first, last)))
         low = start - first * layout.chunk
-        if len(chunks) == 1:
-            return chunks[0][low : low + stop - start]
+        if last == first + 1:
+            entries = self._chunk(first)[low : low + stop - start]
+            return entries.copy() if self._caches_chunks else entries
+        chunks = list(self._chunks(range(first, last)))
         # Chunks are read before there is room for them all: a wrong length can't claim memory.
         whole = np.empty((stop - start, *layout.tail), layout.dtype)
         at = 0
@@ -95,6 +96,8 @@ class ArrayReader:
             DatasetError: a file is missing or damaged.
         """
         layout = self.layout
+        if len(rows) == 1:
+            return self.read(int(rows[0]), int(rows[0]) + 1)
         taken = np.empty((len(rows), *layout.tail), layout.dtype)
         if not layout.row_bytes:
             return taken
@@ -117,20 +120,22 @@ class ArrayReader:
             at = upto
 
     def _chunks_of(self, file: int, numbers: Sequence[int]) -> Iterator[Array]:
-        base = file * (self.layout.shard // self.layout.chunk)
-        if self._caches_chunks and len(numbers) == 1:
-            yield self._cached_chunk(file, base, numbers[0])
+        if len(numbers) == 1:
+            yield self._chunk(file * (self.layout.shard // self.layout.chunk) + numbers[0])
             return
         for number, data in zip(numbers, self._read_chunks(file, numbers), strict=True):
             yield self._decode(file, number, data)
 
-    def _cached_chunk(self, file: int, base: int, number: int) -> Array:
-        key = (self._path, base + number)
-        found = self._cache.get(key)
+    def _chunk(self, number: int) -> Array:
+        """A chunk by its number in the array; kept where chunks hold many rows."""
+        key = (self._path, number)
+        found = self._cache.get(key) if self._caches_chunks else None
         if found is None:
-            (data,) = self._read_chunks(file, [number])
-            found = self._decode(file, number, data)
-            self._cache.put(key, found)
+            file, place = divmod(number, self.layout.shard // self.layout.chunk)
+            (data,) = self._read_chunks(file, [place])
+            found = self._decode(file, place, data)
+            if self._caches_chunks:
+                self._cache.put(key, found)
         return found
 
     def _decode(self, file: int, number: int, data: Array) -> Array:

@@ -297,8 +297,8 @@ class LogReader:
         """Rows of one column, in any order."""
         if not ctype.is_ragged:
             return join_fields(name, ctype, len(rows), lambda array: self.arrays[array].take(rows))
-        offsets = self.arrays[f"{name}.offsets"]
-        starts, stops = offsets.take(rows), offsets.take(rows + 1)
+        bounds = self.arrays[f"{name}.offsets"].take(np.concatenate([rows, rows + 1]))
+        starts, stops = bounds[: len(rows)], bounds[len(rows) :]
         place, lengths = f"{self.place}/{name}", stops - starts
         if ((starts < 0) | (lengths < 0)).any():
             raise DatasetError(f"{place}.offsets: a row ends before it starts: damaged")
