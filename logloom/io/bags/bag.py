@@ -1,12 +1,8 @@
 """One bag file: records laid end to end, and a table of where each ends.
 
 Here: `BagWriter`, `BagReader`, and `RecordFile`, on which writers of many bags stand.
-Elsewhere: datasets of several bags (logloom.io.bags.dataset_writer, dataset_reader), what records mean (logloom.io.bags.codecs).
-
-Three generations of the table, all of little-endian u64, all read:
-1. records, then N + 1 limits, the first 0, the last where the records end, which is where the limits begin;
-2. the same without the 0: N ends; a bag without records is an empty file;
-3. records alone, and N ends in an `.idx` file beside. It may promise less than the bag holds, after a crash.
+Elsewhere: the table (logloom.io.bags.limits), datasets of several bags (logloom.io.bags.dataset_writer,
+dataset_reader), what records mean (logloom.io.bags.codecs).
 """
 
 from __future__ import annotations
@@ -17,8 +13,6 @@ import itertools
 import operator
 import os
 import pathlib
-import struct
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -28,16 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import UsageError
 from logloom.io.bags.codecs import array_head
-from logloom.io.bags.files import ByteFile, LocalFile, MemoryFile, open_file
+from logloom.io.bags.files import LocalFile, MemoryFile, open_file
+from logloom.io.bags.limits import checked_range, cut_evenly, ends_of_idx, find_ends, idx_beside
 from logloom.io.storage import explained
 
 Generation = Literal[1, 3]
 Buffer = bytes | bytearray | memoryview
 
 _GATHER_BYTES = 1 << 20
-_TWO = struct.Struct("<QQ")
 _GATHER_PIECES = 1000  # one writev takes 1024
 
 
@@ -235,13 +229,13 @@ class BagReader:
         self._arguments = (source, cache_index, cache_data, idx)
         bag = open_file(source)
         if idx is None:
-            idx = _idx_beside(source)
+            idx = idx_beside(source)
         index = open_file(idx) if idx else None
         if cache_data:
             bag = MemoryFile(bag.read(0, bag.size), bag.name)
         self.name = bag.name
         self._bag = bag
-        self._table = _find_ends(bag) if index is None else _ends_of_idx(bag, index)
+        self._table = find_ends(bag) if index is None else ends_of_idx(bag, index)
         self._length = self._table.count
         self._limits: memoryview | None = None
         if cache_index or cache_data:
@@ -352,148 +346,3 @@ class BagReader:
 
 def _reopen(source: Any, cache_index: bool, cache_data: bool, idx: Any) -> BagReader:
     return BagReader(source, cache_index, cache_data, idx=idx)
-
-
-def cut_evenly(limits: NDArray[np.int64], max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Consecutive [start, stop) that cover n things, each at most `max_bytes` or one thing.
-
-    Args:
-        limits: (n + 1,) bytes before each thing, and in all.
-    """
-    start, count = 0, len(limits) - 1
-    while start < count:
-        stop = max(start + 1, int(np.searchsorted(limits, limits[start] + max_bytes, "right")) - 1)
-        yield start, stop
-        start = stop
-
-
-def checked_range(index: slice | range, length: int) -> tuple[int, int]:
-    """The start and stop of a range of a sequence, clipped to its length.
-
-    Raises:
-        UsageError: it counts from the end, goes backwards, or in steps.
-    """
-    start = 0 if index.start is None else operator.index(index.start)
-    stop = length if index.stop is None else operator.index(index.stop)
-    if not 0 <= start <= stop or index.step not in (None, 1):
-        raise UsageError(f"{index}: ranges go forward from 0 in steps of 1")
-    return min(start, length), min(stop, length)
-
-
-class _Table:
-    """Where the ends of a bag's records stand.
-
-    Attributes:
-        count: of records.
-        nbytes: of records and table together.
-    """
-
-    def __init__(self, file: ByteFile, at: int, count: int, data_end: int, bag: str, nbytes: int):
-        self._file, self._at, self._data_end, self._bag = file, at, data_end, bag
-        self.count, self.nbytes = count, nbytes
-
-    def read(self, start: int, stop: int) -> list[int]:
-        """The limits of records [start, stop), start < stop: n + 1 numbers."""
-        skipped = 1 if start else 0  # the first record starts at 0, which no end says
-        data = self._file.read(self._at + 8 * (start - skipped), 8 * (stop - start + skipped))
-        limits: list[int] = np.frombuffer(data, "<u8").tolist()
-        if not skipped:
-            limits.insert(0, 0)
-        if any(a > b for a, b in itertools.pairwise(limits)) or limits[-1] > self._data_end:
-            self._complain(np.array(limits, np.uint64), start)
-        return limits
-
-    def fetcher(self, read_bag: Callable[[int, int], bytes]) -> Callable[[int], bytes]:
-        """A function from a number to its record, which looks the limits up each time."""
-        read, before, data_end = self._file.read, self._at - 8, self._data_end
-
-        def fetch(number: int) -> bytes:
-            if number:
-                start, stop = _TWO.unpack(read(before + 8 * number, 16))
-            else:
-                start, stop = 0, int.from_bytes(read(before + 8, 8), "little")
-            if not start <= stop <= data_end:
-                self.read(number, number + 1)
-            return read_bag(start, stop - start)
-
-        return fetch
-
-    def read_all(self) -> memoryview:
-        """All limits, (count + 1,) u64."""
-        limits = np.zeros(self.count + 1, np.uint64)
-        limits[1:] = np.frombuffer(self._file.read(self._at, 8 * self.count), "<u8")
-        if (limits[1:] < limits[:-1]).any() or limits[-1] > self._data_end:
-            self._complain(limits, 0)
-        return limits.data
-
-    def _complain(self, limits: NDArray[np.uint64], start: int) -> None:
-        bad = (limits[1:] < limits[:-1]) | (limits[1:] > self._data_end)
-        record = start + int(np.flatnonzero(bad)[0])
-        raise DatasetError(
-            f"{self._file.name}: damaged limit at byte {self._at + 8 * record}: record {record} would "
-            f"lie in bytes {limits[record - start]} to {limits[record - start + 1]} of {self._bag}, whose "
-            f"records end at byte {self._data_end}; write the bag again"
-        )
-
-
-def _idx_beside(source: Any) -> Any:
-    """The `.idx` file beside a bag, None where there is none."""
-    if isinstance(source, bytes | bytearray | memoryview):
-        return None
-    if isinstance(source, str | os.PathLike):
-        text = os.fspath(source)
-        stem = text[: -len(".bag")] if text.endswith(".bag") else text
-        file = open_file(f"{stem}.idx")
-        if isinstance(file, LocalFile):
-            return f"{stem}.idx" if os.path.exists(file.name) else None
-    elif hasattr(source, "with_suffix"):
-        path = source.with_suffix(".idx")
-        return path if path.exists() else None
-    else:
-        return None
-    try:
-        file.size  # noqa: B018 - asks whether there is one
-    except DatasetError:
-        return None
-    return f"{stem}.idx"
-
-
-def _ends_of_idx(bag: ByteFile, index: ByteFile) -> _Table:
-    count, torn = divmod(index.size, 8)
-    if torn:
-        raise DatasetError(
-            f"{index.name}: {index.size} bytes are no whole number of 8-byte limits; the last begins at byte "
-            f"{8 * count}: cut the file there to read the records before it"
-        )
-    last = int.from_bytes(index.read(8 * (count - 1), 8), "little") if count else 0
-    size = bag.size
-    if last > size:
-        raise DatasetError(
-            f"{bag.name}: it ends at byte {size}, its records at byte {last} as {index.name} says; the bag "
-            "was truncated: write it again"
-        )
-    return _Table(index, 0, count, size, bag.name, last + 8 * count)
-
-
-def _find_ends(bag: ByteFile) -> _Table:
-    size = bag.size
-    if size == 0:
-        return _Table(bag, 0, 0, 0, bag.name, 0)
-    damaged = (
-        f"{bag.name}: its last 8 bytes (from byte {size - 8}) should say where its table of limits begins"
-    )
-    if size < 8:
-        raise DatasetError(f"{damaged}, but it has {size} bytes in all: it is no bag, or was truncated")
-    start = int.from_bytes(bag.read(size - 8, 8), "little")
-    if start > size - 8 or (size - start) % 8:
-        raise DatasetError(
-            f"{damaged}, but they say {start}: the bag was truncated or never finished, or keeps its limits "
-            "in an .idx file that is missing"
-        )
-    has_zero = int.from_bytes(bag.read(start, 8), "little") == 0
-    at = start + 8 * has_zero
-    return _Table(bag, at, (size - at) // 8, start, bag.name, size)
-
-
-if sys.byteorder != "little":  # pragma: no cover
-    raise ImportError("bags are read and written on little-endian machines only")

@@ -19,9 +19,10 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.bags.bag import BagReader, checked_range
+from logloom.io.bags.bag import BagReader
 from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder
 from logloom.io.bags.files import open_folder
+from logloom.io.bags.limits import checked_range
 from logloom.io.bags.spec import REFS, Codecs, codecs_for, is_sequence, read_spec
 
 Mask = Mapping[str, bool | range | slice] | Sequence[str]

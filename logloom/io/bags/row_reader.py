@@ -17,9 +17,9 @@ import numpy as np
 
 from logloom.blocks import Block, Values, python_value
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.bags.bag import cut_evenly
 from logloom.io.bags.columns import META, column_from, metas_from
 from logloom.io.bags.dataset_reader import DatasetReader
+from logloom.io.bags.limits import cut_evenly
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 

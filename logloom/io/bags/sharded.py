@@ -18,10 +18,11 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
-from logloom.io.bags.bag import Generation, checked_range
+from logloom.io.bags.bag import Generation
 from logloom.io.bags.dataset_reader import DatasetReader, Mask
 from logloom.io.bags.dataset_writer import DatasetWriter
 from logloom.io.bags.files import open_folder
+from logloom.io.bags.limits import checked_range
 from logloom.io.bags.spec import Codecs, check_spec, codecs_for
 
 _MAX_THREADS = 32
