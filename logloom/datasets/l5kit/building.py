@@ -29,8 +29,8 @@ def build_rasterizer(cfg: Mapping[str, Any], data_manager: LocalDataManager | No
     Args:
         cfg: a configuration.
         data_manager: finds the files of maps: for semantic ones raster_params.semantic_map_key and
-            dataset_meta_key, for aerial ones satellite_map_key (with a .json beside it) and
-            dataset_meta_key. box_debug and stub_debug need none.
+            dataset_meta_key (its world_to_ecef), for aerial ones satellite_map_key and dataset_meta_key (its
+            ecef_to_aerial too). box_debug and stub_debug need none.
 
     Raises:
         UsageError: an unknown map_type, or a setting that is missing or out of its range; named.
@@ -58,15 +58,15 @@ def _boxes(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) -> Box
 
 def _semantic(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) -> Rasterizer:
     path = _map_file(cfg, data_manager, "semantic_map_key")
-    return SemanticRasterizer(
-        RenderContext.of(cfg), SemanticMap.read(path, _world_to_ecef(cfg, data_manager))
-    )
+    meta = pathlib.Path(_map_file(cfg, data_manager, "dataset_meta_key"))
+    semantic_map = SemanticMap.read(path, _matrix(meta, "world_to_ecef"))
+    return SemanticRasterizer(RenderContext.of(cfg), semantic_map)
 
 
 def _satellite(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) -> Rasterizer:
     path = _map_file(cfg, data_manager, "satellite_map_key")
-    beside = pathlib.Path(path).with_suffix(".json")
-    world_to_aerial = _matrix(beside, "ecef_to_image") @ _world_to_ecef(cfg, data_manager)
+    meta = pathlib.Path(_map_file(cfg, data_manager, "dataset_meta_key"))
+    world_to_aerial = _matrix(meta, "ecef_to_aerial") @ _matrix(meta, "world_to_ecef")
     return SatelliteRasterizer(RenderContext.of(cfg), _aerial_image(path), world_to_aerial)
 
 
@@ -89,10 +89,6 @@ def _map_file(cfg: Mapping[str, Any], data_manager: LocalDataManager | None, key
     if data_manager is None:
         raise UsageError(f"raster_params.{key} names {name!r}: pass the LocalDataManager of its folder")
     return data_manager.require(name)
-
-
-def _world_to_ecef(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) -> Matrix:
-    return _matrix(pathlib.Path(_map_file(cfg, data_manager, "dataset_meta_key")), "world_to_ecef")
 
 
 def _matrix(path: pathlib.Path, key: str) -> Matrix:

@@ -68,8 +68,9 @@ class SemanticRasterizer(Rasterizer):
         lanes = self._near(self._lane_bounds, raster_from_world)
         sides = subpixels(transform_points(self.semantic_map.lanes[lanes], raster_from_world))
         options = {"lineType": cv2.LINE_AA, "shift": SUBPIXEL_BITS}
-        for left, right in sides:  # one by one: where polygons of one call overlap, none shows
-            cv2.fillPoly(image, [np.concatenate([left, right[::-1]])], ROAD, **options)
+        sides[:, 1] = sides[:, 1, ::-1].copy()  # so that left and right together run around the lane
+        for lane in sides:  # one by one: where polygons of one call overlap, none shows
+            cv2.fillPoly(image, [lane.reshape(-1, 2)], ROAD, **options)
         lights = self._lights_of(lanes, history_tl_faces[0] if history_tl_faces else None)
         for light, color in LANE_LINES.items():
             lines = sides[lights == light].reshape(-1, LANE_POINTS, 2)
@@ -114,7 +115,7 @@ class SatelliteRasterizer(Rasterizer):
 
         Args:
             map_im: (height, width, 3) red, green and blue.
-            world_to_aerial: 4x4 (or its first rows), from metres in the world to the image's pixels.
+            world_to_aerial: 4x4, from metres in the world to the image's row and column, in that order.
         """
         open_cv()
         self.render_context = render_context
@@ -134,11 +135,10 @@ class SatelliteRasterizer(Rasterizer):
         """Cuts out the ground at the vehicle's height. See Rasterizer."""
         cv2 = open_cv()
         frame = history_frames[0]
+        to_aerial = self.world_to_aerial[[1, 0]]  # columns first, as points have x first
         ground = np.eye(3)
-        ground[:2, :2] = self.world_to_aerial[:2, :2]
-        ground[:2, 2] = (
-            self.world_to_aerial[:2, 3] + self.world_to_aerial[:2, 2] * frame["ego_translation"][2]
-        )
+        ground[:2, :2] = to_aerial[:, :2]
+        ground[:2, 2] = to_aerial[:, 3] + to_aerial[:, 2] * frame["ego_translation"][2]
         aerial_from_raster = ground @ np.linalg.inv(around(self.render_context, frame, agent))
         width, height = self.render_context.raster_size_px
         corners = transform_points(

@@ -160,10 +160,11 @@ def write_aerial(folder):
     image[..., 0] = np.arange(800)[None, :] * 255 // 799
     image[..., 1] = np.arange(600)[:, None] * 255 // 599
     cv2.imwrite(str(folder / "aerial.png"), image[..., ::-1])
-    image_from_world = np.array([[4.0, 0, 0, 400], [0, -4, 0, 300], [0, 0, 1, 0], [0, 0, 0, 1]])
-    matrix = image_from_world @ np.linalg.inv(enu_to_ecef())
-    (folder / "aerial.json").write_text(json.dumps({"ecef_to_image": matrix.tolist()}))
+    row_and_column = np.array([[0, -4.0, 0, 300], [4, 0, 0, 400], [0, 0, 1, 0], [0, 0, 0, 1]])
+    matrix = row_and_column @ np.linalg.inv(enu_to_ecef())
     write_folder(folder, make_map())
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps(meta | {"ecef_to_aerial": matrix.tolist()}))
     return image
 
 
