@@ -18,7 +18,7 @@ from logloom.errors import DatasetError
 from logloom.io.storage import Store
 from logloom.io.tar.sources import Source
 from logloom.io.zarr.layout import ArrayLayout
-from logloom.io.zarr.shards import decode_chunk, decode_index, index_bytes
+from logloom.io.zarr.shards import CRC_BYTES, decode_chunk, decode_index, decode_run, index_bytes
 
 _CACHED_ROW_BYTES = 512
 
@@ -79,6 +79,9 @@ class ArrayReader:
         if last == first + 1:
             entries = self._chunk(first)[low : low + stop - start]
             return entries.copy() if self._caches_chunks else entries
+        run = self._plain_run(first, last)
+        if run is not None:
+            return run[low : low + stop - start]
         chunks = list(self._chunks(range(first, last)))
         # Chunks are read before there is room for them all: a wrong length can't claim memory.
         whole = np.empty((stop - start, *layout.tail), layout.dtype)
@@ -118,6 +121,28 @@ class ArrayReader:
                 upto += 1
             yield from self._chunks_of(file, [number - file * per_file for number in numbers[at:upto]])
             at = upto
+
+    def _plain_run(self, first: int, last: int) -> Array | None:
+        """Chunks [first, last) end to end, where they lie so in one shard and aren't compressed."""
+        layout = self.layout
+        file, place = divmod(first, layout.shard // layout.chunk)
+        if (
+            layout.compress != "none"
+            or layout.format != 3
+            or (last - 1) // (layout.shard // layout.chunk) != file
+        ):
+            return None
+        stored = layout.chunk_bytes + CRC_BYTES
+        try:
+            index = self._index(file)[place : place + last - first]
+            begin = int(index[0, 0])
+            if (index != [[begin + number * stored, stored] for number in range(last - first)]).any():
+                return None
+            source = self._source(file)
+            data = source.read(begin, len(index) * stored)
+        except DatasetError as error:
+            raise self._explained(error) from error
+        return decode_run(layout, data, place, source.uri)
 
     def _chunks_of(self, file: int, numbers: Sequence[int]) -> Iterator[Array]:
         if len(numbers) == 1:

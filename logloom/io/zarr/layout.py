@@ -22,9 +22,9 @@ from logloom.errors import DatasetError
 from logloom.io.zarr.arrays import ArrayKind
 from logloom.io.zarr.options import ZarrOptions
 
-CHUNK_BYTES = 64 << 10
+CHUNK_BYTES = 32 << 10
 CHUNK_BYTES_V2 = 1 << 20
-SHARD_BYTES = 32 << 20
+SHARD_BYTES = 16 << 20  # buffers of this size are used again by malloc, larger ones come as fresh pages
 MAX_CHUNK_BYTES = 1 << 30
 ZSTD_LEVEL = 3
 _PLAIN = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

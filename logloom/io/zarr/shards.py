@@ -122,6 +122,25 @@ def decode_chunk(layout: ArrayLayout, data: Array, place: str) -> Array:
     return np.frombuffer(raw, layout.dtype).reshape(layout.chunk, *layout.tail)
 
 
+def decode_run(layout: ArrayLayout, data: Array, first: int, place: str) -> Array:
+    """The (n * chunk, *tail) entries of n neighbouring chunks that aren't compressed.
+
+    Args:
+        data: (n * (chunk_bytes + CRC_BYTES),) uint8.
+        first: number of the first chunk in its file.
+
+    Raises:
+        DatasetError: a checksum doesn't fit.
+    """
+    chunks = data.reshape(-1, layout.chunk_bytes + CRC_BYTES)
+    stored = chunks[:, -CRC_BYTES:].copy().view("<u4")[:, 0].tolist()
+    for number, (chunk, crc) in enumerate(zip(chunks, stored, strict=True), first):
+        if google_crc32c.value(chunk[:-CRC_BYTES]) != crc:
+            _check_crc(chunk, f"{place}: chunk {number}")
+    whole = np.ascontiguousarray(chunks[:, :-CRC_BYTES])
+    return whole.reshape(-1).view(layout.dtype).reshape(-1, *layout.tail)
+
+
 def _check_crc(data: Array, place: str) -> None:
     stored = int.from_bytes(data[-CRC_BYTES:].tobytes(), "little")
     if len(data) < CRC_BYTES or google_crc32c.value(data[:-CRC_BYTES]) != stored:

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 
+import fsspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -164,6 +165,20 @@ def test_rows_that_a_user_changes_stay_as_they_are_for_others(store):
         block.columns["ego.rotation"][...] = 7
     reader.get_many([2, 3])["ego.rotation"][...] = 7
     assert reader[2]["ego.rotation"].tobytes() == before.tobytes()
+
+
+def test_a_dataset_reads_from_an_object_store(store):
+    folder, plan = assemble(store, stage(store, make_block(40), [13]))
+    memory = fsspec.filesystem("memory")
+    for name, data in files_in(folder).items():
+        memory.pipe_file(f"/zarr-datasets/whole.zarr/{name}", data)
+    uri = "memory://zarr-datasets/whole.zarr"
+    assert_equal_columns(joined(list(ZarrReader(uri).blocks())), make_block(40))
+    assert ZarrReader(uri)[7]["note"] == ZarrReader(folder)[7]["note"]
+    assert list(differences(uri, plan.unit)) == []
+    memory.rm("/zarr-datasets/whole.zarr/car/drive/speed/c/0")
+    assert all("speed/c/0" in line for line in differences(uri, plan.unit))
+    assert list(differences(uri, plan.unit))
 
 
 def test_rows_beyond_the_end_are_refused(store):
