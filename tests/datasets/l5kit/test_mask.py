@@ -19,6 +19,15 @@ def test_counts_equal_those_found_agent_by_agent(seed, batch, threads):
     np.testing.assert_array_equal(found, slow_mask(dataset))
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), span=st.sampled_from([1, 5, 2**14, 2**63]), scenes=st.integers(1, 5))
+def test_agents_are_sorted_by_scene_and_track_whatever_their_ids(seed, span, scenes):
+    rng = np.random.default_rng(seed)
+    tracks = rng.integers(0, span, 60, dtype=np.uint64) + np.uint64(2**63 - 1)
+    scene_of = np.sort(rng.integers(7, 7 + scenes, 60))
+    np.testing.assert_array_equal(mask._by_track(tracks, scene_of), np.lexsort((tracks, scene_of)))
+
+
 def test_each_threshold_ends_runs():
     dataset = make_dataset((30,), num_tracks=8)
     loose = compute_agents_mask(dataset, MaskThresholds(-1.0, 181.0, 1e9, 1e9)).sum()
