@@ -7,6 +7,7 @@ Elsewhere: choosing agents by it (agent).
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pathlib
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from logloom.datasets.l5kit.scenes import stops_of, track_twice
 from logloom.errors import DatasetError, StorageError
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.storage import Store
+
+logger = logging.getLogger(__name__)
 
 # The labels of things that drive, ride or walk: from PERCEPTION_LABEL_CAR to PERCEPTION_LABEL_ANIMAL.
 AGENT_LABELS = slice(3, 16)
@@ -199,7 +202,7 @@ def default_cache() -> pathlib.Path:
     if named:
         return pathlib.Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "logloom"
+    return pathlib.Path(base or os.path.expanduser("~/.cache")) / "logloom"
 
 
 def _stored_mask(dataset: ChunkedDataset, thresholds: MaskThresholds) -> NDArray[np.uint32] | None:
@@ -260,7 +263,11 @@ def _keep(path: pathlib.Path, mask: NDArray[np.uint32]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         Store.at(str(path.parent)).replace(path.name, data.getvalue())
-    except OSError as error:
-        raise StorageError(
-            f"{path}: the agents mask can't be kept here: {error}. Set {CACHE_VARIABLE} to another folder"
-        ) from error
+    except (OSError, StorageError) as error:
+        # The mask itself is whole: training goes on, and the next run computes it again.
+        logger.warning(
+            "%s: the agents mask can't be kept here: %s. Set %s to another folder",
+            path,
+            error,
+            CACHE_VARIABLE,
+        )

@@ -88,6 +88,13 @@ def test_a_damaged_kept_mask_is_computed_again(written, tmp_path, damage):
     np.testing.assert_array_equal(mask.agents_mask_of(dataset, MaskThresholds(), tmp_path / "kept"), found)
 
 
+def test_a_cache_that_can_not_be_written_costs_a_warning_only(written, tmp_path, caplog):
+    (tmp_path / "file").touch()
+    found = mask.agents_mask_of(ChunkedDataset(written).open(), MaskThresholds(), tmp_path / "file")
+    np.testing.assert_array_equal(found, compute_agents_mask(ChunkedDataset(written).open()))
+    assert "LOGLOOM_CACHE" in caplog.text
+
+
 def put_mask(folder, name, values):
     group = zarr.open_group(folder, mode="r+", zarr_format=2)
     array = group.create_array(
