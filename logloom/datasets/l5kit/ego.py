@@ -189,4 +189,6 @@ class EgoDataset:
 def _host_id(host: str) -> NDArray[np.uint8]:
     """(70,) the host's name in UTF-8, zeros after it."""
     name = np.frombuffer(str(host).encode()[:HOST_ID_BYTES], np.uint8)
-    return np.pad(name, (0, HOST_ID_BYTES - len(name)))
+    host_id = np.zeros(HOST_ID_BYTES, np.uint8)
+    host_id[: len(name)] = name
+    return host_id

@@ -20,6 +20,7 @@ from logloom.datasets.l5kit.config import pair, setting
 from logloom.errors import UsageError
 
 MAX_RASTER_PIXELS = 1 << 26
+_UPRIGHT = float(np.finfo(np.float64).eps) * 4
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -27,9 +28,15 @@ Matrix = NDArray[np.floating[Any]]
 def yaws_of(rotations: Array) -> NDArray[np.float64]:
     """Yaws of rotation matrices: (N, 3, 3) -> (N,); 0 where a rotation points straight up or down."""
     cos, sin = rotations[:, 0, 0], rotations[:, 1, 0]
-    upright = np.hypot(cos, sin) <= np.finfo(np.float64).eps * 4
+    upright = np.hypot(cos, sin) <= _UPRIGHT
     yaws: NDArray[np.float64] = np.where(upright, 0.0, np.arctan2(sin, cos))
     return yaws
+
+
+def yaw_of(rotation: Array) -> float:
+    """The yaw of one rotation matrix; see yaws_of."""
+    cos, sin = float(rotation[0, 0]), float(rotation[1, 0])
+    return 0.0 if math.hypot(cos, sin) <= _UPRIGHT else math.atan2(sin, cos)
 
 
 def angle_between(a: Any, b: Any) -> Any:

@@ -24,6 +24,7 @@ from logloom.datasets.l5kit.geometry import (
     pose_from_world,
     transform_points,
     world_from_pose,
+    yaw_of,
     yaws_of,
 )
 from logloom.datasets.l5kit.scenes import SceneRows
@@ -157,7 +158,7 @@ def sample_at(
     if track_id is None:
         frame, way = moment.history_frames[0], moment.ego
         centroid, extent = frame["ego_translation"][:2], EGO_EXTENT.copy()
-        yaw = float(yaws_of(frame["ego_rotation"][None])[0])
+        yaw = yaw_of(frame["ego_rotation"])
     else:
         agent = _agent_in(moment.scene.agents_of(moment.state), track_id, moment)
         way = moment.way_of(track_id)

@@ -19,9 +19,10 @@ from logloom.datasets.l5kit import (
     scenes,
 )
 from logloom.datasets.l5kit import build_rasterizer as build
+from logloom.datasets.l5kit.geometry import yaw_of, yaws_of
 from logloom.datasets.l5kit.scenes import SceneCache, SceneRows
 from logloom.errors import DatasetError, UsageError
-from tests.datasets.l5kit.scenes_made import make_config, make_dataset
+from tests.datasets.l5kit.scenes_made import make_config, make_dataset, rotation
 
 
 def everything(dataset):
@@ -307,6 +308,13 @@ def test_a_dataset_without_scenes_or_without_agents_has_no_samples():
     bare = make_dataset((4,), num_tracks=0)
     assert len(list(EgoDataset(make_config(), bare, build(make_config())))) == 4
     assert list(AgentDataset(make_config(), bare)) == []
+
+
+def test_a_rotation_straight_up_has_no_yaw():
+    upright = np.array([[0, 0, 1], [0, 1, 0], [-1, 0, 0]], float)
+    rotations = np.array([upright, rotation(2.5), rotation(-3.0)])
+    np.testing.assert_allclose(yaws_of(rotations), [0, 2.5, -3.0])
+    assert [yaw_of(matrix) for matrix in rotations] == yaws_of(rotations).tolist()
 
 
 def test_a_config_is_read_and_a_broken_one_is_refused(tmp_path):
