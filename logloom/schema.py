@@ -181,6 +181,19 @@ class Schema:
             chosen |= found
         return tuple(name for name in self.all if name in chosen)
 
+    def part(self, patterns: Iterable[str] | None) -> Schema:
+        """The schema of the columns that match, with their ages and availabilities.
+
+        Args:
+            patterns: as for `select`; ages and availabilities can't be had without their column.
+
+        Raises:
+            UsageError: a pattern matches nothing.
+        """
+        chosen = set(self.select(patterns))
+        columns = {name: ctype for name, ctype in self.columns.items() if name in chosen}
+        return Schema(columns, tuple(name for name in self.sampled if name in chosen))
+
     def to_json(self) -> dict[str, Any]:
         # A list: canonical JSON sorts the keys of objects, and the order of columns matters.
         columns = [{"name": name, **ctype.to_json()} for name, ctype in self.columns.items()]

@@ -53,12 +53,7 @@ class TableOptions(BaseModel):
         Raises:
             UsageError: a pattern matches nothing, or a column can't stand in the index.
         """
-        chosen = set(schema.select(self.columns))
-        stored = Schema(
-            {name: ctype for name, ctype in schema.columns.items() if name in chosen},
-            tuple(name for name in schema.sampled if name in chosen),
-        )
-        return make_plan(stored, self.index, self.groups, self.compress)
+        return make_plan(schema.part(self.columns), self.index, self.groups, self.compress)
 
     @property
     def references(self) -> list[str]:

@@ -1,0 +1,30 @@
+"""Choosing columns of a schema."""
+
+import numpy as np
+import pytest
+
+from logloom.errors import UsageError
+from logloom.schema import BYTES, ColumnType, Schema
+
+SPEED = ColumnType(np.dtype("f4"))
+SCHEMA = Schema({"camera.front": BYTES, "speed": SPEED, "kind": SPEED}, ("camera.front", "speed"))
+
+
+def test_a_part_keeps_types_order_and_which_columns_are_sampled():
+    part = SCHEMA.part(["kind", "camera.*"])
+    assert part == Schema({"camera.front": BYTES, "kind": SPEED}, ("camera.front",))
+    assert list(part.columns) == ["camera.front", "kind"]
+    assert list(part.all) == ["camera.front", "kind", "camera.front.age", "camera.front.available"]
+
+
+def test_the_part_without_patterns_is_the_whole():
+    assert SCHEMA.part(None) == SCHEMA
+
+
+def test_ages_have_no_part_without_their_column():
+    assert SCHEMA.part(["*.age", "kind"]) == Schema({"kind": SPEED})
+
+
+def test_a_pattern_that_matches_nothing_has_no_part():
+    with pytest.raises(UsageError, match=r"no column matches 'lidar'; there are camera\.front, speed, kind"):
+        SCHEMA.part(["kind", "lidar"])
