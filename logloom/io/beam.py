@@ -1,0 +1,154 @@
+"""Beam transforms for units that are whole datasets: what tar shards and folders of bags have in common.
+
+Here: `ReadUnits`, `WriteUnits`, and `Pieces`, what a format does to be written so.
+Elsewhere: the transforms that users name (`beam.py` in each format's package), formats whose units are
+assembled into one dataset.
+
+No payload is shuffled: each block becomes a piece of its unit at once, in `tmp/pieces` of the root, and only
+the pieces' names are grouped and put in row order.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import apache_beam as beam
+
+from logloom.blocks import Block
+from logloom.digests import digest_of
+from logloom.errors import DatasetError
+from logloom.io.storage import Store, explained
+from logloom.io.units import Reader
+from logloom.schema import Schema
+
+_PIECES = "tmp/pieces"
+_Unit = tuple[str, str]  # log_id, partition
+_Piece = tuple[int, int, int, int, str]  # first row, rows, first and last stamp, name
+
+
+class ReadUnits(beam.PTransform):
+    """The rows of units as blocks; each unit is read by one worker."""
+
+    opener: ClassVar[Callable[..., Reader]]  # of uri, schema and storage_options; found by its name
+
+    def __init__(
+        self,
+        uris: Sequence[str],
+        schema: Schema,
+        columns: Sequence[str] | None = None,
+        max_bytes: int = 64 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """
+        Args:
+            uris: of units that `schema` describes.
+            columns: names or globs; all, ages and availabilities too, by default.
+            max_bytes: about how much a block holds.
+        """
+        super().__init__()
+        self._uris = [os.fspath(uri) for uri in uris]
+        self._arguments = (schema, columns, max_bytes, storage_options)
+
+    def expand(self, begin: Any) -> Any:
+        return (
+            begin
+            | "ListUnits" >> beam.Create(self._uris)
+            | "Spread" >> beam.Reshuffle()
+            | "ReadBlocks" >> beam.FlatMap(_read_blocks, type(self).opener, *self._arguments)
+        )
+
+
+def _read_blocks(
+    uri: str,
+    opener: Callable[..., Reader],
+    schema: Schema,
+    columns: Sequence[str] | None,
+    max_bytes: int,
+    storage_options: Mapping[str, Any] | None,
+) -> Iterator[Block]:
+    return opener(uri, schema, storage_options=storage_options).blocks(columns, max_bytes)
+
+
+class Pieces(Protocol):
+    """How blocks become pieces of a unit and pieces the unit. Small and picklable.
+
+    Attributes:
+        last_of_piece, last_of_unit: the file that is published last, so that what has it is whole.
+    """
+
+    last_of_piece: ClassVar[str]
+    last_of_unit: ClassVar[str]
+
+    def write(self, block: Block, folder: pathlib.Path) -> None:
+        """Writes one block as a piece into an empty local folder."""
+        ...
+
+    def name_of(self, log_id: str, partition: str) -> str:
+        """The unit's folder within the root."""
+        ...
+
+    def join(self, store: Store, pieces: Sequence[str], folder: pathlib.Path) -> None:
+        """Writes the unit into an empty local folder, from pieces in row order."""
+        ...
+
+    def found(self, store: Store, name: str, rows: int) -> tuple[str, int, int]:
+        """URI, rows and bytes of the finished unit; its pieces had `rows`."""
+        ...
+
+
+class WriteUnits(beam.PTransform):
+    """Writes blocks to units in `root` and gives {"uri", "log_id", "partition", "rows", "bytes"} of each."""
+
+    def __init__(self, root: str, pieces: Pieces, storage_options: Mapping[str, Any] | None):
+        super().__init__()
+        self._store = Store.at(root, storage_options)
+        self._pieces = pieces
+
+    def expand(self, blocks: Any) -> Any:
+        return (
+            blocks
+            | "HasRows" >> beam.Filter(len)
+            | "WritePieces" >> beam.Map(_write_piece, self._store, self._pieces)
+            | "PiecesOfUnits" >> beam.GroupByKey()
+            | "JoinPieces" >> beam.Map(_join_pieces, self._store, self._pieces)
+        )
+
+
+def _write_piece(block: Block, store: Store, form: Pieces) -> tuple[_Unit, _Piece]:
+    """Writes one block; gives its unit and the piece."""
+    unit = (block.log_id, block.partition)
+    stamps = (int(block.timestamp[0]), int(block.timestamp[-1]))
+    name = f"{_PIECES}/{digest_of(unit)[:32]}/{block.first_row:012d}-{len(block)}"
+    with store.scratch() as folder:
+        form.write(block, folder)
+        store.publish(folder, name, last=form.last_of_piece)
+    return unit, (block.first_row, len(block), *stamps, name)
+
+
+def _join_pieces(unit: tuple[_Unit, Iterable[_Piece]], store: Store, form: Pieces) -> dict[str, Any]:
+    """Makes the unit of its pieces unless it is there, and removes them.
+
+    Raises:
+        DatasetError: rows are missing, or there twice.
+    """
+    (log_id, partition), pieces = unit
+    ordered = sorted(set(pieces))
+    rows, last = 0, None
+    for first_row, count, first_stamp, last_stamp, _ in ordered:
+        if first_row != rows or (last is not None and first_stamp <= last):
+            raise DatasetError(f"{log_id} {partition}: a block at row {first_row}, row {rows} comes next")
+        rows, last = rows + count, last_stamp
+    names = [piece for *_, piece in ordered]
+    name = form.name_of(log_id, partition)
+    if not store.exists(f"{name}/{form.last_of_unit}"):
+        with store.scratch() as folder, explained(store.uri_of(name)):
+            form.join(store, names, folder)
+            store.publish(folder, name, last=form.last_of_unit)
+    for piece in names:
+        if store.exists(f"{piece}/{form.last_of_piece}"):
+            store.fs.rm(store.uri_of(piece), recursive=True)
+    uri, rows, size = form.found(store, name, rows)
+    return {"uri": uri, "log_id": log_id, "partition": partition, "rows": rows, "bytes": size}
