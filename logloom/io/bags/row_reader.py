@@ -7,7 +7,6 @@ Elsewhere: datapoints as granular's users see them (logloom.io.bags.dataset_read
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.bags.columns import META, column_from, metas_from
 from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.limits import cut_evenly
+from logloom.io.rows import UnitRows, uris_of
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 
-class BagsReader:
+class BagsReader(UnitRows):
     """Random access to the rows of folders of bags that `BagsWriter` wrote, one after the other.
 
     Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
@@ -44,27 +44,14 @@ class BagsReader:
             schema: of the rows; may leave out columns that are there.
             entries: what their writers' `close` gave, if known.
         """
-        self._uris = [os.fspath(uri) for uri in ([uris] if isinstance(uris, str | os.PathLike) else uris)]
-        self.schema = schema
+        super().__init__(schema)
+        self._uris = uris_of(uris)
         self._entries = list(entries) if entries is not None else None
         self._options = storage_options
         self._readers: dict[int, DatasetReader] = {}
-        self._bounds: list[int] | None = None
-        self._selected: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self._uris, self.schema, self._entries, self._options))
-
-    def __len__(self) -> int:
-        return self._row_bounds()[-1]
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """Row `index`, without ages and availabilities."""
-        return self.row(index)
-
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Many rows, as loaders ask for them."""
-        return [self.row(index) for index in indices]
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         """One row; only the bags of its columns are read.
@@ -77,13 +64,9 @@ class BagsReader:
             IndexError: there is no such row.
             DatasetError: the bags are damaged, or hold other values than the schema says.
         """
-        bounds = self._row_bounds()
-        if not -bounds[-1] <= index < bounds[-1]:
-            raise IndexError(f"row {index} of {bounds[-1]}")
-        index %= bounds[-1]
-        number = bisect.bisect_right(bounds, index) - 1
+        number, place = self._place_of(index)
         names = self._names(columns)
-        found = self._read(number, index - bounds[number], index - bounds[number] + 1, names)
+        found = self._read(number, place, place + 1, names)
         row = {"log_id": str(found["log_id"][0].tobytes(), "utf-8"), "timestamp": found["timestamp"][0]}
         types = self.schema.all
         for name in names:
@@ -119,15 +102,10 @@ class BagsReader:
                     yield Block(str(log_id, "utf-8"), partition, start + first, part)
                     first = last
 
-    def _row_bounds(self) -> list[int]:
-        if self._bounds is None:
-            counts = (
-                [int(entry["rows"]) for entry in self._entries]
-                if self._entries is not None
-                else [len(self._reader(number)) for number in range(len(self._uris))]
-            )
-            self._bounds = [0, *itertools.accumulate(counts)]
-        return self._bounds
+    def _row_counts(self) -> list[int]:
+        if self._entries is not None:
+            return [int(entry["rows"]) for entry in self._entries]
+        return [len(self._reader(number)) for number in range(len(self._uris))]
 
     def _reader(self, number: int) -> DatasetReader:
         reader = self._readers.get(number)
@@ -144,14 +122,6 @@ class BagsReader:
                 )
             self._readers[number] = reader
         return reader
-
-    def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
-        if columns is None:
-            return tuple(self.schema.columns)
-        key = (columns,) if isinstance(columns, str) else tuple(columns)
-        if key not in self._selected:
-            self._selected[key] = self.schema.select(key)
-        return self._selected[key]
 
     def _keys(self, names: Sequence[str]) -> list[str]:
         """The keys that hold some columns."""

@@ -6,7 +6,6 @@ Elsewhere: where members lie (index), reading bytes (sources), bytes to values (
 
 from __future__ import annotations
 
-import bisect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values, python_value
 from logloom.errors import DatasetError, UsageError
+from logloom.io.rows import UnitRows, uris_of
 from logloom.io.storage import file_name_of
 from logloom.io.tar.index import ShardIndex, index_of
 from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
@@ -75,7 +75,7 @@ class _Shard:
         return int(self.entry["rows"]) if self.entry else len(self.index)
 
 
-class TarReader:
+class TarReader(UnitRows):
     """Rows of tar shards as one sequence.
 
     Opens and indexes a shard when first asked for one of its rows (all of them for `len`, unless entries say
@@ -102,8 +102,8 @@ class TarReader:
             allow_truncated: whether a shard that was cut short gives the samples that are whole.
             storage_options: for fsspec, by protocol.
         """
-        self.uris = [os.fspath(uri) for uri in ([uris] if isinstance(uris, str | os.PathLike) else uris)]
-        self.schema = schema if schema is not None else Schema({})
+        super().__init__(schema if schema is not None else Schema({}))
+        self.uris = uris_of(uris)
         self._types = self.schema.all
         self._arguments = (self.uris, schema, entries, allow_truncated, storage_options)
         self._has_schema = schema is not None
@@ -112,21 +112,9 @@ class TarReader:
             _Shard(Source(uri, storage_options), entry, allow_truncated)
             for uri, entry in zip(self.uris, given, strict=True)
         ]
-        self._bounds: list[int] | None = None
-        self._selected: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, self._arguments)
-
-    def __len__(self) -> int:
-        return self._row_bounds()[-1]
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Several rows, in the order asked for."""
-        return [self.row(index) for index in indices]
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         """One row; only the members that hold its columns are read.
@@ -139,12 +127,8 @@ class TarReader:
             IndexError: there is no such row.
             DatasetError: the shard is damaged, or holds other values than the schema says.
         """
-        bounds = self._row_bounds()
-        if not -bounds[-1] <= index < bounds[-1]:
-            raise IndexError(f"row {index} of {bounds[-1]}")
-        index %= bounds[-1]
-        number = bisect.bisect_right(bounds, index) - 1
-        shard, sample = self._shards[number], index - bounds[number]
+        number, sample = self._place_of(index)
+        shard = self._shards[number]
         if not self._has_schema:
             return _raw_row(shard, sample, columns)
         names = self._names(columns)
@@ -173,21 +157,8 @@ class TarReader:
                 yield from _blocks_of(shard, start, stop, names, self.schema)
             shard.source.release()
 
-    def _row_bounds(self) -> list[int]:
-        if self._bounds is None:
-            bounds = [0]
-            for shard in self._shards:
-                bounds.append(bounds[-1] + len(shard))
-            self._bounds = bounds
-        return self._bounds
-
-    def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
-        if columns is None:
-            return tuple(self.schema.columns)
-        key = (columns,) if isinstance(columns, str) else tuple(columns)
-        if key not in self._selected:
-            self._selected[key] = self.schema.select(key)
-        return self._selected[key]
+    def _row_counts(self) -> Iterator[int]:
+        return map(len, self._shards)
 
 
 def _reopen(
