@@ -1,6 +1,6 @@
 """Peak memory of one worker against the length of the log: a log ten times as long must not take more.
 
-    python -m benchmarks.memory [--images N]
+python -m benchmarks.memory [--images N]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Column types: what a column holds, before any value of it exists.
 
 Here: `ColumnType` and `Schema`, their checks and their JSON form.
-Elsewhere: the values (logloom.blocks), where types come from (logloom.io.logs.fields).
+Elsewhere: the values (logloom.blocks), where types come from (logloom.io.logs.decoding.fields).
 A row is `log_id` (str), `timestamp` (int64 ns since the Unix epoch), then the columns.
 """
 

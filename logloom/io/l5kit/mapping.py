@@ -124,7 +124,7 @@ def matrix_from_quaternion(quaternions: NDArray[np.float64], place: str) -> NDAr
     Raises:
         LogReadError: a quaternion is no rotation.
     """
-    from logloom.io.logs.adapters import rotation_matrix
+    from logloom.io.logs.decoding.adapters import rotation_matrix
 
     matrices = np.full((len(quaternions), 3, 3), np.nan)
     there = ~np.isnan(quaternions).all(axis=1)
