@@ -19,6 +19,7 @@ from logloom.io.logs.base import OpenOptions, Refusal
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.container import Chunk, Container, FileIndex, Int64s
 from logloom.io.logs.gathering import Origin
+from logloom.io.logs.inflate import inflated
 from logloom.io.logs.ranges import content_id, fetches, read_ahead
 from logloom.io.logs.sidecar import Sidecars
 
@@ -31,11 +32,13 @@ class Part:
 
     Attributes:
         base: the chunk number, in the log, of the file's first chunk.
+        max_chunk_bytes: as `OpenOptions` has it.
     """
 
     container: Container
     index: FileIndex
     base: int = 0
+    max_chunk_bytes: int = 1 << 30
 
     @property
     def uri(self) -> str:
@@ -108,6 +111,9 @@ class Part:
 
     def _decode(self, number: int, fetch: Callable[[], memoryview]) -> Chunk:
         chunk = self.container.decode(self.index.stretches[number], fetch())
+        # ROS 2's recorder may compress messages one by one, and nothing in the file says so.
+        if len(chunk) and self.index.channels[int(chunk.channel[0])].encoding == "cdr":
+            chunk = inflated(chunk, self.max_chunk_bytes)
         return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
 
     def _contradictions(self, number: int, chunk: Chunk) -> tuple[str, ...]:
@@ -218,14 +224,14 @@ def open_part(container: Container, options: OpenOptions) -> Part:
             raise
         index = None
     if index is not None:
-        return Part(container, index)
+        return Part(container, index, max_chunk_bytes=options.max_chunk_bytes)
     sidecars = Sidecars(options.sidecars, options.storage_options)
     name = content_id(file)
     index = sidecars.load_index(name, options.max_chunk_bytes)
     if index is None:
         index = container.scan()
         sidecars.save_index(name, options.max_chunk_bytes, index)
-    part = Part(container, index)
+    part = Part(container, index, max_chunk_bytes=options.max_chunk_bytes)
     if options.on_error != "salvage" and index.lost:
         raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
     return part

@@ -97,8 +97,6 @@ def test_every_message_equals_what_rosbags_reads(tmp_path, version, plugin, mode
         (path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: none}")
     if metadata != "absent":
         log = open_log([str(path / "metadata.yaml")])
-    elif (plugin, mode) == (StoragePlugin.MCAP, "MESSAGE"):
-        pytest.skip("plain MCAP files are of kind mcap, which knows no compressed messages")
     else:
         log = open_log([str(file) for file in path.iterdir() if file.name != "metadata.yaml"])
     found = read_all(pickle.loads(pickle.dumps(log)))

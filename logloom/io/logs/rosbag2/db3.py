@@ -33,9 +33,9 @@ from logloom.io.logs.container import (
     Lost,
     broken_chunk,
 )
+from logloom.io.logs.inflate import inflate, is_deflated, joined
 from logloom.io.logs.ranges import File
 from logloom.io.logs.rosbag2.copies import LocalCopy, UnpackedFile
-from logloom.io.logs.rosbag2.inflate import inflate, is_deflated, joined
 
 MAGIC = b"SQLite format 3\0"
 STRETCH_BYTES = 4 << 20  # payloads of one stretch

@@ -14,17 +14,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
 from logloom.errors import LogReadError
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.logs.container import Chunk, Container
+from logloom.io.logs.compression import ZSTD_MAGIC
+from logloom.io.logs.container import Container
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.ranges import File
-from logloom.io.logs.rosbag2.copies import ZSTD_MAGIC, ZSTD_SUFFIXES, UnpackedFile
+from logloom.io.logs.rosbag2.copies import ZSTD_SUFFIXES, UnpackedFile
 from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
-from logloom.io.logs.rosbag2.inflate import inflated
 from logloom.io.storage import filesystem, is_local
 
 METADATA = "metadata.yaml"
@@ -49,19 +47,12 @@ class Rosbag2Kind:
 KIND = Rosbag2Kind()
 
 
-class BagMcapFile(McapFile):
-    """The container of one MCAP file whose messages may be compressed one by one."""
-
-    def decode(self, stretch: np.void, data: memoryview) -> Chunk:
-        return inflated(super().decode(stretch, data), self._max_chunk_bytes)
-
-
 def bag_file(file: File, options: OpenOptions) -> Container:
     """The container of a bag's file, by its name."""
     name = file.uri
     if name.endswith(ZSTD_SUFFIXES):
         name, file = name.rpartition(".")[0], UnpackedFile(file.uri, options.storage_options)
-    return BagMcapFile(file, options) if name.endswith(".mcap") else Db3File(file, options)
+    return McapFile(file, options) if name.endswith(".mcap") else Db3File(file, options)
 
 
 def _files_of(uri: str, options: OpenOptions) -> list[str]:

@@ -1,7 +1,7 @@
 """ROS 2 messages that were compressed one by one (rosbag2's compression mode "message").
 
 Here: `inflated`, which unpacks those of a chunk.
-Elsewhere: chunks (container), where they come from (db3, mcap).
+Elsewhere: chunks (container), where they come from (mcap, rosbag2).
 Nothing but a bag's metadata.yaml names that mode, so the messages themselves are asked: a CDR message starts
 with a zero byte, a zstd frame with its magic.
 """
@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import zstandard
 
-from logloom.io.logs.compression import decompress
+from logloom.io.logs.compression import ZSTD_MAGIC, decompress
 from logloom.io.logs.container import Buffer, Chunk, Int64s
-from logloom.io.logs.rosbag2.copies import ZSTD_MAGIC
 
 
 def is_deflated(payload: bytes) -> bool:
