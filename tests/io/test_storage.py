@@ -119,11 +119,11 @@ def test_a_full_disk_says_so_and_what_to_do(tmp_path):
 
 def test_a_root_below_a_file_is_refused_in_words(tmp_path):
     (tmp_path / "file").touch()
-    store = Store.at(str(tmp_path / "file" / "root"))
+    store = Store.at(str(tmp_path / "file" / "base"))
     with pytest.raises(NotADirectoryError):
         store.read("a.json")
     for call in (lambda name: store.create(name, b""), lambda name: store.replace(name, b"")):
-        with pytest.raises(StorageError, match=r"file/root/a\.json: .*(Not a directory|exists)"):
+        with pytest.raises(StorageError, match=r"file/base/a\.json: .*(Not a directory|exists)"):
             call("a.json")
 
 
@@ -138,8 +138,8 @@ def test_an_object_stores_own_error_becomes_one_of_ours():
             raise RefusedError("403: not yours")
 
     fsspec.register_implementation("refusing", Refusing, clobber=True)
-    with pytest.raises(StorageError, match="refusing://bucket/root/x: RefusedError: 403: not yours"):
-        Store.at("refusing://bucket/root").read("x")
+    with pytest.raises(StorageError, match="refusing://bucket/base/x: RefusedError: 403: not yours"):
+        Store.at("refusing://bucket/base").read("x")
 
 
 def test_a_unit_that_lost_its_entry_is_not_taken_for_published(tmp_path):
