@@ -112,7 +112,8 @@ class Part:
     def _decode(self, number: int, fetch: Callable[[], memoryview]) -> Chunk:
         chunk = self.container.decode(self.index.stretches[number], fetch())
         # ROS 2's recorder may compress messages one by one, and nothing in the file says so.
-        if len(chunk) and self.index.channels[int(chunk.channel[0])].encoding == "cdr":
+        channel = self.index.channels.get(int(chunk.channel[0])) if len(chunk) else None
+        if channel is not None and channel.encoding == "cdr":
             chunk = inflated(chunk, self.max_chunk_bytes)
         return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
 
