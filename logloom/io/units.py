@@ -114,11 +114,6 @@ class Format(Protocol):
         ...
 
 
-def formats() -> dict[str, Format]:
-    """All installed formats by name."""
-    return {point.name: point.load() for point in entry_points(group="logloom.formats")}
-
-
 @functools.cache
 def format_named(name: str) -> Format:
     """The format of an output.

@@ -2,7 +2,7 @@
 
 Here: making the view of a version on a local disk from its manifest, by hard links, in one folder rename.
 Elsewhere: what stands in the manifest (logloom.io.manifest); which files a format shows (`Format.view`).
-On an object store a version's files are listed by URL instead (`urls_of`).
+On an object store the files stay where they are; `view_files` says where.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError
-from logloom.io.manifest import ENTRY, Entry, LogRecord, Manifest, entries_of, unit_folder, view_folder
+from logloom.io.manifest import ENTRY, Manifest, entries_of, unit_folder, view_folder
 from logloom.io.storage import Store, explained
 from logloom.io.units import format_named
 
@@ -95,16 +95,3 @@ def _link(source: pathlib.Path, path: pathlib.Path) -> bool:
         path.chmod(0o444)
         return True
     return False
-
-
-def units_of(store: Store, manifest: Manifest, output: str, split: str | None = None) -> list[Entry]:
-    """The units of one output that hold rows, in row order."""
-    return [
-        entry
-        for record, entry in entries_of(store, manifest.logs)
-        if entry.output == output and entry.rows and split in (None, record.split)
-    ]
-
-
-def records_by_log(manifest: Manifest) -> dict[str, LogRecord]:
-    return {record.log_id: record for record in manifest.logs}

@@ -33,6 +33,4 @@ class ZarrOptions(BaseModel):
         Raises:
             UsageError: a pattern matches nothing.
         """
-        chosen = set(schema.select(self.columns))
-        columns = {name: ctype for name, ctype in schema.columns.items() if name in chosen}
-        return Schema(columns, tuple(name for name in schema.sampled if name in chosen))
+        return schema.part(self.columns)
