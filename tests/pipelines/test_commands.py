@@ -111,10 +111,10 @@ def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, tmp_path):
     assert not (root / "versions").exists()
 
 
-def test_help_lists_the_commands_of_every_day_first():
+def test_help_lists_the_commands_in_the_order_of_the_work():
     said = logloom("--help").stdout
     places = [
-        said.index(f" {name} ") for name in ("info", "build", "head", "verify", "demo", "doctor", "plan")
+        said.index(f" {name} ") for name in ("info", "doctor", "build", "plan", "head", "verify", "demo")
     ]
     assert places == sorted(places)
 

@@ -1,0 +1,204 @@
+"""Making datasets: `plan`, `build`."""
+
+from __future__ import annotations
+
+import enum
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    PyFiles,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_table,
+    say,
+)
+from logloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from logloom.pipelines.build import Built
+    from logloom.pipelines.plan import BuildPlan
+    from logloom.recipe import Recipe
+
+
+class OnError(enum.StrEnum):
+    fail = "fail"
+    skip = "skip"
+    salvage = "salvage"
+
+
+RecipeArgument = Annotated[
+    list[str], typer.Argument(metavar="RECIPE|LOG...", help="A recipe (.yaml), or logs to build as they are.")
+]
+To = Annotated[str, typer.Option("--to", metavar="ROOT", help="The dataset's folder or URI.")]
+OtherLogs = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="URI", help="Logs or globs in place of the recipe's; may be repeated."),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
+
+
+def _load(sources: list[str], options: dict[str, dict[str, Any]]) -> tuple[Recipe, str | None]:
+    """The recipe named on the command line, and the folder that its relative URIs start from."""
+    from logloom.io.storage import absolute_uri
+    from logloom.recipe import Recipe
+
+    recipes = [source for source in sources if source.endswith((".yaml", ".yml"))]
+    if recipes and len(sources) > 1:
+        raise UsageError("give one recipe, or logs; not both")
+    if recipes:
+        uri = absolute_uri(sources[0])
+        return Recipe.load(uri, options), uri.rsplit("/", 1)[0]
+    from logloom.pipelines import inspect
+
+    return Recipe.from_yaml(inspect.suggested_recipe(sources, options), source="suggested recipe"), None
+
+
+def _planned(
+    sources: list[str],
+    to: str,
+    storage: list[str] | None,
+    on_error: OnError | None,
+    logs: list[str] | None,
+    **choices: Any,
+) -> BuildPlan:
+    from logloom.pipelines.plan import plan_build
+
+    options = parse_storage_options(storage)
+    recipe, base = _load(sources, options)
+    if logs:
+        recipe, base = recipe.model_copy(update={"logs": tuple(logs)}), None
+    if on_error is not None:
+        recipe = recipe.model_copy(update={"on_error": on_error.value})
+    plan = plan_build(recipe, to, base=base, storage_options=options, **choices)
+    for note in plan.notes:
+        say(f"note: {note}")
+    for record in plan.unreadable:
+        say(f"skipped: {record.log_id}: {record.reasons[0]}")
+    return plan
+
+
+@app.command(
+    epilog=examples(
+        "logloom build recipe.yaml --to /data/urban",
+        "logloom build drive.mcap --to /data/trial --limit 1",
+        "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
+    )
+)
+def build(
+    sources: RecipeArgument,
+    to: To,
+    log: OtherLogs = None,
+    py: PyFiles = None,
+    limit: Limit = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; by default as many as pay.")
+    ] = None,
+    verify: Annotated[
+        str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
+    ] = "all",
+    on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Commit even without any row.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Build a new version of a dataset: only what is new is made, and read back before it is committed."""
+    from logloom.pipelines.build import build as run
+    from logloom.pipelines.progress import Watch
+    from logloom.runners import direct
+
+    planned = _planned(
+        sources,
+        to,
+        storage_option,
+        on_error,
+        log,
+        limit=limit,
+        verify=verify,
+        allow_empty=allow_empty,
+        py_files=py or (),
+    )
+    cores = len(os.sched_getaffinity(0))
+    number = workers or direct.default_workers(planned.message_bytes, len(planned.partitions), cores)
+    built = run(planned, num_workers=number, watch=Watch.silent if quiet else Watch)
+    _report_build(built, planned, json)
+    if not (built.is_whole or planned.up_to_date):
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
+    manifest = built.manifest
+    if json:
+        result = {
+            "version": manifest.version,
+            "up_to_date": planned.up_to_date,
+            "view": built.view,
+            **manifest.totals,
+        }
+        print_json(result | {"units_built": built.built, "units_reused": built.reused})
+    root = planned.job.store.uri
+    if planned.up_to_date:
+        say(f"up to date: version {manifest.version} of {root} says all that the logs say")
+    else:
+        _tell_version(built, root)
+    if built.copied:
+        say("this disk has no hard links: the view holds copies")
+    if not json:
+        print(built.view or root)
+
+
+def _tell_version(built: Built, root: str) -> None:
+    manifest = built.manifest
+    totals = manifest.totals
+    dropped = totals["ticks_planned"] - totals["rows"]
+    say(
+        f"version {manifest.version} of {root}: {totals['rows']:,} rows of {totals['logs']} logs"
+        f"{f', {dropped:,} ticks dropped' if dropped else ''}; {built.built} units built, "
+        f"{built.reused} found finished; read back: {manifest.verified}"
+    )
+    for record in manifest.logs:
+        if record.status in ("salvaged", "skipped", "empty"):
+            reason = f": {record.reasons[0]}" if record.reasons else ""
+            say(f"{record.status}: {record.log_id}{reason}")
+    if manifest.verified == "none":
+        say("nothing was read back (--verify none); `logloom verify` does it any time")
+
+
+@app.command(
+    epilog=examples(
+        "logloom plan recipe.yaml --to /data/urban",
+        "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
+    )
+)
+def plan(
+    sources: RecipeArgument,
+    to: To,
+    log: OtherLogs = None,
+    py: PyFiles = None,
+    limit: Limit = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
+    on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
+    from logloom.pipelines.inspect import in_words, plan_summary
+
+    planned = _planned(sources, to, storage_option, on_error, log, limit=limit, py_files=py or ())
+    summary = plan_summary(planned)
+    if json:
+        print_json(summary)
+    else:
+        print_table(
+            "", ("", ""), [(name.replace("_", " "), in_words(name, value)) for name, value in summary.items()]
+        )
+    if check and not planned.up_to_date:
+        raise typer.Exit(NOT_WHOLE)

@@ -1,0 +1,117 @@
+"""Looking at datasets: `head`, `verify`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    PyFiles,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_table,
+    say,
+)
+
+
+@app.command(
+    epilog=examples(
+        "logloom head /data/urban -n 3",
+        "logloom head /data/urban@7 --columns 'ego.*' --why",
+    )
+)
+def head(
+    root: Root,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 5,
+    skip: Annotated[int, typer.Option(min=0, help="Rows to pass over first.")] = 0,
+    columns: Annotated[
+        list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
+    ] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Where each value comes from: log, message time, age.")
+    ] = False,
+    output: Annotated[str | None, typer.Option(help="Which output to read; the first by default.")] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show rows of a dataset, and with --why their lineage."""
+    from logloom.io.manifest import split_root
+    from logloom.pipelines import inspect
+
+    where, version = split_root(root)
+    shown = inspect.head(
+        where,
+        version,
+        output=output,
+        start=skip,
+        count=rows,
+        columns=columns,
+        storage_options=parse_storage_options(storage_option),
+    )
+    if json:
+        print_json([row.to_json(why) for row in shown])
+        return
+    for row in shown:
+        print_table(
+            row.headline(why), ("column", "value", *(("message time", "age", "from") * why)), row.lines(why)
+        )
+
+
+@app.command(
+    epilog=examples("logloom verify /data/urban", "logloom verify /data/urban@7 --against-logs --json")
+)
+def verify(
+    root: Root,
+    against_logs: Annotated[
+        bool, typer.Option("--against-logs", help="Also derive every row from the logs again.")
+    ] = False,
+    py: PyFiles = None,
+    sample: Annotated[str, typer.Option(metavar="all|sample:SHARE", help="Which units to read.")] = "all",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
+    ] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Prove that a version holds what its manifest says, and that this is what the logs say."""
+    import dataclasses
+
+    from logloom.io.manifest import split_root
+    from logloom.pipelines.plan import check_sample
+    from logloom.pipelines.progress import human_bytes, steps
+    from logloom.pipelines.verify import verify as run
+
+    check_sample(sample)
+    where, version = split_root(root)
+    with steps("reading back") as on_done:
+        report = run(
+            where,
+            version,
+            sample=sample,
+            against_logs=against_logs,
+            num_workers=workers,
+            py_files=py or (),
+            storage_options=parse_storage_options(storage_option),
+            on_done=on_done,
+        )
+    if json:
+        print_json(dataclasses.asdict(report))
+    for finding in report.findings:
+        place = " ".join(part for part in (finding.log_id, finding.partition) if part)
+        if not json:
+            print(f"{place}: {finding.message}" if place else finding.message)
+    proof = "manifest and logs" if against_logs else "manifest"
+    verdict = f"{len(report.findings)} findings" if report.findings else f"equal to its {proof}"
+    say(
+        f"version {report.version}: {report.units} units, {report.rows:,} rows, {human_bytes(report.bytes)}: "
+        f"{verdict}"
+    )
+    if report.findings:
+        raise typer.Exit(NOT_WHOLE)

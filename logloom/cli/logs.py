@@ -1,0 +1,82 @@
+"""Looking at logs: `info`, `doctor`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import (
+    FAILED,
+    NOT_WHOLE,
+    Json,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_table,
+)
+
+
+@app.command(
+    epilog=examples(
+        "logloom info drive.mcap",
+        "logloom info 'gs://drives/2026-11-*/*.mcap' --json",
+        "logloom info drive.mcap --recipe > recipe.yaml",
+    )
+)
+def info(
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Log files, folders, URIs or globs.")],
+    recipe: Annotated[
+        bool, typer.Option("--recipe", help="Print a recipe that builds as it stands.")
+    ] = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show what logs hold by their index: topics, types, counts, rates and times (`doctor` reads all)."""
+    from logloom.pipelines import inspect
+
+    options = parse_storage_options(storage_option)
+    if recipe:
+        print(inspect.suggested_recipe(logs, options), end="")
+        return
+    described = inspect.describe(logs, options)
+    if json:
+        print_json({"logs": [log.to_json() for log in described]})
+        return
+    for log in described:
+        print_table(log.headline, inspect.COLUMNS, log.table_rows())
+
+
+@app.command(
+    epilog=examples(
+        "logloom doctor drive.mcap",
+        "logloom doctor 'gs://drives/2026-11-20/*.mcap' --json",
+        "logloom doctor drive.mcap > /dev/null || echo 'needs care'",
+    )
+)
+def doctor(
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Log files, folders, URIs or globs.")],
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Read logs from end to end; say what is damaged, missing or strangely timed, and the way out."""
+    from logloom.pipelines.doctor import examine_all
+    from logloom.pipelines.health import COLUMNS
+
+    found = []
+    for diagnosis in examine_all(logs, parse_storage_options(storage_option)):
+        found.append(diagnosis)
+        if json:
+            continue
+        if diagnosis.is_readable:
+            print_table(diagnosis.headline, COLUMNS, [topic.table_row() for topic in diagnosis.topics])
+        for line in diagnosis.lines():
+            print(line)
+    if json:
+        print_json({"logs": [diagnosis.to_json() for diagnosis in found]})
+    if not all(diagnosis.is_readable for diagnosis in found):
+        raise typer.Exit(FAILED)
+    if not all(diagnosis.is_healthy for diagnosis in found):
+        raise typer.Exit(NOT_WHOLE)
