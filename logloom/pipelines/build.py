@@ -23,7 +23,7 @@ from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
 from logloom.runners import direct
 from logloom.transforms import finish, partition
-from logloom.transforms.job import Job, LogTask, Partition
+from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
 
 
@@ -50,7 +50,7 @@ class BuildLogs(beam.PTransform):
 class CommitVersion(beam.PTransform):
     """LogOutcomes to the one outcome of the build: assembles what is assembled, then commits."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: Target):
         self.job = job
 
     def expand(self, outcomes: Any) -> Any:
@@ -108,26 +108,26 @@ def _finish_log(grouped: tuple[str, Iterable[PartitionResult]], job: Job) -> fin
     return finish.finish_log(job, grouped[1])
 
 
-def _plan_chunks(_: None, job: Job, outcomes: list[finish.LogOutcome]) -> list[finish.ChunkTask]:
+def _plan_chunks(_: None, job: Target, outcomes: list[finish.LogOutcome]) -> list[finish.ChunkTask]:
     return finish.plan_chunks(job, outcomes)
 
 
-def _write_chunk(chunk: finish.ChunkTask, job: Job) -> tuple[str, dict[str, Any]]:
+def _write_chunk(chunk: finish.ChunkTask, job: Target) -> tuple[str, dict[str, Any]]:
     return finish.write_chunk(job, chunk)
 
 
 def _assemble(
-    _: None, job: Job, outcomes: list[finish.LogOutcome], files: list[tuple[str, dict[str, Any]]]
+    _: None, job: Target, outcomes: list[finish.LogOutcome], files: list[tuple[str, dict[str, Any]]]
 ) -> list[Assembled]:
     return finish.finish_assembly(job, outcomes, files)
 
 
-def _read_back_assembled(part: Assembled, job: Job) -> finish.AssembledResult:
+def _read_back_assembled(part: Assembled, job: Target) -> finish.AssembledResult:
     return finish.read_back_assembled(job, part)
 
 
 def _commit(
-    _: None, job: Job, outcomes: list[finish.LogOutcome], assembled: list[finish.AssembledResult]
+    _: None, job: Target, outcomes: list[finish.LogOutcome], assembled: list[finish.AssembledResult]
 ) -> dict[str, Any]:
     return finish.commit(job, outcomes, assembled)
 

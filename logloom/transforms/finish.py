@@ -31,7 +31,7 @@ from logloom.io.manifest import (
     write_log_part,
 )
 from logloom.io.units import AssembledFormat, format_named
-from logloom.transforms.job import Job, LogTask, opened
+from logloom.transforms.job import Job, LogTask, Target, opened
 from logloom.transforms.partition import Failure, PartitionResult, is_sampled
 from logloom.transforms.rows import Tally, reconcile
 
@@ -128,12 +128,12 @@ class ChunkTask:
     task: Any
 
 
-def _records(job: Job, outcomes: Sequence[LogOutcome]) -> list[LogRecord]:
+def _records(job: Target, outcomes: Sequence[LogOutcome]) -> list[LogRecord]:
     made = [outcome.record for outcome in outcomes if outcome.record is not None]
     return sorted([*job.kept, *made], key=lambda record: record.log_id)
 
 
-def failures_of(job: Job, outcomes: Sequence[LogOutcome]) -> list[Failure]:
+def failures_of(job: Target, outcomes: Sequence[LogOutcome]) -> list[Failure]:
     """What keeps a build from committing."""
     return [f for o in sorted(outcomes, key=lambda o: o.log_id) if o.record is None for f in o.failures]
 
@@ -152,7 +152,7 @@ class Assembly:
         return unit_folder(self.output, self.identity)
 
 
-def assemblies(job: Job, outcomes: Sequence[LogOutcome]) -> list[Assembly]:
+def assemblies(job: Target, outcomes: Sequence[LogOutcome]) -> list[Assembly]:
     """What is to be assembled, none where the build has failed."""
     outputs = [o for o in job.outputs if isinstance(format_named(o), AssembledFormat)]
     if not outputs or failures_of(job, outcomes):
@@ -170,7 +170,7 @@ def assemblies(job: Job, outcomes: Sequence[LogOutcome]) -> list[Assembly]:
     return made
 
 
-def plan_chunks(job: Job, outcomes: Sequence[LogOutcome]) -> list[ChunkTask]:
+def plan_chunks(job: Target, outcomes: Sequence[LogOutcome]) -> list[ChunkTask]:
     """The chunks still to be written of all assembled outputs."""
     tasks = []
     for assembly in assemblies(job, outcomes):
@@ -179,13 +179,13 @@ def plan_chunks(job: Job, outcomes: Sequence[LogOutcome]) -> list[ChunkTask]:
         form = format_named(assembly.output)
         assert isinstance(form, AssembledFormat)
         planned = form.plan_assembly(
-            job.store, assembly.units, job.schema, job.outputs[assembly.output], job.plan.period
+            job.store, assembly.units, job.schema, job.outputs[assembly.output], job.period
         )
         tasks += [ChunkTask(assembly.output, assembly.identity, task) for task in planned.tasks]
     return tasks
 
 
-def write_chunk(job: Job, chunk: ChunkTask) -> tuple[str, dict[str, Any]]:
+def write_chunk(job: Target, chunk: ChunkTask) -> tuple[str, dict[str, Any]]:
     """Writes one file of an assembled output.
 
     Returns:
@@ -197,7 +197,7 @@ def write_chunk(job: Job, chunk: ChunkTask) -> tuple[str, dict[str, Any]]:
     return chunk.identity, publish_file(job, unit_folder(chunk.output, chunk.identity), name, data)
 
 
-def publish_file(job: Job, folder: str, name: str, data: bytes) -> dict[str, Any]:
+def publish_file(job: Target, folder: str, name: str, data: bytes) -> dict[str, Any]:
     """Creates a file of a unit folder, or leaves the equal one that is there."""
     job.store.create(f"{folder}/{name}", data)
     return {"name": name, "size": len(data), "digest": blake3(data).hexdigest()}
@@ -207,7 +207,7 @@ AssembledResult = tuple[Assembled, tuple[Failure, ...]]
 
 
 def finish_assembly(
-    job: Job, outcomes: Sequence[LogOutcome], files: Sequence[tuple[str, dict[str, Any]]]
+    job: Target, outcomes: Sequence[LogOutcome], files: Sequence[tuple[str, dict[str, Any]]]
 ) -> list[Assembled]:
     """Writes what belongs to no chunk, and the entries that mark assembled outputs as complete."""
     done = []
@@ -217,7 +217,7 @@ def finish_assembly(
             form = format_named(assembly.output)
             assert isinstance(form, AssembledFormat)
             planned = form.plan_assembly(
-                job.store, assembly.units, job.schema, job.outputs[assembly.output], job.plan.period
+                job.store, assembly.units, job.schema, job.outputs[assembly.output], job.period
             )
             own = [file for identity, file in files if identity == assembly.identity]
             own += [publish_file(job, assembly.folder, n, data) for n, data in planned.files.items()]
@@ -239,7 +239,7 @@ def finish_assembly(
     return done
 
 
-def read_back_assembled(job: Job, part: Assembled) -> AssembledResult:
+def read_back_assembled(job: Target, part: Assembled) -> AssembledResult:
     """Reads an assembled output through its own reader."""
     if not is_sampled(job.verify, part.identity):
         return part, ()
@@ -254,12 +254,14 @@ def read_back_assembled(job: Job, part: Assembled) -> AssembledResult:
 # --- the commit -----------------------------------------------------------------------------------------
 
 
-def outcome_file(job: Job) -> str:
+def outcome_file(job: Target) -> str:
     """What became of one submission; two builds of one version must not take each other's for theirs."""
     return f"runs/{job.number:08d}/{job.run}.json"
 
 
-def commit(job: Job, outcomes: Sequence[LogOutcome], assembled: Sequence[AssembledResult]) -> dict[str, Any]:
+def commit(
+    job: Target, outcomes: Sequence[LogOutcome], assembled: Sequence[AssembledResult]
+) -> dict[str, Any]:
     """Creates the version, or says why not; what it says also stands in runs/, for detached jobs.
 
     Returns:
@@ -288,7 +290,7 @@ def commit(job: Job, outcomes: Sequence[LogOutcome], assembled: Sequence[Assembl
     return outcome
 
 
-def _refusal(job: Job, records: Sequence[LogRecord]) -> str:
+def _refusal(job: Target, records: Sequence[LogRecord]) -> str:
     """Why the build as a whole can't be committed though no log failed it; "" when it can."""
     skipped = [record for record in records if record.status == "skipped"]
     if job.skip_budget and len(skipped) > job.skip_budget * len(records):
@@ -310,7 +312,7 @@ def _total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def create_version(job: Job, records: Sequence[LogRecord], assembled: Sequence[Assembled]) -> Manifest:
+def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequence[Assembled]) -> Manifest:
     """Creates the manifest; equal bytes that are there already are success (a lost response, a retry).
 
     Raises:

@@ -53,18 +53,17 @@ class Partition:
     span: Span
 
 
-@dataclass(frozen=True)
-class Job:
-    """A build, as its workers know it.
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A version to be made, as the steps see it that don't ask where its rows come from.
 
     Attributes:
         outputs: name to the output's options.
         kept: records of logs that need no work.
-        number, parent: of the version that the build commits; fixed when it is submitted.
+        number, parent: of the version that is committed; fixed when the job is submitted.
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
         verify: "all", "none" or "sample:<share>".
         references: digests of the datasets that outputs point into, by output.
-        py_files: paths of Python files with functions that columns are derived by.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
     """
@@ -72,43 +71,71 @@ class Job:
     store: Store
     name: str
     recipe: Mapping[str, Any]
-    plan: RowPlan
     outputs: Mapping[str, BaseModel]
     kept: tuple[LogRecord, ...]
     number: int
     parent: int | None
-    open_options: OpenOptions
     skip_budget: float = 0.0
     verify: str = "all"
     allow_empty: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
-    py_files: tuple[str, ...] = ()
     run: str = "again"
     block_bytes: int = 64 << 20
 
-    @functools.cached_property
-    def plan_identity(self) -> str:
-        """Digest of what all rows depend on beside the logs."""
-        return digest_of([READING_SEMANTICS, self.open_options.on_error, plain(self.plan)])
-
     @property
     def schema(self) -> Schema:
-        return self.plan.schema
+        """The columns of the rows."""
+        raise NotImplementedError
+
+    @property
+    def period(self) -> int | None:
+        """Of a rate clock, in ns; None for a topic clock."""
+        raise NotImplementedError
+
+    @property
+    def plan_identity(self) -> str:
+        """Digest of what all rows depend on beside the logs."""
+        raise NotImplementedError
 
     def output_identity(self, output: str) -> list[Any]:
         """What an output's files depend on beside the rows."""
         options = self.outputs[output].model_dump(mode="json")
         return [output, format_named(output).semantics, options, self.references.get(output, "")]
 
-    def unit_identity(self, output: str, log: LogTask, span: Span) -> str:
-        """The name of one partition's unit of one output."""
-        where = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
-        return digest_of([self.plan_identity, self.output_identity(output), where])[:32]
-
     def log_key(self, log_id: str, content_id: str, uris: tuple[str, ...], split: str) -> str:
         """Digest of all that a log's record depends on."""
         outputs = [self.output_identity(output) for output in self.outputs]
         return digest_of([self.plan_identity, outputs, log_id, content_id, list(uris), split])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Target):
+    """A build, as its workers know it.
+
+    Attributes:
+        py_files: paths of Python files with functions that columns are derived by.
+    """
+
+    plan: RowPlan
+    open_options: OpenOptions
+    py_files: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def plan_identity(self) -> str:
+        return digest_of([READING_SEMANTICS, self.open_options.on_error, plain(self.plan)])
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.schema
+
+    @property
+    def period(self) -> int | None:
+        return self.plan.period
+
+    def unit_identity(self, output: str, log: LogTask, span: Span) -> str:
+        """The name of one partition's unit of one output."""
+        where = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
+        return digest_of([self.plan_identity, self.output_identity(output), where])[:32]
 
 
 def plain(value: Any) -> Any:
