@@ -2,7 +2,8 @@
 
 Here: entries of finished units, each log's part of a manifest, manifests, versions, and where they lie:
 
-    parts/<output>/<identity>/entry.json   a finished unit; written last, the completion mark
+    parts/<output>/<identity>/entry.json   a finished unit, or a portion that units share; written last, the
+                                           completion mark
     logs/<digest>.parquet                  a log's part: a row for each unit
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     runs/<number>/<run>.json               what became of one build that was to be that number
@@ -38,11 +39,16 @@ def canonical(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A file of a unit: its name within the unit's folder, size in bytes and BLAKE3."""
+    """A file of a unit: its name within the unit's folder, size in bytes and BLAKE3.
+
+    Attributes:
+        portion: identity of the portion that it belongs to, in whose folder it lies; "" for the unit's own.
+    """
 
     name: str
     size: int
     digest: str
+    portion: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,16 @@ class Entry:
     @property
     def folder(self) -> str:
         return unit_folder(self.output, self.identity)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All folders of the root that the unit's files lie in: its own, and those of its portions."""
+        names = dict.fromkeys([self.identity, *(file.portion or self.identity for file in self.files)])
+        return tuple(unit_folder(self.output, name) for name in names)
+
+    def path_of(self, file: FileEntry) -> str:
+        """Where a file of the unit lies in the root."""
+        return f"{unit_folder(self.output, file.portion or self.identity)}/{file.name}"
 
     @property
     def size(self) -> int:

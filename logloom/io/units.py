@@ -28,6 +28,25 @@ from logloom.schema import Schema
 
 
 @dataclass(frozen=True)
+class Portion:
+    """A share of a unit that has an identity of its own, since its bytes depend on less than the unit's.
+
+    A unit of a later version that needs an equal portion points to it, and doesn't write it again.
+
+    Attributes:
+        identity: names its folder, which lies beside the unit's.
+        uri: of that folder.
+        scratch: an empty local folder to write it into; None where it is finished.
+        finished: its entry, whose `unit` is what closing the unit that wrote it said of it.
+    """
+
+    identity: str
+    uri: str
+    scratch: pathlib.Path | None
+    finished: Entry | None = None
+
+
+@dataclass(frozen=True)
 class UnitContext:
     """What a writer knows of the partition beside its blocks.
 
@@ -35,6 +54,8 @@ class UnitContext:
         log_uri: the log's first file (for templates such as l5kit's host).
         period: of a rate clock, in ns; None for a topic clock.
         storage_options: fsspec options by protocol, for what a unit refers to elsewhere.
+        portions: by name, where the format is a `PortionedFormat` and the unit is to be kept; else none, and
+            the unit stands alone.
     """
 
     log_id: str
@@ -43,6 +64,7 @@ class UnitContext:
     split: str
     period: int | None = None
     storage_options: Mapping[str, Any] = field(default_factory=dict)
+    portions: Mapping[str, Portion] = field(default_factory=dict)
 
 
 class Writer(Protocol):
@@ -179,4 +201,16 @@ class ReferringFormat(Protocol):
         Raises:
             DatasetError: one of them is missing or damaged.
         """
+        ...
+
+
+@runtime_checkable
+class PortionedFormat(Protocol):
+    """A format whose units consist of portions: column groups that are reused when another one changes.
+
+    What its writer's `close` gives has a key "portions": name to what is to be known of each (JSON).
+    """
+
+    def portions(self, options: Any, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
+        """Each portion's name, the columns (of `Schema.all`) in it, and the options (JSON) it is made by."""
         ...

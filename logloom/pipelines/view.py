@@ -43,9 +43,8 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
         shown = form.view(number, [file.name for file in entry.files])
         for file in entry.files:
             if file.name in shown:
-                yield ViewedFile(
-                    f"{entry.folder}/{file.name}", f"{folder}/{shown[file.name]}", file.size, file.digest
-                )
+                name = f"{folder}/{shown[file.name]}"
+                yield ViewedFile(entry.path_of(file), name, file.size, file.digest)
     for part in manifest.assembled:
         stored = unit_folder(part.output, part.identity)
         for file in store.read_json(f"{stored}/{ENTRY}")["files"]:

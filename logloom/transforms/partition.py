@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +23,13 @@ from logloom.digests import RowsDigest, file_digest
 from logloom.errors import LogloomError, LogReadError, StorageError
 from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
 from logloom.io.storage import MISSING, Store, explained, sync
-from logloom.io.units import Reader, UnitContext, Writer, format_named
+from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.columns import Span
 from logloom.transforms.derive import load_files
 from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, Partition, opened
+from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
 
@@ -95,15 +97,19 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
 class _Writing:
     """Makes the rows of a partition once and feeds every output's writer, each in a scratch folder."""
 
-    def __init__(self, job: Job, log: LogTask, span: Span, outputs: Iterable[str]):
+    def __init__(
+        self, job: Job, log: LogTask, span: Span, outputs: Iterable[str], *, keep_portions: bool = False
+    ):
         self._job, self._log, self._span = job, log, span
         self._outputs = tuple(outputs)
+        self._keep_portions = keep_portions
         self._stack = contextlib.ExitStack()
         # Hashing leaves Python's lock to others, so it goes on beside writing.
         self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
         self._writers: dict[str, Writer] = {}
         self._digests = RowsDigest(job.schema)
         self.folders: dict[str, pathlib.Path] = {}
+        self.portions: dict[str, dict[str, Portion]] = {}
         self.rows = 0
         self.tally: dict[str, Any] = {}
 
@@ -134,8 +140,11 @@ class _Writing:
         )
         for output in self._outputs:
             folder = self.folders[output] = self._stack.enter_context(job.store.scratch())
+            if self._keep_portions:
+                self.portions[output] = open_portions(job, output, log, self._span, self._stack)
+            own = dataclasses.replace(context, portions=self.portions.get(output, {}))
             options = job.outputs[output]
-            self._writers[output] = format_named(output).writer(folder, job.schema, options, context)
+            self._writers[output] = format_named(output).writer(folder, job.schema, options, own)
 
     def close(self, output: str) -> tuple[dict[str, Any], dict[str, str]]:
         """What the output's writer says, and the digests of its columns; after `run`, once."""
@@ -152,11 +161,13 @@ def _write_units(job: Job, partition: Partition, identities: dict[str, str]) -> 
     """Builds and publishes the given outputs' units of a partition."""
     log, span = partition.log, partition.span
     entries = {}
-    with _Writing(job, log, span, identities) as writing, explained(job.store.uri):
+    with _Writing(job, log, span, identities, keep_portions=True) as writing, explained(job.store.uri):
         writing.run()
         for output, identity in identities.items():
             unit, columns = writing.close(output)
             folder = writing.folders[output]
+            portions = writing.portions.get(output, {})
+            files = [*_files_of(folder), *itertools.chain(*map(_files_of_portion, portions.values()))]
             entry = Entry(
                 output=output,
                 identity=identity,
@@ -166,15 +177,26 @@ def _write_units(job: Job, partition: Partition, identities: dict[str, str]) -> 
                 start=span.start,
                 stop=span.stop,
                 rows=writing.rows,
-                files=_files_of(folder),
+                files=tuple(files),
                 columns=columns,
                 unit=unit,
                 tally=writing.tally,
             )
+            for name, portion in portions.items():
+                publish_portion(job, entry, name, portion)
             (folder / ENTRY).write_bytes(canonical(entry.to_json()))
             job.store.publish(folder, entry.folder, last=ENTRY)
             entries[output] = entry
     return entries
+
+
+def _files_of_portion(portion: Portion) -> list[FileEntry]:
+    if portion.finished is not None:
+        files = portion.finished.files
+    else:
+        assert portion.scratch is not None
+        files = _files_of(portion.scratch)
+    return [dataclasses.replace(file, portion=portion.identity) for file in files]
 
 
 def _files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
@@ -283,8 +305,7 @@ def derive_columns(
 def check_files(store: Store, entry: Entry) -> Iterator[str]:
     """Says which files of a unit are missing or hold other bytes than its entry promises."""
     for file in entry.files:
-        name = f"{entry.folder}/{file.name}"
-        yield from check_file(store, name, file)
+        yield from check_file(store, entry.path_of(file), file)
 
 
 def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:

@@ -94,6 +94,14 @@ class TableFormat:
         tables = [d.read_description(uri, storage_options) for uri in options.references]
         return digest_of([d.to_bytes(table).decode() for table in tables]) if tables else ""
 
+    def portions(self, options: TableOptions, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
+        """The column groups: their blobs outlive changes to other groups, and to what stands in the index."""
+        plan = options.plan(schema)
+        return {
+            group: (columns, [list(columns), plan.codecs.get(group, "")])
+            for group, columns in plan.groups.items()
+        }
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: TableOptions, context: UnitContext
     ) -> UnitWriter:

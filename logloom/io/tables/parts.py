@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 
 from logloom.blocks import Ragged, Values
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import BlobWriter, Place, Places, packer
 from logloom.io.tables.chunks import Layout, row_bytes
 from logloom.io.tables.groups import make_groups
-from logloom.io.tables.index import HASH_TYPE, write_file
+from logloom.io.tables.index import HASH_TYPE, read_part, write_file
 from logloom.io.tables.references import References
 from logloom.schema import ColumnType, Schema
 
@@ -131,7 +131,8 @@ class PartWriter:
         plan: Plan,
         references: References | None = None,
         threads: int | None = None,
-        prefix: str = "",
+        paths: Mapping[str, pathlib.Path] | None = None,
+        kept: Mapping[str, Places] | None = None,
     ):
         """Creates the files.
 
@@ -139,19 +140,25 @@ class PartWriter:
             folder: existing and empty.
             references: chunks stored in other tables.
             threads: that hash and compress.
-            prefix: of the blobs' file names here; the index names them without it.
+            paths: of the blobs of groups that don't lie in the folder under the names they have in the index.
+            kept: of groups whose blobs are there already, where the chunks of the rows to come lie.
         """
         self._folder, self._plan, self._references = folder, plan, references
+        self._kept = kept or {}
         self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
         self._layouts = {
             group: Layout({name: plan.schema.all[name] for name in columns})
             for group, columns in plan.groups.items()
+            if group not in self._kept
         }
         self._blobs = {
             group: BlobWriter(
-                folder / f"{prefix}{group}.blob", f"{group}.blob", plan.codecs.get(group), self._workers
+                (paths or {}).get(group, folder / f"{group}.blob"),
+                f"{group}.blob",
+                plan.codecs.get(group),
+                self._workers,
             )
-            for group in plan.groups
+            for group in self._layouts
         }
         self._index: dict[str, list[Any]] = {name: [] for name in plan.index_dtypes}
         self.rows = 0
@@ -188,12 +195,23 @@ class PartWriter:
                 everywhere: Any = (slice(None), *place)
                 yield scalar, array[everywhere].astype(_index_dtype(ctype))
 
+    @property
+    def places(self) -> dict[str, Places]:
+        """Where the chunks of the rows so far lie, by group."""
+        return {g: self._kept[g] if g in self._kept else self._blobs[g].places for g in self._plan.groups}
+
     def close(self) -> dict[str, Any]:
         """Finishes the files (not synced) and gives what committing needs to know, as JSON."""
         for blob in self._blobs.values():
             blob.close()
         self._workers.shutdown()
-        places = {group: blob.places for group, blob in self._blobs.items()}
+        places = self.places
+        for group, found in self._kept.items():
+            if len(found.lengths) != self.rows:
+                raise DatasetError(
+                    f"group {group} is kept from an earlier build with {len(found.lengths)} rows, there are "
+                    f"now {self.rows}; build into a new root"
+                )
         write_file(str(self._folder / ROWS_FILE), _arrow_rows(self._plan, self._index, places, self.rows))
         return {
             "rows": self.rows,
@@ -215,8 +233,35 @@ def _arrow_rows(
             columns[name] = pa.array(np.concatenate([np.empty(0, dtype), *index[name]]))
     columns[d.service(0, "row")] = pa.array(np.arange(num_rows))
     for group, found in places.items():
-        columns[d.service(0, group, "blob")] = pa.array(found.blobs, pa.string()).dictionary_encode()
-        columns[d.service(0, group, "offset")] = pa.array(found.offsets, pa.int64())
-        columns[d.service(0, group, "length")] = pa.array(found.lengths, pa.int64())
-        columns[d.service(0, group, "hash")] = pa.array(found.hashes, HASH_TYPE)
+        for what, values in _arrow_places(found).items():
+            columns[d.service(0, group, what)] = values
     return pa.table(columns)
+
+
+def _arrow_places(places: Places) -> dict[str, pa.Array]:
+    return {
+        "blob": pa.array(places.blobs, pa.string()).dictionary_encode(),
+        "offset": pa.array(places.offsets, pa.int64()),
+        "length": pa.array(places.lengths, pa.int64()),
+        "hash": pa.array(places.hashes, HASH_TYPE),
+    }
+
+
+def write_places(path: pathlib.Path, places: Places) -> None:
+    """Writes where the chunks of a group lie, for parts that keep the group's blob."""
+    write_file(str(path), pa.table(_arrow_places(places)))
+
+
+def read_places(uri: str, longest: int, storage_options: Mapping[str, Any] | None) -> Places:
+    """Reads what `write_places` wrote.
+
+    Args:
+        longest: see `Places`.
+
+    Raises:
+        DatasetError: the file is missing or damaged.
+    """
+    rows = read_part(uri, storage_options)
+    fields = (rows[what].to_pylist() for what in ("blob", "offset", "length", "hash"))
+    blobs, offsets, lengths, hashes = fields
+    return Places(blobs, offsets, lengths, hashes, longest)

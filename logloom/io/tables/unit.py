@@ -4,7 +4,9 @@ Here: `UnitWriter` and `UnitReader`, and where a unit's files lie in the table.
 Elsewhere: a part's files (logloom.io.tables.parts), the format (logloom.io.tables.format).
 
 A unit is rows.parquet and `<part>!<group>.blob` for each group; in the table the latter are
-`parts/<part>/<group>.blob`, so that a part's name depends on its log and span alone.
+`parts/<part>/<group>.blob`, so that a part's name depends on its log and span alone. Where units of several
+versions share their groups, a group's blob lies in a folder beside the unit's, with places.parquet, which
+tells later units where its chunks lie.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from logloom.io.tables import description as d
 from logloom.io.tables.frames import OpenFrame, Places, Slot
 from logloom.io.tables.index import ROW, decode_texts, read_part
 from logloom.io.tables.loader import RowLoader
-from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan
+from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, read_places, write_places
 from logloom.io.tables.ranges import RangeReader
 from logloom.io.tables.references import References
 from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
+PLACES_FILE = "places.parquet"
 SEPARATOR = "!"  # never in a quoted log_id or a group's name
 
 
@@ -45,7 +48,19 @@ class UnitWriter:
 
     def __init__(self, folder: pathlib.Path, plan: Plan, context: UnitContext, references: References | None):
         self._part = part_name(context.log_id, context.partition)
-        self._writer = PartWriter(folder, plan, references, prefix=f"{self._part}{SEPARATOR}")
+        self._portions = context.portions
+        folders = {g: p.scratch for g, p in self._portions.items() if p.scratch is not None}
+        self._kept = {
+            group: read_places(f"{p.uri}/{PLACES_FILE}", p.finished.unit["longest"], context.storage_options)
+            for group, p in self._portions.items()
+            if p.finished is not None
+        }
+        paths = {
+            g: folders.get(g, folder) / f"{self._part}{SEPARATOR}{g}.blob"
+            for g in plan.groups
+            if g not in self._kept
+        }
+        self._writer = PartWriter(folder, plan, references, paths=paths, kept=self._kept)
 
     def append(self, block: Block) -> None:
         """Takes the next rows; blocks come in row order."""
@@ -53,7 +68,17 @@ class UnitWriter:
 
     def close(self) -> dict[str, Any]:
         """Finishes the files (not yet fsynced) and gives what reading and assembling need to know (JSON)."""
-        return self._writer.close() | {"part": self._part}
+        unit = self._writer.close() | {"part": self._part}
+        if not self._portions:
+            return unit
+        for group, portion in self._portions.items():
+            if portion.scratch is not None:
+                write_places(portion.scratch / PLACES_FILE, self._writer.places[group])
+        said = {
+            group: {"identity": portion.identity, "longest": unit["longest"][group]}
+            for group, portion in self._portions.items()
+        }
+        return unit | {"portions": said}
 
 
 class BlockReader:
@@ -112,7 +137,8 @@ def unit_reader(
     groups = {}
     for group in table.groups:
         blobs, codes = decode_texts(rows[d.service(0, group, "blob")])
-        own = f"{folder}/{unit['part']}{SEPARATOR}{group}.blob"
+        portion = unit["portions"][group]["identity"] if "portions" in unit else folder.rpartition("/")[2]
+        own = f"{folder.rpartition('/')[0]}/{portion}/{unit['part']}{SEPARATOR}{group}.blob"
         files = [reader.number_of(own if blob == f"{group}.blob" else blob) for blob in blobs]
         offsets, lengths = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
         groups[group] = Places(codes, files, offsets, lengths)

@@ -2,6 +2,7 @@
 
 import json
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -46,12 +47,11 @@ def test_pandas_polars_and_pyarrow_read_it_as_it_is(table):
 
 
 def test_duckdb_reads_it_as_it_is(table):
-    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
     root, rows = table
-    (found,) = duckdb.sql(
-        f"SELECT count(*) FROM '{root}/index/*.parquet' WHERE pedestrians_count > 3"
-    ).fetchone()
-    assert found == sum(row["pedestrians_count"] > 3 for row in rows)
+    query = f"SELECT timestamp, weather FROM '{root}/index/*.parquet' WHERE pedestrians_count > 3"
+    found = duckdb.sql(f"{query} ORDER BY timestamp").fetchall()
+    wanted = [(row["timestamp"], row["weather"]) for row in rows if row["pedestrians_count"] > 3]
+    assert found == sorted(wanted)
 
 
 def test_texts_are_categories_that_all_logs_share(table):

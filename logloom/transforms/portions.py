@@ -1,0 +1,82 @@
+"""Portions: shares of units that outlive a change to the rest of the recipe, such as a table's column groups.
+
+Here: what a portion's identity is made of, finding those that are finished, and publishing new ones.
+Elsewhere: what they are to formats (logloom.io.units), building units (logloom.transforms.partition).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+
+from logloom.digests import digest_of
+from logloom.io.manifest import ENTRY, Entry, canonical, find_entry, unit_folder
+from logloom.io.units import Portion, PortionedFormat, format_named
+from logloom.transforms.columns import RowPlan, Span
+from logloom.transforms.job import READING_SEMANTICS, Job, LogTask, plain
+from logloom.transforms.where import parse
+
+
+def plan_part(plan: RowPlan, names: Iterable[str]) -> RowPlan:
+    """What the values of some columns depend on: these, what they derive from, and what chooses rows.
+
+    Args:
+        names: columns, ages and availabilities among them.
+    """
+    filtered = parse(plan.where).columns if plan.where else ()
+    inputs = {column.name: column.inputs for column in plan.derived}
+    wanted: set[str] = set()
+    waiting = [*names, *plan.require, *filtered]
+    while waiting:
+        name = waiting.pop()
+        base, _, last = name.rpartition(".")
+        column = base if last in ("age", "available") else name
+        if column not in wanted:
+            wanted.add(column)
+            waiting += inputs.get(column, ())
+    return replace(
+        plan,
+        columns=tuple(column for column in plan.columns if column.name in wanted),
+        derived=tuple(column for column in plan.derived if column.name in wanted),
+        order=tuple(name for name in plan.order if name in wanted),
+    )
+
+
+def portion_identities(job: Job, output: str, log: LogTask, span: Span) -> dict[str, str]:
+    """The names of the portions of one partition's unit of one output; none where the format has no such."""
+    form = format_named(output)
+    if not isinstance(form, PortionedFormat):
+        return {}
+    reading = [READING_SEMANTICS, job.open_options.on_error]
+    source = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
+    writing = [output, form.semantics, job.references.get(output, "")]
+    return {
+        name: digest_of(
+            ["portion", name, reading, plain(plan_part(job.plan, columns)), writing, options, source]
+        )[:32]
+        for name, (columns, options) in form.portions(job.outputs[output], job.schema).items()
+    }
+
+
+def open_portions(
+    job: Job, output: str, log: LogTask, span: Span, scratch: contextlib.ExitStack
+) -> dict[str, Portion]:
+    """The portions of a unit that is to be written: finished ones, and folders for the others."""
+    opened = {}
+    for name, identity in portion_identities(job, output, log, span).items():
+        found = find_entry(job.store, output, identity)
+        folder = scratch.enter_context(job.store.scratch()) if found is None else None
+        opened[name] = Portion(identity, job.store.uri_of(unit_folder(output, identity)), folder, found)
+    return opened
+
+
+def publish_portion(job: Job, unit: Entry, name: str, portion: Portion) -> None:
+    """Publishes a portion, unless it was there before the unit of which `unit` is the entry."""
+    if portion.scratch is None:
+        return
+    files = tuple(replace(file, portion="") for file in unit.files if file.portion == portion.identity)
+    said = unit.unit["portions"][name]
+    entry = replace(unit, identity=portion.identity, files=files, columns={}, unit=said, tally={})
+    (portion.scratch / ENTRY).write_bytes(canonical(entry.to_json()))
+    job.store.publish(portion.scratch, entry.folder, last=ENTRY)
