@@ -61,8 +61,8 @@ def _adapter_problem(adapter: str) -> str | None:
     name = match[1] if match else re.split(r"\W", adapter)[0]
     if name not in ADAPTERS:
         return f"no such adapter as {adapter!r}{nearest(name, ADAPTERS)}"
-    if match is None or (name == "points") != (match[2] is not None):
-        return "write points[x,y,z]: the fields to take" if name == "points" else f"write {name} alone"
+    if match is None or (name != "points" and match[2] is not None):
+        return "write points, or points[x,y,z]" if name == "points" else f"write {name} alone"
     return None
 
 
@@ -107,7 +107,7 @@ class TopicColumn(Part):
 
     Attributes:
         field: dotted paths into the message; several are laid side by side.
-        as_: an adapter: image, points[x,y,z], scan, navsat, rotation_matrix, transforms, file.
+        as_: an adapter: image, points, points[x,y,z], scan, navsat, rotation_matrix, transforms, file.
         tolerance, window, offset: ns; what was left out is None, its default depends on the clock.
         strings: characters kept for text inside arrays of sub-messages.
         shape: (h, w, c) that all images of the topic have.

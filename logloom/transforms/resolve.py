@@ -18,6 +18,7 @@ import numpy as np
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TimeSource, TopicInfo
+from logloom.io.logs.decoding.clouds import settled
 from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
 from logloom.recipe.columns import TOLERANT, WINDOWED
@@ -174,7 +175,7 @@ class _Resolving:
             raise _MistakenError
         topic = self._topic(column.topic)
         sampling = self._sampling(column)
-        spec = self._spec(column, topic)
+        spec = self._settled(path, column, self._spec(column, topic))
         message_type = self._message_type(path, column, spec, topic)
         ctype = _row_type(path, column, message_type)
         is_static = column.resample == "static"  # outside all time
@@ -221,6 +222,18 @@ class _Resolving:
             encode=column.encode,
             dtype=column.dtype if untyped or column.adapter == "image" else None,
         )
+
+    def _settled(self, path: Path, column: TopicColumn, spec: FieldSpec) -> FieldSpec:
+        """The spec with what only a message tells; one of the first log that has any stands for all."""
+        for log_id, log in self._logs.items():
+            info = log.summary.topics.get(column.topic)
+            if info is None or not info.num_messages:
+                continue
+            try:
+                return settled(log, column.topic, spec)
+            except LogloomError as error:
+                raise _MistakenError(Mistake((*path, "as"), f"{error} (log {log_id})")) from error
+        return spec
 
     def _message_type(self, path: Path, column: TopicColumn, spec: FieldSpec, topic: _Topic) -> ColumnType:
         """The type of a message's value; a mistake where a definition lacks the field, or logs disagree."""

@@ -206,7 +206,7 @@ WRONG = [
     ),
     ("field: speed", "field: speed, dtype: flot32", "no such dtype as 'flot32'; did you mean float32?"),
     ("field: speed", "as: imge", "columns.speed.as: no such adapter as 'imge'; did you mean image?"),
-    ("field: speed", "as: points", "columns.speed.as: write points[x,y,z]"),
+    ("field: speed", 'as: "points[]"', "columns.speed.as: write points, or points[x,y,z]"),
     ("field: speed", "as: 'scan[x]'", "columns.speed.as: write scan alone"),
     ("field: speed", "field: speed, encode: jpg", "columns.speed: `encode` needs `as: image`"),
     ("field: speed", "as: image, encode: jpeg", "no such choice as 'jpeg'; did you mean jpg?"),

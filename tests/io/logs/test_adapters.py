@@ -19,21 +19,6 @@ FOXGLOVE_IMAGE = (
     "time timestamp\nstring frame_id\nuint32 width\nuint32 height\nstring encoding\nuint32 step\nuint8[] data"
 )
 COMPRESSED = "string format\nuint8[] data"
-CLOUD = """uint32 height
-uint32 width
-PointField[] fields
-bool is_bigendian
-uint32 point_step
-uint32 row_step
-uint8[] data
-bool is_dense
-===
-MSG: sensor_msgs/PointField
-string name
-uint32 offset
-uint8 datatype
-uint32 count
-"""
 
 
 def read(definition, messages, spec, per_buffer=3):
@@ -218,112 +203,12 @@ def test_image_settings_that_make_no_sense_are_refused_at_plan():
         (FieldSpec(adapter="image", resize=(4, 5), shape=(5, 5, 3)), "resized to"),
         (FieldSpec(adapter="scan"), "the message has no ranges"),
         (FieldSpec(adapter="imagine"), "known are image, points"),
-        (FieldSpec(adapter="points"), r"write points\[x,y,z\]"),
-        (FieldSpec(adapter="image[x]"), "write image"),
+        (FieldSpec(adapter="points"), "the message has no height"),
+        (FieldSpec(adapter="image[x]"), "write image alone"),
         (FieldSpec(("height", "width"), adapter="image"), "reads one field"),
     ]:
         with pytest.raises(UsageError, match=words):
             decode.column_type(spec)
-
-
-TYPES = {"int8": 1, "uint8": 2, "int16": 3, "uint16": 4, "int32": 5, "uint32": 6, "float32": 7, "float64": 8}
-
-
-def cloud(points, names, big=False, step=None, offsets=None, height=1, row_padding=0):
-    """A PointCloud2 of a structured array."""
-    offsets = offsets or [points.dtype.fields[name][1] for name in points.dtype.names]
-    step = step or points.dtype.itemsize
-    formats = [points.dtype[name].newbyteorder(">" if big else "<") for name in points.dtype.names]
-    wide = np.zeros(
-        len(points),
-        np.dtype({"names": points.dtype.names, "formats": formats, "offsets": offsets, "itemsize": step}),
-    )
-    for name in points.dtype.names:
-        wide[name] = points[name]
-    rows = np.frombuffer(wide.tobytes(), np.uint8).reshape(height, -1)
-    rows = np.pad(rows, ((0, 0), (0, row_padding)), constant_values=9)
-    fields = [
-        {"name": name, "offset": offset, "datatype": TYPES[form.name], "count": 1}
-        for name, offset, form in zip(names, offsets, formats, strict=True)
-    ]
-    return {
-        "height": height,
-        "width": len(points) // height,
-        "fields": fields,
-        "is_bigendian": big,
-        "point_step": step,
-        "row_step": rows.shape[1],
-        "data": rows.ravel().tolist(),
-        "is_dense": True,
-    }
-
-
-def points_of(dtype, n=12):
-    rng = np.random.default_rng(5)
-    points = np.empty(n, dtype)
-    for name in points.dtype.names:
-        points[name] = rng.integers(0, 100, n)
-    return points
-
-
-XYZI = np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4"), ("i", "u2")])
-
-
-@pytest.mark.parametrize("big", [False, True])
-@pytest.mark.parametrize(("height", "row_padding"), [(1, 0), (3, 0), (3, 7)])
-def test_clouds_of_any_layout_read_as_named_float32_columns(big, height, row_padding):
-    points = points_of(XYZI)
-    messages = [
-        cloud(points, XYZI.names, big, height=height, row_padding=row_padding),
-        cloud(
-            points, XYZI.names, big, step=40, offsets=[21, 4, 30, 9], height=height, row_padding=row_padding
-        ),
-    ]
-    ctype, rows = read(CLOUD, messages, FieldSpec(adapter="points[z,x,intensity]"))
-    assert (ctype.dtype, ctype.shape) == (np.float32, (None, 3))
-    expected = np.stack([points[name].astype("f4") for name in ("z", "x", "i")], axis=1)
-    for row in rows:
-        np.testing.assert_array_equal(row, expected)
-
-
-def test_a_field_of_the_very_name_is_taken_before_the_names_of_vendors():
-    points = points_of([("i", "f4"), ("intensity", "f8")])
-    _, rows = read(CLOUD, [cloud(points, ("i", "intensity"))], FieldSpec(adapter="points[intensity]"))
-    np.testing.assert_array_equal(rows[0][:, 0], points["intensity"].astype("f4"))
-
-
-def test_clouds_may_be_empty():
-    _, rows = read(CLOUD, [cloud(points_of(XYZI, 0), XYZI.names)], FieldSpec(adapter="points[x,y]"))
-    assert rows[0].shape == (0, 2)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"width": 2**31}, "don't fit"),
-        ({"height": 5}, "don't fit"),
-        ({"point_step": 0}, "no bytes|leaves"),
-        ({"point_step": 8}, "leaves its 8-byte point"),
-        ({"fields": [{"name": "x", "offset": 0, "datatype": 99, "count": 1}]}, "unknown type 99"),
-        ({"fields": []}, "no field 'x'"),
-        ({"height": 3, "row_step": 2**32 - 1}, "don't fit"),
-    ],
-)
-def test_clouds_that_lie_are_refused(change, words):
-    message = cloud(points_of(XYZI), XYZI.names) | change
-    with pytest.raises(LogReadError, match=words):
-        read(CLOUD, [message], FieldSpec(adapter="points[x]"))
-
-
-def test_foxglove_clouds_number_their_types_their_own_way():
-    text = "uint32 point_stride\nPackedElementField[] fields\nuint8[] data\n"
-    text += "===\nMSG: foxglove_msgs/PackedElementField\n"
-    text += "string name\nuint32 offset\nuint8 type"
-    data = np.array([(1, -2), (3, -4)], [("a", "u2"), ("b", "i2")])
-    fields = [{"name": "a", "offset": 0, "type": 3}, {"name": "b", "offset": 2, "type": 4}]
-    message = {"point_stride": 4, "fields": fields, "data": list(data.tobytes())}
-    _, rows = read(text, [message], FieldSpec(adapter="points[b,a]"))
-    assert rows[0].tolist() == [[-2.0, 1.0], [-4.0, 3.0]]
 
 
 def test_scans_and_positions_of_real_logs(shared_data):

@@ -22,6 +22,7 @@ from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.decoding import clouds, images
 from logloom.io.logs.decoding.definitions import Struct
 from logloom.io.logs.decoding.fields import select
+from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.schema import ColumnType
 
 Found = Mapping[str, Values]  # by the adapter's own word for a field
@@ -40,7 +41,7 @@ class Adapter:
             definition holds is read.
         ctype: the column's type; raises a UsageError where the spec makes none.
         convert: from the fields of n messages to the column.
-        takes_words: whether it is written with a list, as in points[x,y,z].
+        takes_words: whether it may be written with a list, as in points[x,y,z].
     """
 
     shapes: tuple[Mapping[str, str], ...]
@@ -92,7 +93,7 @@ def convert(spec: FieldSpec, found: Found) -> Values:
 
 def text_width(spec: FieldSpec) -> int:
     """Characters that are read of text inside arrays."""
-    return 64 if clouds.NAME in (spec.adapter or "") else spec.strings
+    return clouds.NAME_LENGTH if clouds.NAME in (spec.adapter or "") else spec.strings
 
 
 def rotation_matrix(quaternions: NDArray[Any]) -> NDArray[np.float64]:
@@ -132,21 +133,15 @@ def _adapter(spec: FieldSpec) -> Adapter:
     adapter = ADAPTERS.get(match["name"]) if match else None
     if match is None or adapter is None:
         raise UsageError(f"as {spec.adapter}: known are {', '.join(_written(name) for name in ADAPTERS)}")
-    if adapter.takes_words != (match["words"] is not None):
-        name = match["name"]
-        why = (
-            ": which fields a cloud has stands in its messages, and columns need to know before"
-            if name == clouds.NAME
-            else ""
-        )
-        raise UsageError(f"as {spec.adapter}: write {_written(name)}{why}")
+    if match["words"] is not None and not adapter.takes_words:
+        raise UsageError(f"as {spec.adapter}: write {match['name']} alone")
     if (spec.resize or spec.encode or spec.shape) and match["name"] != "image":
         raise UsageError(f"as {spec.adapter}: resize, encode and shape are for images")
     return adapter
 
 
 def _written(name: str) -> str:
-    return f"{name}[x,y,z]" if ADAPTERS[name].takes_words else name
+    return f"{name} or {name}[x,y,z]" if ADAPTERS[name].takes_words else name
 
 
 def _has(root: Struct, path: str) -> bool:
@@ -181,24 +176,39 @@ def _transforms_type(spec: FieldSpec) -> ColumnType:
 
 
 def _transforms(spec: FieldSpec, found: Found) -> Values:
-    parents = found["parent"]
-    assert isinstance(parents, Ragged)
-    values = np.empty(len(parents.values), _transforms_type(spec).dtype)
+    child = found["child"]
+    is_one = isinstance(found["rotation.w"], np.ndarray)  # a transform a message, whose names are whole texts
+    shapes = np.ones(len(child), np.int64) if is_one or not isinstance(child, Ragged) else child.shapes
+    values = np.empty(int(shapes.sum()), _transforms_type(spec).dtype)
     for word in ("parent", "child"):
-        values[word] = _array(found[word])
+        values[word] = _short_texts(found[word], spec.strings) if is_one else _array(found[word])
     for word, axes in _TRANSFORM.items():
         for i, axis in enumerate(axes):
             values[word][:, i] = _array(found[f"{word}.{axis}"])
-    return Ragged(values, parents.shapes)
+    return Ragged(values, shapes)
 
 
-def _transform_paths(parent: str, prefix: str) -> dict[str, str]:
+def _short_texts(texts: Values, width: int) -> list[str]:
+    short = []
+    for row in range(len(texts)):
+        try:
+            text = texts[row].tobytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UnfitError(row, f"a frame's name is no text: {error}") from error
+        if len(text) > width:
+            raise UnfitError(
+                row,
+                f"text {text[:80]!r} has {len(text)} characters, the column keeps {width}; raise `strings`",
+            )
+        short.append(text)
+    return short
+
+
+def _transform_paths(parent: str, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The paths of a list of transforms, and those of a message that is one."""
     axes = [f"{word}.{axis}" for word, axes in _TRANSFORM.items() for axis in axes]
-    return {
-        "parent": f"transforms[].{parent}",
-        "child": "transforms[].child_frame_id",
-        **{path: f"transforms[].{prefix}{path}" for path in axes},
-    }
+    one = {"parent": parent, "child": "child_frame_id", **{path: f"{prefix}{path}" for path in axes}}
+    return {word: f"transforms[].{path}" for word, path in one.items()}, one
 
 
 def _same(*words: str) -> dict[str, str]:
@@ -220,7 +230,7 @@ ADAPTERS: dict[str, Adapter] = {
         (_same(*_QUATERNION),), lambda spec: ColumnType(_FLOAT64, (4,)), _columns(_FLOAT64, *_QUATERNION)
     ),
     "transforms": Adapter(
-        (_transform_paths("header.frame_id", "transform."), _transform_paths("parent_frame_id", "")),
+        (*_transform_paths("header.frame_id", "transform."), *_transform_paths("parent_frame_id", "")),
         _transforms_type,
         _transforms,
     ),

@@ -1,61 +1,157 @@
-"""Point clouds: from sensor_msgs/PointCloud2 and foxglove PointCloud to float32 columns of named fields.
+"""Point clouds: from sensor_msgs/PointCloud2 and foxglove PointCloud to columns.
 
-Here: where a cloud's points lie in its bytes, of any field layout, padding and byte order.
+Here: where a cloud's points lie in its bytes, of any field layout, padding and byte order; the named fields
+as float32 (`points[x,y,z]`), or all fields as they are (`points`).
 Elsewhere: which messages are clouds (adapters).
+
+Which fields a cloud has stands in its messages, while a column has one type: that of `points` is the spec's
+`dtype`, as "x:float32,y:float32,normal:float32[3]", which a message tells (`settled`). A cloud of others
+doesn't fit the column. Vendors' names stand for the usual ones in `points[…]` only; the values stay in the
+vendor's units, rounded to float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Ragged, Values
-from logloom.errors import UsageError
-from logloom.io.logs.base import FieldSpec
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.base import FieldSpec, Log
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.schema import ColumnType
 
 NAME = "points"
-SHAPES: tuple[Mapping[str, str], ...] = (
-    {
-        **{name: name for name in ("height", "width", "is_bigendian", "point_step", "row_step", "data")},
-        **{name: f"fields[].{name}" for name in ("name", "offset", "datatype", "count")},
-    },
-    {"point_step": "point_stride", "data": "data"}
-    | {"name": "fields[].name", "offset": "fields[].offset", "foxglove_type": "fields[].type"},
-)
+NAME_LENGTH = 64  # of a field, at most
+_ROS = {
+    **{name: name for name in ("height", "width", "is_bigendian", "point_step", "row_step", "data")},
+    **{name: f"fields[].{name}" for name in ("name", "offset", "datatype", "count")},
+}
+_FOXGLOVE = {
+    "point_step": "point_stride",
+    "data": "data",
+    "foxglove_type": "fields[].type",
+    **{name: f"fields[].{name}" for name in ("name", "offset")},
+}
+SHAPES: tuple[Mapping[str, str], ...] = (_ROS, _FOXGLOVE)
 
 _ROS_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 _FOXGLOVE_TYPES = {1: "u1", 2: "i1", 3: "u2", 4: "i2", 5: "u4", 6: "i4", 7: "f4", 8: "f8"}
 # What drivers call a field; looked for in this order where a cloud has no field of the name itself.
 _VENDOR_NAMES = {
-    "intensity": ("intensities", "i", "reflectivity", "reflectance", "remission"),
-    "ring": ("channel", "laser_id", "line", "scan_line"),
+    "intensity": ("intensities", "i", "reflectivity", "reflectance", "remission", "signal"),
+    "ring": ("channel", "laser_id", "line", "scan_line", "laser_number"),
     "time": ("t", "timestamp", "time_stamp", "offset_time", "time_offset"),
+    "range": ("distance",),
+    "ambient": ("near_ir", "noise"),
 }
+MAX_COUNT = 999_999  # values of a field in one point
+MAX_OVERLAP = (
+    4  # how often the bytes of a point may be in several fields: a union of rgb and its parts is one
+)
+# Colours packed into the bits of one number, as PCL writes them.
+_PACKED = ("rgb", "rgba")
+_SHIFTS = {"r": 16, "g": 8, "b": 0, "a": 24}
+
+_FIELD_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_WRITTEN = re.compile(r"([A-Za-z_]\w*):(u?int(?:8|16|32)|float(?:32|64))(?:\[(\d{1,6})\])?", re.ASCII)
+
+Points = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class PointField:
+    """A field of a cloud's points; `dtype` is in the cloud's byte order."""
+
+    name: str
+    dtype: np.dtype[Any]
+    count: int
+    offset: int
 
 
 def column_type(spec: FieldSpec) -> ColumnType:
-    """float32 (points, fields)."""
+    """float32 (points, fields), or with all fields (points,) of a packed little-endian structured dtype."""
+    if spec.adapter == NAME:
+        if spec.dtype is None:
+            raise UsageError(
+                f"as {NAME}: which fields a cloud has stands in its messages: name them, as in "
+                f"{NAME}[x,y,z], or give the spec that `settled` makes of this one"
+            )
+        return ColumnType(_parsed(spec.dtype), (None,))
     names = _names(spec)
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(f"as {spec.adapter}: write distinct field names, such as points[x,y,z,intensity]")
     return ColumnType(np.dtype("<f4"), (None, len(names)))
 
 
+def settled(log: Log, topic: str, spec: FieldSpec) -> FieldSpec:
+    """The spec with what only a message tells: the fields of `points`, by the topic's last one in the log.
+
+    Raises:
+        UsageError: the topic has no message, or its messages are no clouds.
+        LogReadError: the last one is damaged, or a column can't hold its points.
+    """
+    if spec.adapter != NAME or spec.dtype is not None:
+        return spec
+    sample = log.last_message(topic)
+    if len(sample) == 0:
+        raise UsageError(
+            f"as {NAME}: which fields a cloud has stands in its messages, and {topic} has none; "
+            f"name them: {NAME}[x,y,z]"
+        )
+    path = ".".join((*spec.paths, "fields"))
+    (listed,) = sample.take(FieldSpec((path,), strings=NAME_LENGTH), np.arange(1))
+    words = {"type": "foxglove_type"}
+    message = {words.get(name, name): listed[name] for name in listed.dtype.names or ()}
+    try:
+        return replace(spec, dtype=written(_packed(_fields(message))))
+    except ValueError as error:
+        raise LogReadError(f"{log.summary.uris[0]}: {topic}, its last message: {error}") from error
+
+
+def written(dtype: np.dtype[Any]) -> str:
+    """A structured dtype of points in words, as `FieldSpec.dtype` has them."""
+    words = []
+    for name in dtype.names or ():
+        kind = dtype[name]
+        words.append(f"{name}:{kind.base.name}" + (f"[{kind.shape[0]}]" if kind.shape else ""))
+    return ",".join(words)
+
+
+def _parsed(words: str) -> np.dtype[Any]:
+    """The inverse of `written`."""
+    members: list[Any] = []
+    for word in words.split(","):
+        match = _WRITTEN.fullmatch(word)
+        if match is None or any(match[1] == member[0] for member in members):
+            raise UsageError(
+                f"as {NAME}: {words!r:.200} are no fields of points, like x:float32,y:float32,ring:uint16"
+            )
+        kind = np.dtype(match[2]).newbyteorder("<")
+        members.append((match[1], kind, (int(match[3]),)) if match[3] else (match[1], kind))
+    return np.dtype(members)
+
+
 def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
-    """n clouds as ragged rows (points, fields) of float32, points in the order of their bytes."""
-    names = _names(spec)
-    rows = []
+    """n clouds as ragged rows, points in the order of their bytes.
+
+    Raises:
+        UnfitError: a message is no cloud, or has other fields than the column.
+    """
+    rows: list[Points] = []
+    ctype = column_type(spec)
     for row in range(len(found["data"])):
         message = {word: values[row] for word, values in found.items()}
         try:
-            rows.append(_points(message, names))
+            is_whole = spec.adapter == NAME
+            rows.append(_whole(message, ctype.dtype) if is_whole else _named(message, _names(spec)))
         except ValueError as error:
             raise UnfitError(row, str(error)) from error
-    return Ragged.from_rows(rows, column_type(spec))
+    return Ragged.from_rows(rows, ctype)
 
 
 def _names(spec: FieldSpec) -> list[str]:
@@ -63,47 +159,116 @@ def _names(spec: FieldSpec) -> list[str]:
     return [name.strip() for name in inside.split(",")]
 
 
-def _points(message: Mapping[str, Any], names: list[str]) -> np.ndarray[Any, Any]:
-    fields = {str(name): i for i, name in reversed(list(enumerate(message["name"])))}
-    raw = _laid_out(message)
+def _packed(fields: Sequence[PointField]) -> np.dtype[Any]:
+    """Points of these fields, little-endian and without gaps."""
+    kinds = [(field.name, field.dtype.newbyteorder("<"), field.count) for field in fields]
+    return np.dtype([(name, kind, (count,)) if count > 1 else (name, kind) for name, kind, count in kinds])
+
+
+def _whole(message: Mapping[str, Any], dtype: np.dtype[Any]) -> Points:
+    """(points,) with all fields in the order in which the message lists them."""
+    fields = _fields(message)
+    own = _packed(fields)
+    if own != dtype:
+        raise ValueError(
+            f"its points are {written(own)}, those of the column {written(dtype)}; name the fields that all "
+            f"clouds have: {NAME}[x,y,z]"
+        )
+    raw = _laid_out(message, fields)
+    points = np.empty(raw.shape, dtype)
+    for i, field in enumerate(fields):
+        points[field.name] = raw[f"f{i}"]
+    return points.reshape(-1)
+
+
+def _named(message: Mapping[str, Any], names: Sequence[str]) -> Points:
+    """(points, names) of float32."""
+    fields = _fields(message)
+    by_name = {field.name: i for i, field in enumerate(fields)}
+    raw = _laid_out(message, fields)
     points = np.empty((*raw.shape, len(names)), np.float32)
     for k, name in enumerate(names):
-        found = next((n for n in (name, *_VENDOR_NAMES.get(name, ())) if n in fields), None)
-        if found is None:
-            raise ValueError(f"the cloud has no field {name!r}; it has {', '.join(fields)}")
-        points[..., k] = raw[f"f{fields[found]}"]
+        found = next((n for n in (name, *_VENDOR_NAMES.get(name, ())) if n in by_name), None)
+        packed = next((n for n in _PACKED if n in by_name), None) if name in _SHIFTS else None
+        if found is None and packed is None:
+            raise ValueError(f"the cloud has no field {name!r}; it has {', '.join(by_name)}")
+        at = by_name[found or packed or ""]
+        if fields[at].count > 1:
+            raise ValueError(
+                f"field {name!r} has {fields[at].count} values a point; take the cloud `as: {NAME}`"
+            )
+        with np.errstate(over="ignore"):  # a float64 beyond float32 is infinity
+            points[..., k] = raw[f"f{at}"] if found else _colour(raw[f"f{at}"], name)
     return points.reshape(-1, len(names))
 
 
-def _laid_out(message: Mapping[str, Any]) -> np.ndarray[Any, Any]:
-    """The cloud's bytes as (height, width) points with fields f0, f1, ...; nothing is copied."""
-    data, step = message["data"], int(message["point_step"])
+def _colour(packed: Points, name: str) -> Points:
+    """One colour, 0 to 255, of numbers that pack several into their bits."""
+    if packed.dtype.itemsize != 4:
+        raise ValueError(f"colours packed into {packed.dtype.name} aren't read; only 32 bits hold them")
+    native = packed.astype(packed.dtype.newbyteorder("="))
+    colour: Points = (native.view(np.uint32) >> _SHIFTS[name]) & 255
+    return colour
+
+
+def _fields(message: Mapping[str, Any]) -> list[PointField]:
+    """The fields of a cloud's points.
+
+    Raises:
+        ValueError: there are none; one is of an unknown type, or has no name of its own.
+    """
     is_ros = "datatype" in message
     types = _ROS_TYPES if is_ros else _FOXGLOVE_TYPES
-    order = ">" if is_ros and message["is_bigendian"] else "<"
-    numbers = message["datatype" if is_ros else "foxglove_type"]
-    formats, offsets = [], []
-    for i, number in enumerate(numbers.tolist()):
+    order = ">" if message.get("is_bigendian") else "<"
+    numbers = message["datatype" if is_ros else "foxglove_type"].tolist()
+    # Many drivers leave count at 0, meaning one.
+    counts = [max(1, count) for count in message["count"].tolist()] if is_ros else [1] * len(numbers)
+    fields: list[PointField] = []
+    for i, (number, count) in enumerate(zip(numbers, counts, strict=True)):
+        name = str(message["name"][i])
         if number not in types:
-            raise ValueError(f"field {str(message['name'][i])!r} has the unknown type {number}")
-        offset = int(message["offset"][i])
-        formats.append(np.dtype(order + types[number]))
-        offsets.append(offset)
-        if offset + formats[-1].itemsize > step:
-            raise ValueError(
-                f"field {str(message['name'][i])!r} at byte {offset} leaves its {step}-byte point"
-            )
-    if step == 0:
-        raise ValueError("its points have no bytes")
-    if is_ros:
+            raise ValueError(f"field {name!r} has the unknown type {number}")
+        if count > MAX_COUNT:
+            raise ValueError(f"field {name!r} has {count} values a point: absurdly many")
+        if not _FIELD_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} can't be the name of a field")
+        fields.append(PointField(name, np.dtype(order + types[number]), count, int(message["offset"][i])))
+    if len({field.name for field in fields}) < len(fields):
+        raise ValueError(f"two fields of its points have one name: {', '.join(f.name for f in fields)}")
+    if not fields:
+        raise ValueError("its points have no fields")
+    return fields
+
+
+def _laid_out(message: Mapping[str, Any], fields: Sequence[PointField]) -> Points:
+    """The cloud's bytes as (height, width) points with fields f0, f1, ...; nothing is copied.
+
+    Raises:
+        ValueError: fields leave their point, or points the bytes.
+    """
+    data, step = message["data"], int(message["point_step"])
+    for field in fields:
+        if field.offset + field.count * field.dtype.itemsize > step:
+            raise ValueError(f"field {field.name!r} at byte {field.offset} leaves its {step}-byte point")
+    size = sum(field.count * field.dtype.itemsize for field in fields)
+    if size > MAX_OVERLAP * step:
+        raise ValueError(f"its points of {step} bytes have {len(fields)} fields of {size} bytes together")
+    if "datatype" in message:
         height, width, row_step = (int(message[word]) for word in ("height", "width", "row_step"))
     else:
         height, width, row_step = 1, len(data) // step, len(data)
     # Drivers leave row_step at 0 or wrong in clouds of one row, where it means nothing.
     row_step = row_step if height > 1 else width * step
-    if height and width and (width * step > row_step or height * row_step > len(data)):
-        size = f"{height} x {width} points of {step} bytes in rows of {row_step}"
-        raise ValueError(f"{size} don't fit {len(data)} bytes of data")
-    names = [f"f{i}" for i in range(len(formats))]
-    dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": step})
+    needed = (height - 1) * row_step + width * step  # the padding of the last row may be missing
+    if height and width and (width * step > row_step or needed > len(data)):
+        shape = f"{height} x {width} points of {step} bytes in rows of {row_step}"
+        raise ValueError(f"{shape} don't fit {len(data)} bytes of data")
+    dtype = np.dtype(
+        {
+            "names": [f"f{i}" for i in range(len(fields))],
+            "formats": [(f.dtype, (f.count,)) if f.count > 1 else f.dtype for f in fields],
+            "offsets": [f.offset for f in fields],
+            "itemsize": step,
+        }
+    )
     return np.ndarray((height, width) if height and width else (0, 0), dtype, data, 0, (row_step, step))
