@@ -1,0 +1,46 @@
+"""OpenMMLab's datasets: annotation files of its 2.0 format with the interface of its BaseDataset.
+
+Needs neither mmengine nor torch; each name is imported on first use.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logloom.datasets.openmmlab.dataset import BaseDataset, Compose, force_full_init
+    from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS, Registry
+    from logloom.datasets.openmmlab.versions import LogloomDataset
+    from logloom.datasets.openmmlab.wrappers import ClassBalancedDataset, ConcatDataset, RepeatDataset
+
+__all__ = [
+    "DATASETS",
+    "TRANSFORMS",
+    "BaseDataset",
+    "ClassBalancedDataset",
+    "Compose",
+    "ConcatDataset",
+    "LogloomDataset",
+    "Registry",
+    "RepeatDataset",
+    "force_full_init",
+]
+
+_HOMES = {
+    "DATASETS": "registry",
+    "TRANSFORMS": "registry",
+    "Registry": "registry",
+    "BaseDataset": "dataset",
+    "Compose": "dataset",
+    "force_full_init": "dataset",
+    "ClassBalancedDataset": "wrappers",
+    "ConcatDataset": "wrappers",
+    "RepeatDataset": "wrappers",
+    "LogloomDataset": "versions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
