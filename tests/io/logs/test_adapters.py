@@ -1,6 +1,8 @@
 """Adapters: images, point clouds, scans, positions and rotations, from ROS and Foxglove messages."""
 
+import contextlib
 import io
+import random
 import struct
 
 import numpy as np
@@ -187,10 +189,19 @@ def test_raw_images_that_lie_are_refused_with_their_place(change, words):
 
 def test_compressed_images_that_dont_decode_are_refused():
     png = encoded(pixels_of("uint8", 3), "PNG")
-    header = png[:16] + struct.pack(">II", 60_000, 60_000) + png[24:]
-    for data in (b"", b"no image", png[:40], header):
-        with pytest.raises(LogReadError, match="doesn't decode"):
+    header = png[:16] + struct.pack(">II", 6_000, 6_000) + png[24:]
+    for data, words in [(b"", ""), (b"no image", ""), (png[:40], ""), (header, r"it claims 6000 x 6000")]:
+        with pytest.raises(LogReadError, match=f"doesn't decode .*{words}"):
             read(COMPRESSED, [{"format": "png", "data": list(data)}], FieldSpec(adapter="image"))
+
+
+def test_the_plainest_images_are_not_taken_for_broken_ones():
+    for form, options in [("PNG", {"optimize": True}), ("JPEG", {"optimize": True, "progressive": True})]:
+        file = io.BytesIO()
+        Image.new("L", (6000, 4000)).convert("1" if form == "PNG" else "L").save(file, form, **options)
+        message = {"format": form.lower(), "data": list(file.getvalue())}
+        _, rows = read(COMPRESSED, [message], FieldSpec(adapter="image", resize=(2, 3), shape=(2, 3, 1)))
+        assert rows[0].max() == 0
 
 
 def test_image_settings_that_make_no_sense_are_refused_at_plan():
@@ -267,3 +278,39 @@ def test_rotation_matrix_reads_the_quaternion_to_be_resampled():
     assert rows[0].tolist() == [0.1, 0.2, 0.3, 0.4]
     with pytest.raises(UsageError, match="field pose has no x, y, z, w"):
         read(text, [message], FieldSpec(("pose",), adapter="rotation_matrix"))
+
+
+def torment_images(seeds):
+    pixels = pixels_of("uint8", 3, (9, 11))
+    messages = [(IMAGE, image(pixels, "bgr8", padding=3))]
+    messages += [
+        (COMPRESSED, {"format": f, "data": list(encoded(pixels, f))}) for f in ("jpeg", "png", "webp")
+    ]
+    specs = [
+        FieldSpec(adapter="image"),
+        FieldSpec(adapter="image", resize=(4, 5), encode="png"),
+        FieldSpec(adapter="image", encode="jpg"),
+    ]
+    decoders = [CdrDecoder(topic(definition)) for definition, _ in messages]
+    payloads = [serialize(d.root, m) for d, (_, m) in zip(decoders, messages, strict=True)]
+    read = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        which = rng.randrange(len(payloads))
+        payload = bytearray(payloads[which])
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(payload))
+            payload[at : at + 4] = rng.choice([rng.randbytes(4), b"\xff" * 4, bytes(4)])[: len(payload) - at]
+        for spec in specs:
+            with contextlib.suppress(LogReadError):
+                read += len(decoders[which].take(raw_messages([bytes(payload)]), spec))
+    assert read > len(seeds) // 4
+
+
+def test_mutated_images_are_read_or_refused():
+    torment_images(range(150))
+
+
+@pytest.mark.slow
+def test_many_mutated_images():
+    torment_images(range(1000, 4000))

@@ -26,6 +26,10 @@ from logloom.schema import BYTES, ColumnType
 
 MAX_PIXELS = 1 << 27  # of a compressed image: a few bytes may claim any size
 JPEG_QUALITY = 95
+# Pixels that a byte may hold: in a JPEG, blocks of 64 take a bit each at least; deflate packs 1032 bytes into
+# one, of which a PNG has 8 pixels each at most. Else a broken header would claim memory in vain.
+_PER_BYTE = {"JPEG": 1024, "PNG": 8 * 1032}
+_FEW_PIXELS = 1 << 20
 
 SHAPES: tuple[Mapping[str, str], ...] = (
     {name: name for name in ("height", "width", "encoding", "is_bigendian", "step", "data")},
@@ -158,8 +162,9 @@ def _decoded(message: Mapping[str, Any]) -> Pixels:
             raise ValueError(f"images of format {form!r} aren't read")
     try:
         with Image.open(io.BytesIO(data.tobytes()), formats=_FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ValueError(f"it claims {image.height} x {image.width} pixels")
+            most = min(MAX_PIXELS, _FEW_PIXELS + _PER_BYTE.get(image.format or "", MAX_PIXELS) * len(data))
+            if image.width * image.height > most:
+                raise ValueError(f"it claims {image.height} x {image.width} pixels in {len(data)} bytes")
             mode = _PLAIN_MODES.get(image.mode)
             pixels = np.asarray(image.convert(mode) if mode else image)
     except Exception as error:  # Pillow raises many kinds
