@@ -116,7 +116,11 @@ class Ragged:
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> Ragged:
         """The given rows in the given order; rows may repeat."""
         if isinstance(rows, slice):
-            rows = np.arange(len(self))[rows]
+            start, stop, step = rows.indices(len(self))
+            if step == 1 and self._rows is None:
+                first, last = self.offsets[[start, max(start, stop)]].tolist()
+                return Ragged(self.values[first:last], self.shapes[start:stop])
+            rows = np.arange(start, stop, step)
         if self._rows is not None:
             taken = Ragged.__new__(Ragged)
             taken.shapes = self.shapes[rows]

@@ -52,6 +52,9 @@ class Source:
     """A file at a path or URI. Reads from many threads; pickles as its URI; survives a fork.
 
     At most 256 local files are kept open in a process, however many sources there are.
+
+    Attributes:
+        gap: unwanted bytes between two ranges that cost less to read than another request.
     """
 
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None):
@@ -61,7 +64,7 @@ class Source:
         self._size: int | None = None
         self.is_local = is_local(self.uri)
         self._path = self.uri.split("://", 1)[-1] if self.is_local else self.uri
-        self._gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
+        self.gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
         self._window: tuple[int, bytes] = (0, b"")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -130,7 +133,7 @@ class Source:
         while first < len(offsets):
             start, stop = offsets[first], offsets[first] + sizes[first]
             last = first + 1
-            while last < len(offsets) and offsets[last] - stop <= self._gap:
+            while last < len(offsets) and offsets[last] - stop <= self.gap:
                 stop = offsets[last] + sizes[last]
                 last += 1
             data = self.read(start, stop - start)

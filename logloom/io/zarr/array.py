@@ -1,14 +1,17 @@
 """Reading the entries of one array, chunk by chunk.
 
 Here: `ArrayReader` and the cache of chunks that its kind shares.
-Elsewhere: what chunks look like (layout, shards), columns made of arrays (reader).
+Elsewhere: what chunks look like (layout, shards), which of them are needed (pieces), columns made of arrays
+(reader).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +21,11 @@ from logloom.errors import DatasetError
 from logloom.io.storage import Store
 from logloom.io.tar.sources import Source
 from logloom.io.zarr.layout import ArrayLayout
-from logloom.io.zarr.shards import CRC_BYTES, decode_chunk, decode_index, decode_run, index_bytes
+from logloom.io.zarr.pieces import Pieces, cut, runs
+from logloom.io.zarr.shards import decode_chunk, decode_index, index_bytes
 
-_CACHED_ROW_BYTES = 512
+_CACHED_RANGE_BYTES = 512
+_MAX_RUN = 1 << 20  # bytes that are read at a time stay in a core's cache until they are decoded
 
 
 class ChunkCache:
@@ -59,7 +64,7 @@ class ArrayReader:
         self._path = path
         self._cache = cache
         self._sources: dict[int, Source] = {}
-        self._caches_chunks = layout.row_bytes <= _CACHED_ROW_BYTES
+        self._per_file = layout.shard // layout.chunk
 
     def read(self, start: int, stop: int) -> Array:
         """Entries [start, stop).
@@ -67,128 +72,176 @@ class ArrayReader:
         Raises:
             DatasetError: the array has fewer, or a file is missing or damaged.
         """
-        layout = self.layout
-        if not 0 <= start <= stop <= layout.shape[0]:
-            raise DatasetError(
-                f"{self._store.uri_of(self._path)}: {layout.shape[0]} entries, {stop} were wanted: damaged"
-            )
-        if start == stop or not layout.row_bytes:
-            return np.empty((stop - start, *layout.tail), layout.dtype)
-        first, last = start // layout.chunk, (stop - 1) // layout.chunk + 1
-        low = start - first * layout.chunk
-        if last == first + 1:
-            entries = self._chunk(first)[low : low + stop - start]
-            return entries.copy() if self._caches_chunks else entries
-        run = self._plain_run(first, last)
-        if run is not None:
-            return run[low : low + stop - start]
-        chunks = list(self._chunks(range(first, last)))
-        # Chunks are read before there is room for them all: a wrong length can't claim memory.
-        whole = np.empty((stop - start, *layout.tail), layout.dtype)
-        at = 0
-        for number, chunk in enumerate(chunks):
-            part = chunk[low if number == 0 else 0 :][: stop - start - at]
-            whole[at : at + len(part)] = part
-            at += len(part)
-        return whole
+        return self.gather(np.array([start]), np.array([stop]))
 
-    def take(self, rows: NDArray[np.int64]) -> Array:
-        """The given entries, in any order.
+    def take(self, rows: NDArray[np.int64], out: Array | None = None) -> Array:
+        """The given entries, in any order; see `gather`."""
+        return self.gather(rows, rows + 1, out)
+
+    def gather(self, starts: NDArray[np.int64], stops: NDArray[np.int64], out: Array | None = None) -> Array:
+        """The entries of some ranges end to end; each chunk that they touch is read once.
+
+        Args:
+            starts, stops: (n,) ranges in any order.
+            out: used for the result if it fits.
 
         Raises:
-            DatasetError: a file is missing or damaged.
+            DatasetError: the array has fewer entries, or a file is missing or damaged.
         """
-        layout = self.layout
-        if len(rows) == 1:
-            return self.read(int(rows[0]), int(rows[0]) + 1)
-        taken = np.empty((len(rows), *layout.tail), layout.dtype)
-        if not layout.row_bytes:
-            return taken
-        chunk_of = rows // layout.chunk
-        for number, chunk in zip(wanted := np.unique(chunk_of).tolist(), self._chunks(wanted), strict=True):
-            here = chunk_of == number
-            taken[here] = chunk[rows[here] - number * layout.chunk]
-        return taken
+        layout, total = self.layout, self._checked(starts, stops)
+        if not total or not layout.row_bytes:
+            return np.empty((total, *layout.tail), layout.dtype)
+        pieces = cut(starts, stops, layout.chunk)
+        if self._are_short(len(starts), total):
+            return self._from_cache(pieces, total)
+        shape = (total, *layout.tail)
+        if out is None or out.shape != shape or out.dtype != layout.dtype or not out.flags.c_contiguous:
+            out = np.empty(shape, layout.dtype)
+        flat = out.reshape(-1).view(np.uint8)
+        targets = (pieces.target * layout.row_bytes).tolist()
+        for piece, data in self._decoded(pieces, flat):
+            flat[targets[piece] : targets[piece] + len(data)] = data
+        return out
 
-    def _chunks(self, numbers: Sequence[int]) -> Iterator[Array]:
-        """Chunks by ascending number, (chunk, *tail) each, never to be changed; neighbours read together."""
-        per_file = self.layout.shard // self.layout.chunk
-        at = 0
-        while at < len(numbers):
-            file = numbers[at] // per_file
-            upto = at + 1
-            while upto < len(numbers) and numbers[upto] // per_file == file:
-                upto += 1
-            yield from self._chunks_of(file, [number - file * per_file for number in numbers[at:upto]])
-            at = upto
-
-    def _plain_run(self, first: int, last: int) -> Array | None:
-        """Chunks [first, last) end to end, where they lie so in one shard and aren't compressed."""
-        layout = self.layout
-        file, place = divmod(first, layout.shard // layout.chunk)
-        if (
-            layout.compress != "none"
-            or layout.format != 3
-            or (last - 1) // (layout.shard // layout.chunk) != file
-        ):
-            return None
-        stored = layout.chunk_bytes + CRC_BYTES
-        try:
-            index = self._index(file)[place : place + last - first]
-            begin = int(index[0, 0])
-            if (index != [[begin + number * stored, stored] for number in range(last - first)]).any():
-                return None
-            source = self._source(file)
-            data = source.read(begin, len(index) * stored)
-        except DatasetError as error:
-            raise self._explained(error) from error
-        return decode_run(layout, data, place, source.uri)
-
-    def _chunks_of(self, file: int, numbers: Sequence[int]) -> Iterator[Array]:
-        if len(numbers) == 1:
-            yield self._chunk(file * (self.layout.shard // self.layout.chunk) + numbers[0])
-            return
-        for number, data in zip(numbers, self._read_chunks(file, numbers), strict=True):
-            yield self._decode(file, number, data)
-
-    def _chunk(self, number: int) -> Array:
-        """A chunk by its number in the array; kept where chunks hold many rows."""
-        key = (self._path, number)
-        found = self._cache.get(key) if self._caches_chunks else None
-        if found is None:
-            file, place = divmod(number, self.layout.shard // self.layout.chunk)
-            (data,) = self._read_chunks(file, [place])
-            found = self._decode(file, place, data)
-            if self._caches_chunks:
-                self._cache.put(key, found)
+    def gather_bytes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[bytes]:
+        """The bytes of each range; otherwise as `gather`."""
+        total = self._checked(starts, stops)
+        if not total or self._are_short(len(starts), total):
+            whole = self.gather(starts, stops).tobytes()
+            ends = (np.cumsum(stops - starts) * self.layout.row_bytes).tolist()
+            return [whole[start:end] for start, end in pairwise([0, *ends])]
+        pieces = cut(starts, stops, self.layout.chunk)
+        parts: list[list[Any]] = [[] for _ in starts]
+        targets = np.cumsum(stops - starts)
+        owners = np.searchsorted(targets, pieces.target, side="right").tolist()
+        left = np.bincount(owners, minlength=len(starts)).tolist()
+        found = [b""] * len(starts)
+        for piece, data in self._decoded(pieces, None):
+            owner = owners[piece]
+            parts[owner].append(data)
+            left[owner] -= 1
+            if not left[owner]:
+                found[owner] = b"".join(parts[owner])
         return found
 
-    def _decode(self, file: int, number: int, data: Array) -> Array:
-        return decode_chunk(self.layout, data, f"{self._source(file).uri}: chunk {number}")
+    def _checked(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> int:
+        """How many entries the ranges have, once all the files that hold them are known to be there."""
+        layout = self.layout
+        if ((starts < 0) | (stops < starts) | (stops > layout.shape[0])).any():
+            raise DatasetError(
+                f"{self._store.uri_of(self._path)}: {layout.shape[0]} entries, "
+                f"{starts.min()} to {stops.max()} were wanted: damaged"
+            )
+        if layout.row_bytes:
+            self._check_files(starts, stops)
+        return int((stops - starts).sum())
 
-    def _read_chunks(self, file: int, numbers: Sequence[int]) -> list[Array]:
-        source = self._source(file)
-        try:
-            if self.layout.format == 2:
-                return [source.read(0, source.size)]
-            offsets, sizes = self._index(file)[list(numbers)].T.tolist()
-            if offsets == sorted(offsets):
-                return source.read_many(offsets, sizes)
-            return [source.read(offset, size) for offset, size in zip(offsets, sizes, strict=True)]
-        except DatasetError as error:
-            raise self._explained(error) from error
+    def _are_short(self, ranges: int, total: int) -> bool:
+        return total * self.layout.row_bytes <= ranges * _CACHED_RANGE_BYTES
+
+    def _check_files(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        """Looks at all files needed before anything is allocated: a wrong length claims no memory."""
+        shard = self.layout.shard
+        wanted = stops > starts
+        firsts, lasts = starts[wanted] // shard, (stops[wanted] - 1) // shard
+        seen: set[int] = set()
+        for first, last in set(zip(firsts.tolist(), lasts.tolist(), strict=True)):
+            for file in range(first, last + 1):
+                if file not in seen:
+                    seen.add(file)
+                    self._index(file)
+
+    def _from_cache(self, pieces: Pieces, total: int) -> Array:
+        """Short ranges, from chunks that are kept since others will want parts of them too."""
+        numbers = pieces.chunk.tolist()
+        if numbers[0] == numbers[-1] and len(numbers) == total:
+            return self._chunk(numbers[0])[pieces.source[np.argsort(pieces.target)]]
+        out = np.empty((total, *self.layout.tail), self.layout.dtype)
+        chunk, latest = None, -1
+        for number, source, target, count in zip(*(part.tolist() for part in pieces), strict=True):
+            if chunk is None or number != latest:
+                chunk, latest = self._chunk(number), number
+            out[target : target + count] = chunk[source : source + count]
+        return out
+
+    def _chunk(self, number: int) -> Array:
+        """A chunk by its number in the array, (chunk, *tail), which is kept and never to be changed."""
+        key = (self._path, number)
+        found = self._cache.get(key)
+        if found is None:
+            file, place = divmod(number, self._per_file)
+            offset, size = self._index(file)[place].tolist()
+            data = self._source(file).read(offset, size)
+            raw = decode_chunk(self.layout, data, self._source(file).uri, place)
+            found = raw.view(self.layout.dtype).reshape(self.layout.chunk, *self.layout.tail)
+            self._cache.put(key, found)
+        return found
+
+    def _decoded(self, pieces: Pieces, out: Array | None) -> Iterator[tuple[int, Array]]:
+        """The bytes of each piece, (number of the piece, (n,) uint8), by ascending chunk.
+
+        Args:
+            out: the bytes of the result where they are wanted in one array; whole chunks may be decompressed
+                right into it, and such pieces are not given again.
+        """
+        width, whole = self.layout.row_bytes, self.layout.chunk_bytes
+        numbers, firsts = np.unique(pieces.chunk, return_index=True)
+        bounds = [*firsts.tolist(), len(pieces.chunk)]
+        at, to, size = ((part * width).tolist() for part in pieces[1:])
+        for nth, stored, file, number in self._stored(numbers):
+            first, last = bounds[nth], bounds[nth + 1]
+            into = None
+            if out is not None and last == first + 1 and size[first] == whole:
+                into = out[to[first] : to[first] + whole]
+            raw = decode_chunk(self.layout, stored, file, number, into)
+            if raw is into:
+                continue
+            for piece in range(first, last):
+                yield piece, raw[at[piece] : at[piece] + size[piece]]
+
+    def _stored(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, Array, str, int]]:
+        """Chunks as they are stored: which of `numbers`, the bytes, and the file and place in it.
+
+        Args:
+            numbers: (n,) of chunks in the array, ascending.
+        """
+        files, places = np.divmod(numbers, self._per_file)
+        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]):
+            file = int(files[start])
+            source = self._source(file)
+            offsets, sizes = self._index(file)[places[start:stop]].T
+            bounds = runs(offsets, sizes, source.gap, _MAX_RUN).tolist()
+            ends = (offsets + sizes).tolist()
+            begins, names = offsets.tolist(), places[start:stop].tolist()
+            for low, high in pairwise(bounds):
+                base = begins[low]
+                data = source.read(base, ends[high - 1] - base)
+                for nth in range(low, high):
+                    stored = data[begins[nth] - base : ends[nth] - base]
+                    yield start + nth, stored, source.uri, names[nth]
+                del data, stored  # so that the next read gets the same memory, still in the core's cache
 
     def _index(self, file: int) -> Array:
+        """(chunks, 2) offset and length of each chunk of a file."""
         key = (self._path, -1 - file)
         found = self._cache.get(key)
         if found is None:
-            source, tail = self._source(file), index_bytes(self.layout)
-            if source.size < tail:
-                raise DatasetError(f"{source.uri}: {source.size} bytes, too short for a shard: damaged")
-            data = source.read(source.size - tail, tail)
-            found = decode_index(self.layout, data, file, source.size, source.uri)
+            try:
+                found = self._find_chunks(file)
+            except DatasetError as error:
+                raise self._explained(error) from error
             self._cache.put(key, found)
         return found
+
+    def _find_chunks(self, file: int) -> Array:
+        source = self._source(file)
+        if self.layout.format == 2:
+            return np.array([[0, source.size]])
+        tail = index_bytes(self.layout)
+        if source.size < tail:
+            raise DatasetError(f"{source.uri}: {source.size} bytes, too short for a shard: damaged")
+        data = source.read(source.size - tail, tail)
+        return decode_index(self.layout, data, file, source.size, source.uri)
 
     def _explained(self, error: DatasetError) -> DatasetError:
         entries = self.layout.shape[0]

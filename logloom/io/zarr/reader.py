@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from logloom.blocks import Array, Block, Ragged, Values, python_value
+from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.storage import Store
 from logloom.io.zarr.array import ArrayReader, ChunkCache
@@ -120,15 +120,8 @@ class ZarrReader:
         return self._rows(self._positions(indices), tuple(self.schema.columns))
 
     def _rows(self, rows: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
-        batch = self._gather(rows, names)
-        types = self.schema.all
-        found = []
-        for number, log_id in enumerate(batch["log_id"]):
-            row = {"log_id": log_id, "timestamp": batch["timestamp"][number]}
-            for name in names:
-                row[name] = python_value(batch[name][number], types[name])
-            found.append(row)
-        return found
+        batch = self._gather(rows, names, {})
+        return [{name: values[number] for name, values in batch.items()} for number in range(len(rows))]
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         """One row.
@@ -168,18 +161,15 @@ class ZarrReader:
             strings: list of n.
         """
         names = self.schema.select(columns)
-        batch = self._gather(self._positions(indices), names)
-        for name in names:
-            ctype, values = self.schema.all[name], batch[name]
-            if ctype.kind != "array":
-                batch[name] = [python_value(value, ctype) for value in values]
-            elif isinstance(values, Ragged):
-                lengths = values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
+        batch: dict[str, Any] = self._gather(self._positions(indices), names, out or {})
+        for name, values in batch.items():
+            if isinstance(values, Ragged):
+                lengths = values.shapes if values.shapes.shape[1] > 1 else values.shapes[:, 0]
                 batch[name] = (values.values, lengths)
-        for name, array in (out or {}).items():
-            if name in batch and isinstance(batch[name], np.ndarray):
-                array[...] = batch[name]
-                batch[name] = array
+            elif out and name in out and isinstance(values, np.ndarray):
+                if values is not out[name]:
+                    out[name][...] = values
+                batch[name] = out[name]
         return batch
 
     def _positions(self, indices: ArrayLike) -> NDArray[np.int64]:
@@ -189,18 +179,27 @@ class ZarrReader:
             raise IndexError(f"{self._store.uri}: row {rows[outside][0]} of {len(self)}")
         return np.where(rows < 0, rows + len(self), rows)
 
-    def _gather(self, rows: NDArray[np.int64], names: Sequence[str]) -> dict[str, Any]:
-        """The named columns of rows from any logs, and their log_id and timestamp."""
+    def _gather(
+        self, rows: NDArray[np.int64], names: Sequence[str], out: Mapping[str, Array]
+    ) -> dict[str, Values | list[Any]]:
+        """log_id, timestamp and the named columns of rows from any logs; bytes and strings as lists.
+
+        Args:
+            out: where columns of fixed shape may be read to.
+        """
         logs = np.searchsorted(self._bounds, rows, side="right") - 1
         types = {"timestamp": TIMESTAMP, **{name: self.schema.all[name] for name in names}}
         batch: dict[str, Any] = {"log_id": [self._ids[log] for log in logs.tolist()]}
         groups = [(log, np.flatnonzero(logs == log)) for log in np.unique(logs).tolist()]
         for name, ctype in types.items():
+            into = out.get(name) if len(groups) == 1 else None
             found = [
-                (where, self.log(self._ids[log]).take(name, ctype, rows[where] - self._bounds[log]))
+                (where, self.log(self._ids[log]).take(name, ctype, rows[where] - self._bounds[log], into))
                 for log, where in groups
             ]
             batch[name] = _scattered(found, ctype, len(rows))
+            if ctype.kind == "string":
+                batch[name] = [value.decode("utf-8") for value in batch[name]]
         return batch
 
 
@@ -208,7 +207,9 @@ def _reopen(path: str, storage_options: Mapping[str, Any] | None) -> ZarrReader:
     return ZarrReader(path, storage_options=storage_options)
 
 
-def _scattered(found: Sequence[tuple[Array, Values]], ctype: ColumnType, num_rows: int) -> Values:
+def _scattered(
+    found: Sequence[tuple[Array, Values | list[bytes]]], ctype: ColumnType, num_rows: int
+) -> Values | list[bytes]:
     """Rows of several logs, put in the order they were asked for."""
     if len(found) == 1:
         return found[0][1]
@@ -217,7 +218,7 @@ def _scattered(found: Sequence[tuple[Array, Values]], ctype: ColumnType, num_row
         for where, values in found:
             for place, row in zip(where.tolist(), values, strict=True):
                 rows[place] = row
-        return Ragged.from_rows(rows, ctype)
+        return rows if ctype.kind != "array" else Ragged.from_rows(rows, ctype)
     joined = np.empty((num_rows, *ctype.tail), ctype.dtype)
     for where, values in found:
         joined[where] = values
@@ -293,24 +294,28 @@ class LogReader:
     def _read_array(self, name: str, start: int, stop: int) -> Array:
         return self.arrays[name].read(start, stop)
 
-    def take(self, name: str, ctype: ColumnType, rows: NDArray[np.int64]) -> Values:
-        """Rows of one column, in any order."""
+    def take(
+        self, name: str, ctype: ColumnType, rows: NDArray[np.int64], out: Array | None = None
+    ) -> Values | list[bytes]:
+        """Rows of one column, in any order; bytes and strings as a list of bytes.
+
+        Args:
+            out: where values of fixed shape may be put, if it has their shape and type.
+        """
         if not ctype.is_ragged:
-            return join_fields(name, ctype, len(rows), lambda array: self.arrays[array].take(rows))
+            into = out if ctype.dtype.names is None else None
+            return join_fields(name, ctype, len(rows), lambda array: self.arrays[array].take(rows, into))
         bounds = self.arrays[f"{name}.offsets"].take(np.concatenate([rows, rows + 1]))
         starts, stops = bounds[: len(rows)], bounds[len(rows) :]
         place, lengths = f"{self.place}/{name}", stops - starts
         if ((starts < 0) | (lengths < 0)).any():
             raise DatasetError(f"{place}.offsets: a row ends before it starts: damaged")
+        if ctype.kind != "array":
+            return self.arrays[name].gather_bytes(starts, stops)
         shapes = lengths[:, None]
         if ctype.num_ragged > 1:
             shapes = self.arrays[f"{name}.shapes"].take(rows)
             check_shapes(shapes, lengths, place, rows)
-        found = [
-            self._values(name, ctype, start, stop).reshape(*shape, *ctype.tail)
-            for start, stop, shape in zip(starts.tolist(), stops.tolist(), shapes.tolist(), strict=True)
-        ]
-        return Ragged.from_rows(found, ctype)
-
-    def _values(self, name: str, ctype: ColumnType, start: int, stop: int) -> Array:
-        return join_fields(name, ctype, stop - start, lambda array: self.arrays[array].read(start, stop))
+        total = int(lengths.sum())
+        values = join_fields(name, ctype, total, lambda array: self.arrays[array].gather(starts, stops))
+        return Ragged(values, shapes)

@@ -105,55 +105,43 @@ def decode_index(layout: ArrayLayout, data: Array, file: int, size: int, place: 
     return index.astype(np.int64)
 
 
-def decode_chunk(layout: ArrayLayout, data: Array, place: str) -> Array:
-    """The (chunk, *tail) entries of a chunk.
+def decode_chunk(layout: ArrayLayout, data: Array, file: str, number: int, out: Array | None = None) -> Array:
+    """The (chunk_bytes,) bytes of a chunk.
 
     Args:
         data: (n,) uint8, with the checksum in format 3.
+        file, number: where it stands, for errors.
+        out: (chunk_bytes,) uint8 to decompress into; what isn't compressed stays where it is.
 
     Raises:
         DatasetError: the bytes are no such chunk.
     """
     if layout.format == 3:
-        _check_crc(data, place)
+        stored = int.from_bytes(data[-CRC_BYTES:].data, "little")
         data = data[:-CRC_BYTES]
-    decompress = {"lz4": _from_blosc, "zstd": _from_zstd, "none": _from_plain}[layout.compress]
-    raw = decompress(data, layout.chunk_bytes, place)
-    return np.frombuffer(raw, layout.dtype).reshape(layout.chunk, *layout.tail)
-
-
-def decode_run(layout: ArrayLayout, data: Array, first: int, place: str) -> Array:
-    """The (n * chunk, *tail) entries of n neighbouring chunks that aren't compressed.
-
-    Args:
-        data: (n * (chunk_bytes + CRC_BYTES),) uint8.
-        first: number of the first chunk in its file.
-
-    Raises:
-        DatasetError: a checksum doesn't fit.
-    """
-    chunks = data.reshape(-1, layout.chunk_bytes + CRC_BYTES)
-    stored = chunks[:, -CRC_BYTES:].copy().view("<u4")[:, 0].tolist()
-    for number, (chunk, crc) in enumerate(zip(chunks, stored, strict=True), first):
-        if google_crc32c.value(chunk[:-CRC_BYTES]) != crc:
-            _check_crc(chunk, f"{place}: chunk {number}")
-    whole = np.ascontiguousarray(chunks[:, :-CRC_BYTES])
-    return whole.reshape(-1).view(layout.dtype).reshape(-1, *layout.tail)
+        if google_crc32c.value(data) != stored:
+            raise _crc_error(f"{file}: chunk {number}")
+    if layout.compress == "none":
+        if len(data) != layout.chunk_bytes:
+            raise DatasetError(
+                f"{file}: chunk {number}: {len(data)} bytes, it should have {layout.chunk_bytes}: damaged"
+            )
+        return data
+    decompress = _from_blosc if layout.compress == "lz4" else _from_zstd
+    return decompress(data, layout.chunk_bytes, f"{file}: chunk {number}", out)
 
 
 def _check_crc(data: Array, place: str) -> None:
     stored = int.from_bytes(data[-CRC_BYTES:].tobytes(), "little")
     if len(data) < CRC_BYTES or google_crc32c.value(data[:-CRC_BYTES]) != stored:
-        raise DatasetError(f"{place}: its checksum doesn't fit: damaged; copy or build the dataset again")
+        raise _crc_error(place)
 
 
-def _from_plain(data: Array, size: int, place: str) -> Array:
-    if len(data) != size:
-        raise DatasetError(f"{place}: {len(data)} bytes, a chunk has {size}: damaged")
-    return data
+def _crc_error(place: str) -> DatasetError:
+    return DatasetError(f"{place}: its checksum doesn't fit: damaged; copy or build the dataset again")
 
 
-def _from_blosc(data: Array, size: int, place: str) -> Any:
+def _from_blosc(data: Array, size: int, place: str, out: Array | None) -> Array:
     # blosc trusts the lengths in its header and would read or write beyond the buffers.
     if len(data) < _BLOSC_HEADER.size:
         raise DatasetError(f"{place}: {len(data)} bytes, too short for a blosc frame: damaged")
@@ -162,7 +150,7 @@ def _from_blosc(data: Array, size: int, place: str) -> Any:
         raise DatasetError(f"{place}: {len(data)} bytes of {nbytes}, its chunk has {size}: damaged")
     from numcodecs import blosc
 
-    raw = np.empty(size, np.uint8)
+    raw = np.empty(size, np.uint8) if out is None else out
     try:
         blosc.decompress(data, raw)
     except (RuntimeError, ValueError) as error:
@@ -170,14 +158,19 @@ def _from_blosc(data: Array, size: int, place: str) -> Any:
     return raw
 
 
-def _from_zstd(data: Array, size: int, place: str) -> Any:
+def _from_zstd(data: Array, size: int, place: str, out: Array | None) -> Array:
     import zstandard
 
+    frame = data.data
     try:
-        said = zstandard.frame_content_size(data.tobytes())
-        raw = zstandard.ZstdDecompressor().decompress(data.tobytes()) if said == size else b""
+        said = zstandard.frame_content_size(frame)
+        raw = zstandard.ZstdDecompressor().decompress(frame) if said == size else b""
     except zstandard.ZstdError as error:
         raise DatasetError(f"{place}: damaged ({error})") from error
     if len(raw) != size:
         raise DatasetError(f"{place}: a frame of {said} bytes, a chunk has {size}: damaged")
-    return raw
+    found = np.frombuffer(raw, np.uint8)
+    if out is None:
+        return found
+    out[:] = found
+    return out
