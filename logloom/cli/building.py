@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from logloom.pipelines.build import Built
     from logloom.pipelines.plan import BuildPlan
     from logloom.recipe import Recipe
+    from logloom.runners import Submitted
 
 
 class OnError(enum.StrEnum):
@@ -41,6 +41,31 @@ To = Annotated[str, typer.Option("--to", metavar="ROOT", help="The dataset's fol
 OtherLogs = Annotated[
     list[str] | None,
     typer.Option("--log", metavar="URI", help="Logs or globs in place of the recipe's; may be repeated."),
+]
+RunnerName = Annotated[
+    str,
+    typer.Option("--runner", metavar="auto|direct|prism|flink", help="The engine; see docs/engines.md."),
+]
+RunnerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runner-option",
+        metavar="KEY=VALUE",
+        help="For Beam (parallelism=4) or, with a dot, the engine (restart-strategy.type=fixed-delay).",
+    ),
+]
+FlinkMaster = Annotated[str, typer.Option(metavar="HOST:PORT", help="A standing Flink cluster.")]
+FlinkJar = Annotated[str, typer.Option(metavar="JAR", help="A shaded job server, in place of Maven's jars.")]
+JobEndpoint = Annotated[str, typer.Option(metavar="HOST:PORT", help="A Beam job server that is up.")]
+EnvironmentKind = Annotated[
+    str, typer.Option(metavar="local|external|process|docker", help="Where worker processes run.")
+]
+EnvironmentConfig = Annotated[
+    str, typer.Option(metavar="CONFIG", help="host:port of a worker pool, a process as JSON, or an image.")
+]
+Detach = Annotated[bool, typer.Option("--detach", help="Return once the engine has the job.")]
+EngineLogs = Annotated[
+    str, typer.Option(metavar="FOLDER", help="Keep the logs of the processes that are started here.")
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
 
@@ -90,6 +115,7 @@ def _planned(
         "logloom build recipe.yaml --to /data/urban",
         "logloom build drive.mcap --to /data/trial --limit 1",
         "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
+        "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
     )
 )
 def build(
@@ -99,7 +125,7 @@ def build(
     py: PyFiles = None,
     limit: Limit = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes; by default as many as pay.")
+        int | None, typer.Option("--workers", min=1, help="In parallel; by default as many as pay.")
     ] = None,
     verify: Annotated[
         str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
@@ -109,12 +135,35 @@ def build(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
+    runner: RunnerName = "auto",
+    runner_option: RunnerOption = None,
+    flink_master: FlinkMaster = "",
+    flink_job_server_jar: FlinkJar = "",
+    job_endpoint: JobEndpoint = "",
+    environment: EnvironmentKind = "local",
+    environment_config: EnvironmentConfig = "",
+    detach: Detach = False,
+    engine_logs: EngineLogs = "",
 ) -> None:
     """Build a new version of a dataset: only what is new is made, and read back before it is committed."""
     from logloom.pipelines.build import build as run
+    from logloom.pipelines.build import submit
     from logloom.pipelines.progress import Watch
-    from logloom.runners import direct
+    from logloom.runners import RunnerOptions
+    from logloom.runners.options import parse_settings
 
+    engine = RunnerOptions(
+        runner=runner,
+        workers=workers,
+        job_endpoint=job_endpoint,
+        flink_master=flink_master,
+        flink_job_server_jar=flink_job_server_jar,
+        environment=environment,
+        environment_config=environment_config,
+        detach=detach,
+        log_folder=engine_logs,
+        settings=parse_settings(runner_option or []),
+    )
     planned = _planned(
         sources,
         to,
@@ -126,12 +175,31 @@ def build(
         allow_empty=allow_empty,
         py_files=py or (),
     )
-    cores = len(os.sched_getaffinity(0))
-    number = workers or direct.default_workers(planned.message_bytes, len(planned.partitions), cores)
-    built = run(planned, num_workers=number, watch=Watch.silent if quiet else Watch)
+    tell = _no_words if quiet else say
+    if detach and not planned.up_to_date:
+        _report_submitted(submit(planned, engine, tell), planned, json)
+        return
+    built = run(planned, runner=engine, watch=Watch.silent if quiet else Watch, tell=tell)
     _report_build(built, planned, json)
     if not (built.is_whole or planned.up_to_date):
         raise typer.Exit(NOT_WHOLE)
+
+
+def _no_words(text: str) -> None:
+    """What the engine does, for `--quiet`."""
+
+
+def _report_submitted(job: Submitted, planned: BuildPlan, json: bool) -> None:
+    root, number = planned.job.store.uri, planned.job.number
+    say(
+        f"job {job.job_id} builds and commits version {number} of {root} without this command"
+        f"{f'; it is at {job.place}' if job.place else ''}. The same build again says how it went: it is up "
+        "to date and makes the view, or goes on with what is finished"
+    )
+    if json:
+        print_json({"version": number, "job_id": job.job_id, "engine_id": job.engine_id, "place": job.place})
+    else:
+        print(job.engine_id or job.job_id)
 
 
 def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:

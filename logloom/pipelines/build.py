@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -21,10 +22,14 @@ from logloom.io.manifest import Assembled, Manifest, read_manifest
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
-from logloom.runners import direct
+from logloom.runners import Finished, RunnerOptions, Size, Submitted
+from logloom.runners.running import run
 from logloom.transforms import finish, partition
 from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
+
+_log = logging.getLogger("logloom.build")  # engines show it on their pages
+_log.addHandler(logging.NullHandler())  # here, errors say the same
 
 
 class BuildLogs(beam.PTransform):
@@ -93,6 +98,17 @@ def _build_partition(element: Partition | PartitionResult, job: Job) -> Partitio
     beam.metrics.Metrics.counter("logloom", "partitions").inc()
     beam.metrics.Metrics.counter("logloom", "rows").inc(rows)
     beam.metrics.Metrics.counter("logloom", "bytes_written").inc(sum(entry.size for entry in result.entries))
+    for failure in result.failures:
+        _log.warning("%s %s: %s", failure.log_id, failure.partition, failure.message)
+    _log.info(
+        "%s %s: %d rows, %d units built, %d found finished, %.1f s",
+        element.log.log_id,
+        element.span.name,
+        rows,
+        result.built,
+        len(result.entries) - result.built,
+        result.seconds,
+    )
     return result
 
 
@@ -143,6 +159,7 @@ class Built:
         view: the folder of plain datasets; "" on an object store.
         built, reused: units.
         within_budget: the recipe gives a share of logs that may be skipped, and no more were.
+        counters: of all workers, repeated attempts included; empty where the engine keeps none.
     """
 
     manifest: Manifest
@@ -151,6 +168,7 @@ class Built:
     reused: int
     copied: bool = False
     within_budget: bool = False
+    counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -173,44 +191,69 @@ def construct(pipeline: Any, plan: BuildPlan) -> Any:
 
 
 def build(
-    plan: BuildPlan, *, num_workers: int = 1, watch: Callable[[BuildPlan], Watch] = Watch.silent
+    plan: BuildPlan,
+    *,
+    num_workers: int = 1,
+    runner: RunnerOptions | None = None,
+    watch: Callable[[BuildPlan], Watch] = Watch.silent,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Built:
-    """Runs a planned build on this machine and makes the version's view.
+    """Runs a planned build to its end and makes the version's view.
 
     A plan that is up to date runs nothing; the view of the newest version is made again where it is gone.
+
+    Args:
+        num_workers: of Beam's local runner, where no `runner` is given.
+        tell: told what the engine does.
 
     Raises:
         LogReadError: logs are damaged; lists all that were found.
         ReadBackError: something written doesn't read back.
         CommitConflictError: another build committed this version first.
         StorageError: a disk or an object store refused.
-        LogloomError: no rows, or too many logs skipped.
+        LogloomError: no rows, too many logs skipped, or the engine was lost.
     """
     job = plan.job
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, built=0, reused=0)
-    job.store.sweep()
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
-    options = direct.pipeline_options(num_workers)
-    try:
-        with watch(plan), beam.Pipeline(options=options) as pipeline:
-            construct(pipeline, plan)
-    except Exception as error:
-        if direct.was_interrupted(error):
-            raise KeyboardInterrupt from None
-        own = direct.own_error(error)
-        if own is None:
-            raise
-        raise own from error
+    with watch(plan):
+        finished = _run(plan, runner or RunnerOptions("direct", workers=num_workers), tell)
     outcome = job.store.read_json(finish.outcome_file(job))
     raise_outcome(outcome)
-    return _with_view(job, job.number, outcome["built"], outcome["reused"])
+    counters = finished.counters if isinstance(finished, Finished) else {}
+    return _with_view(job, job.number, outcome["built"], outcome["reused"], counters)
 
 
-def _with_view(job: Job, version: int, built: int, reused: int) -> Built:
+def submit(
+    plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None] = lambda text: None
+) -> Submitted:
+    """Hands a planned build to an engine that finishes it, commit included, without this process.
+
+    The version's view is made by the next build into the same root, which finds it up to date.
+
+    Args:
+        plan: one that is not up to date.
+    """
+    submitted = _run(plan, dataclasses.replace(runner, detach=True), tell)
+    assert isinstance(submitted, Submitted)
+    return submitted
+
+
+def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) -> Finished | Submitted:
+    job = plan.job
+    job.store.sweep()
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
+    size = Size(plan.message_bytes, len(plan.partitions))
+    name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
+    return run(lambda pipeline: construct(pipeline, plan), runner, size, name=name, tell=tell)
+
+
+def _with_view(
+    job: Job, version: int, built: int, reused: int, counters: Mapping[str, int] | None = None
+) -> Built:
     manifest = read_manifest(job.store, version)
     view, copied = make_view(job.store, manifest) if job.store.local is not None else ("", False)
-    return Built(manifest, str(view), built, reused, copied, job.skip_budget > 0)
+    return Built(manifest, str(view), built, reused, copied, job.skip_budget > 0, counters or {})
 
 
 def raise_outcome(outcome: dict[str, Any]) -> None:

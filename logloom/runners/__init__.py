@@ -1,0 +1,9 @@
+"""Engines that run a build: which there are, what they are told, and how a pipeline gets to them.
+
+Here: the options and results of a run, without Beam. `running.run` runs a pipeline; a module for each engine
+starts what it needs, submits, watches and ends. None of them knows recipes.
+"""
+
+from logloom.runners.options import RUNNERS, Finished, RunnerOptions, Size, Submitted
+
+__all__ = ["RUNNERS", "Finished", "RunnerOptions", "Size", "Submitted"]

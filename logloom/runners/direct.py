@@ -1,36 +1,19 @@
 """Beam's own local runner: in this process, or one worker process for each core.
 
-Here: the options that make it so, and logloom's own errors out of Beam's. It fails the job when a worker dies
-and does not retry; a second build then finds the finished units.
+It fails the job when a worker dies and does not retry; a second build then finds the finished units.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any
+import os
+from collections.abc import Sequence
+from typing import Any, Self
 
-from logloom import errors
+from logloom.errors import UsageError
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
+from logloom.runners.running import Construct, Tell, own_error, was_interrupted  # noqa: F401
 
 IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
-
-_RAISED = re.compile(r"^logloom\.errors\.(\w+): ", re.MULTILINE)
-_STEP = re.compile(r" \[while running '[^']*'\]\s*\Z")
-
-
-def pipeline_options(num_workers: int) -> Any:
-    """Options for Beam's FnApiRunner.
-
-    Args:
-        num_workers: 1 runs in this process, more in as many worker processes.
-    """
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    flags = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
-    if num_workers > 1:
-        flags += ["--direct_running_mode=multi_processing", f"--direct_num_workers={num_workers}"]
-    else:
-        flags += ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
-    return PipelineOptions(flags, save_main_session=False)
 
 
 def default_workers(message_bytes: int, num_partitions: int, cores: int) -> int:
@@ -40,23 +23,67 @@ def default_workers(message_bytes: int, num_partitions: int, cores: int) -> int:
     return max(1, min(cores, num_partitions))
 
 
-def own_error(error: Exception) -> errors.LogloomError | None:
-    """The error of logloom that made a pipeline fail, None for any other.
+def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:
+    """Options for Beam's FnApiRunner.
 
-    Beam adds the step's name to a message, and from another process hands on the traceback's text only.
+    Args:
+        num_workers: 1 runs in this process, more in as many worker processes.
+        more: flags of Beam.
     """
-    text = _STEP.sub("", str(error))
-    if isinstance(error, errors.LogloomError):
-        return type(error)(text)
-    *_, last = [None, *_RAISED.finditer(text)]
-    if last is None or last[1] not in errors.__all__:
-        return None
-    found: errors.LogloomError = getattr(errors, last[1])(text[last.end() :])
-    return found
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    # Named in full: "DirectRunner" looks for a Prism to download first.
+    flags = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+    if num_workers > 1:
+        flags += ["--direct_running_mode=multi_processing", f"--direct_num_workers={num_workers}"]
+    else:
+        flags += ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
+    return PipelineOptions([*flags, *more], save_main_session=False)
 
 
-def was_interrupted(error: BaseException | None) -> bool:
-    """Whether an error came of Ctrl-C, which Beam turns into an error of the step that ran."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
+class Direct:
+    """Runs pipelines here."""
+
+    def __init__(self, options: RunnerOptions, size: Size):
+        if options.environment != "local" or options.job_endpoint or options.flink_master:
+            raise UsageError("the direct runner works on this machine only; say --runner flink")
+        if options.engine_settings():
+            raise UsageError(f"the direct runner has no setting {next(iter(options.engine_settings()))!r}")
+        cores = len(os.sched_getaffinity(0))
+        workers = options.workers or default_workers(size.message_bytes, size.partitions, cores)
+        self._options = pipeline_options(workers, options.beam_flags())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Beam ends its workers itself."""
+
+    def submit(self, construct: Construct, name: str) -> _DirectJob:
+        import apache_beam as beam
+
+        pipeline = beam.Pipeline(options=self._options)
+        construct(pipeline)
+        return _DirectJob(pipeline, name)
+
+
+class _DirectJob:
+    def __init__(self, pipeline: Any, name: str):
+        self._pipeline = pipeline
+        self._name = name
+
+    def wait(self, tell: Tell) -> Finished:
+        result = self._pipeline.run()
+        result.wait_until_finish()
+        counters = {
+            counter.key.metric.name: int(counter.result)
+            for counter in result.metrics().query()["counters"]
+            if counter.key.metric.namespace == "logloom"
+        }
+        return Finished(self._name, counters)
+
+    def detached(self) -> Submitted:
+        raise UsageError("the direct runner can't detach")
+
+    def cancel(self) -> None:
+        """The job ended with the call that ran it."""

@@ -1,0 +1,71 @@
+"""Where engines are kept once they are fetched."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+
+from logloom.errors import LogloomError, UsageError
+
+
+def cache_folder() -> pathlib.Path:
+    """$LOGLOOM_CACHE, or the user's cache folder."""
+    if chosen := os.environ.get("LOGLOOM_CACHE"):
+        return pathlib.Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base).expanduser() / "logloom"
+
+
+def fetched(name: str, fetch: Callable[[pathlib.Path], None]) -> pathlib.Path:
+    """A folder of the cache, filled by `fetch` the first time; whole or not there at all."""
+    folder = cache_folder() / name
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = pathlib.Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}."))
+    try:
+        fetch(partial)
+        partial.chmod(0o755)
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was faster
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def tool(name: str, wanted_for: str) -> str:
+    """The path of a program.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise UsageError(f"{name} is not on PATH; it is needed to {wanted_for}")
+    return path
+
+
+def call(command: Sequence[str], what: str, **environment: str) -> None:
+    """Runs a command to its end.
+
+    Raises:
+        LogloomError: it failed; holds the end of what it said.
+    """
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    if done.returncode:
+        said = "\n".join(done.stdout.strip().splitlines()[-15:])
+        raise LogloomError(f"{what} failed ({command[0]} ended with {done.returncode}):\n{said}")

@@ -1,0 +1,158 @@
+"""Jobs on Flink: on a cluster within a job server of ours, or on a standing one.
+
+Workers are, by default, processes started here, of the same Python. What is started here ends here, but for
+detached jobs on standing clusters, which need nothing from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+import time
+from typing import Self
+
+from logloom.errors import LogloomError, UsageError
+from logloom.runners.flink.rest import ENDED, FlinkCluster
+from logloom.runners.flink.server import job_server
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
+from logloom.runners.pool import WorkerPool
+from logloom.runners.portable import EngineLostError, JobServer, PortableJob
+from logloom.runners.running import Construct, Tell
+
+_LOOK_EVERY = 1.0  # seconds
+_STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
+_NOT_STARTED = ("INITIALIZING", "CREATED")
+# A lost worker or task manager restarts the job; units that are finished are found, so little is done twice.
+_RETRIES = {"number_of_execution_retries": "3", "execution_retry_delay": "1000"}
+# Nobody else's business; `localhost` may be an address that Java doesn't bind.
+_LOOPBACK = {"jobmanager.bind-host": "127.0.0.1", "taskmanager.bind-host": "127.0.0.1"}
+
+
+class Flink:
+    """A job server for Flink that is up."""
+
+    def __init__(self, options: RunnerOptions, size: Size):
+        if options.detach and not (options.flink_master or options.job_endpoint):
+            raise UsageError("a cluster within this command ends with it: --detach needs --flink-master")
+        self._options = options
+        self._cluster = FlinkCluster(options.flink_master) if options.flink_master else None
+        cores = len(os.sched_getaffinity(0))
+        self._parallel = options.workers or max(1, min(cores, size.partitions))
+        self._workers_each = self._parallel
+        if self._cluster is not None:
+            managers, slots = self._cluster.slots()
+            self._parallel = options.workers or slots
+            self._workers_each = max(1, -(-min(slots, self._parallel) // managers))
+
+    def __enter__(self) -> Self:
+        options = self._options
+        with contextlib.ExitStack() as stack:
+            folder = pathlib.Path(options.log_folder or stack.enter_context(_scratch())).absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+            endpoint = options.job_endpoint or stack.enter_context(
+                job_server(
+                    folder,
+                    ({} if options.flink_master else _LOOPBACK) | options.engine_settings(),
+                    master=options.flink_master,
+                    jar=options.flink_job_server_jar,
+                )
+            )
+            if options.job_endpoint and options.engine_settings():
+                raise UsageError(
+                    f"{next(iter(options.engine_settings()))}: settings of Flink are those of the job server "
+                    "that is up; give them to it"
+                )
+            self._flags = self._environment(stack, folder)
+            self._server = JobServer(endpoint)
+            stack.callback(self._server.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def _environment(self, stack: contextlib.ExitStack, folder: pathlib.Path) -> list[str]:
+        """Flags that say where workers run."""
+        options = self._options
+        kind, config = options.environment.upper(), options.environment_config
+        if options.environment == "local":
+            pool = stack.enter_context(WorkerPool(log=folder / "workers.log"))
+            kind, config = "EXTERNAL", pool.endpoint
+        if options.environment == "process":
+            try:
+                json.loads(config)
+            except ValueError as error:
+                raise UsageError(f"environment process: {config!r} is no JSON: {error}") from error
+        return [f"--environment_type={kind}", *([f"--environment_config={config}"] if config else [])]
+
+    def submit(self, construct: Construct, name: str) -> FlinkSubmission:
+        defaults = {
+            "parallelism": str(self._parallel),
+            "sdk_worker_parallelism": str(self._workers_each),
+            **(_RETRIES if "restart-strategy.type" not in self._options.settings else {}),
+        }
+        flags = [f"--{key}={value}" for key, value in defaults.items() if key not in self._options.settings]
+        job = self._server.submit(construct, name, [*flags, *self._flags, *self._options.beam_flags()])
+        return FlinkSubmission(job, self._cluster, name)
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="logloom-flink-")
+
+
+class FlinkSubmission:
+    """A job on Flink; on a standing cluster it is followed even when its job server is lost."""
+
+    def __init__(self, job: PortableJob, cluster: FlinkCluster | None, name: str):
+        self._job = job
+        self._cluster = cluster
+        self._name = name
+
+    def wait(self, tell: Tell) -> Finished:
+        try:
+            return self._job.wait(tell)
+        except EngineLostError as error:
+            if self._cluster is None:
+                raise
+            tell(f"the job server is gone; following the job at {self._cluster.url}")
+            return self._follow(self._cluster, tell, error)
+
+    def _follow(self, cluster: FlinkCluster, tell: Tell, lost: EngineLostError) -> Finished:
+        """Waits for the end of a job that lost its job server."""
+        before = ""
+        while True:
+            job = cluster.job_named(self._name)
+            if job is None:
+                raise lost
+            if job.state != before:
+                tell(f"job {job.id}: {job.state.lower()}")
+                before = job.state
+            if job.state in ENDED:
+                break
+            time.sleep(_LOOK_EVERY)
+        if job.state != "FINISHED":
+            raise RuntimeError(f"job {job.id} {job.state.lower()}: {cluster.why_failed(job)}")
+        return Finished(self._job.job_id, {})
+
+    def detached(self) -> Submitted:
+        """Waits until the cluster has taken the job, and needs the job server no more."""
+        if self._cluster is None:
+            return Submitted(self._job.job_id, "", "")
+        until = time.monotonic() + _STARTS_WITHIN
+        while (job := self._cluster.job_named(self._name)) is None or job.state in _NOT_STARTED:
+            self._job.raise_if_failed()
+            if time.monotonic() > until:
+                raise LogloomError(f"{self._cluster.url}: the cluster did not take the job")
+            time.sleep(_LOOK_EVERY / 4)
+        return Submitted(self._job.job_id, job.id, f"{self._cluster.url}/#/job/{job.id}")
+
+    def cancel(self) -> None:
+        self._job.cancel()
+        if self._cluster is not None:
+            with contextlib.suppress(LogloomError):
+                job = self._cluster.job_named(self._name)
+                if job is not None and job.state not in ENDED:
+                    self._cluster.cancel(job)

@@ -1,0 +1,58 @@
+"""The jars of Flink and of Beam's job server for it, fetched once with Maven; and Java to run them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from blake3 import blake3
+
+from logloom.errors import UsageError
+from logloom.runners.cache import call, fetched, tool
+
+_POM = pathlib.Path(__file__).with_name("pom.xml")
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_OLDEST_JAVA = 11
+# Flink and Beam look into classes that Java 17 keeps to itself.
+_OPENED = (
+    "java.lang java.lang.invoke java.lang.reflect java.util java.util.concurrent java.util.concurrent.atomic "
+    "java.util.concurrent.locks java.net java.nio java.io java.text java.time sun.nio.ch sun.net.util"
+)
+
+
+def class_path() -> str:
+    """What `java -cp` wants for the job server and for Flink's own programs.
+
+    Raises:
+        UsageError: Maven is not there to fetch the jars.
+        LogloomError: they can't be fetched.
+    """
+
+    def fetch(folder: pathlib.Path) -> None:
+        maven = tool("mvn", "fetch Flink's jars, once; install Maven, or give --flink-job-server-jar")
+        shutil.copy(_POM, folder / "pom.xml")
+        options = ["-q", "-B", "-f", str(folder / "pom.xml"), f"-DoutputDirectory={folder}"]
+        call([maven, *options, "-DincludeScope=runtime", _COPY], "fetching Flink's jars")
+
+    name = f"flink-{blake3(_POM.read_bytes()).hexdigest()[:12]}"
+    return f"{fetched(name, fetch)}/*"
+
+
+def java() -> list[str]:
+    """The start of a command that runs Java.
+
+    Raises:
+        UsageError: there is no Java, or one that is too old.
+    """
+    home = os.environ.get("JAVA_HOME", "")
+    path = f"{home}/bin/java" if home and os.access(f"{home}/bin/java", os.X_OK) else ""
+    path = path or tool("java", "run Flink; install Java 17")
+    said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found is None or int(found[1]) < _OLDEST_JAVA:
+        raise UsageError(f"{path}: Flink needs Java {_OLDEST_JAVA} or later, best 17; this is {said[:80]!r}")
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED.split()]
+    return [path, *opened]

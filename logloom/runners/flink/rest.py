@@ -1,0 +1,81 @@
+"""A standing Flink cluster, through its REST interface: how large it is, and its jobs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from logloom.errors import LogloomError, UsageError
+
+_SECONDS = 10.0
+ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
+
+
+@dataclass(frozen=True)
+class FlinkJob:
+    """A job as Flink knows it; state is RUNNING, RESTARTING, FINISHED, FAILED, CANCELED, ..."""
+
+    id: str
+    name: str
+    state: str
+
+
+@dataclass(frozen=True)
+class FlinkCluster:
+    """The cluster whose job manager serves REST at `address`, host:port."""
+
+    address: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    def slots(self) -> tuple[int, int]:
+        """How many task managers there are, and how many slots they have in all.
+
+        Raises:
+            UsageError: no cluster answers, or it has no task manager.
+        """
+        try:
+            overview = self._ask("/overview")
+            managers, slots = int(overview["taskmanagers"]), int(overview["slots-total"])
+        except (LogloomError, KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{self.address}: no Flink cluster answers here ({error})") from error
+        if slots == 0:
+            raise UsageError(f"{self.address}: the Flink cluster has no task manager")
+        return managers, slots
+
+    def job_named(self, name: str) -> FlinkJob | None:
+        """The latest job of this name.
+
+        Raises:
+            LogloomError: the cluster doesn't answer.
+        """
+        jobs = [job for job in self._ask("/jobs/overview").get("jobs", ()) if job.get("name") == name]
+        if not jobs:
+            return None
+        latest = max(jobs, key=lambda job: int(job.get("start-time", 0)))
+        return FlinkJob(str(latest["jid"]), name, str(latest["state"]))
+
+    def why_failed(self, job: FlinkJob) -> str:
+        """The exception that ended a job."""
+        return str(self._ask(f"/jobs/{job.id}/exceptions").get("root-exception", ""))
+
+    def cancel(self, job: FlinkJob) -> None:
+        """Asks the cluster to stop a job."""
+        self._ask(f"/jobs/{job.id}", method="PATCH")
+
+    def _ask(self, path: str, method: str = "GET") -> dict[str, Any]:
+        request = urllib.request.Request(f"{self.url}{path}", method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS) as reply:
+                answer = json.loads(reply.read() or b"{}")
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise LogloomError(f"{self.url}{path}: {error}") from error
+        if not isinstance(answer, dict):
+            raise LogloomError(f"{self.url}{path}: not the answer of a Flink cluster")
+        return answer

@@ -1,0 +1,50 @@
+"""Beam's job server for Flink, as a process of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Iterator, Mapping
+
+from logloom.errors import UsageError
+from logloom.runners.flink.jars import class_path, java
+from logloom.runners.processes import Child
+
+_DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+
+
+@contextlib.contextmanager
+def job_server(
+    folder: pathlib.Path, settings: Mapping[str, str], *, master: str = "", jar: str = ""
+) -> Iterator[str]:
+    """Runs a job server while the block runs; gives its host:port.
+
+    Args:
+        folder: for its log, its configuration and staged files.
+        settings: of Flink, for every job: `restart-strategy.type`, `taskmanager.memory.*`, ...
+        master: host:port of a standing cluster; "" is one within the job server.
+        jar: a shaded job server, in place of the fetched jars.
+
+    Raises:
+        UsageError: Java, Maven or the jar is missing.
+        LogloomError: it doesn't start; holds the end of its log.
+    """
+    if jar and not pathlib.Path(jar).is_file():
+        raise UsageError(f"{jar}: no such job server")
+    program = ["-jar", jar] if jar else ["-cp", class_path(), _DRIVER]
+    (folder / "flink-conf.yaml").write_text(
+        "".join(f"{name}: {value}\n" for name, value in settings.items()), encoding="utf-8"
+    )
+    command = [
+        *java(),
+        *program,
+        "--job-host=127.0.0.1",
+        "--job-port=0",
+        "--artifact-port=0",
+        "--expansion-port=-1",
+        f"--flink-master={master or '[local]'}",
+        f"--flink-conf-dir={folder}",
+        f"--artifacts-dir={folder / 'artifacts'}",
+    ]
+    with Child(command, folder / "job-server.log", what="Flink's job server") as server:
+        yield server.wait_for(r"JobService started on (\S+:\d+)")[1]

@@ -1,0 +1,148 @@
+"""What an engine is told, and what it tells. Nothing here imports Beam."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from logloom.errors import UsageError
+
+# Name to the class that starts the engine: "module:class", imported only when it is wanted.
+RUNNERS = {
+    "direct": "logloom.runners.direct:Direct",
+    "prism": "logloom.runners.prism:Prism",
+    "flink": "logloom.runners.flink.engine:Flink",
+}
+ENVIRONMENTS = ("local", "external", "process", "docker")
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """Which engine runs a pipeline, and how.
+
+    Attributes:
+        runner: a name in `RUNNERS`, or "auto": Flink where a Flink cluster or job server is named, Beam's own
+            local runner otherwise.
+        workers: how much runs at the same time; None for as much as pays.
+        job_endpoint: host:port of a Beam job server that is up; "" starts one where the engine needs one.
+        flink_master: host:port of a standing Flink cluster; "" is a cluster within the job server.
+        flink_job_server_jar: a shaded job server in place of the jars that Maven fetches.
+        environment: where worker processes run: "local" (started here), "external" (by a worker pool on each
+            machine of the cluster, at `environment_config`), "process" or "docker" (started by the cluster).
+        environment_config: host:port of the worker pool, the process as JSON, or the image.
+        detach: return once the job is submitted.
+        log_folder: keeps what the processes started here log; "" keeps it only until they end.
+        settings: by name; with a dot it is a setting of the engine itself (`restart-strategy.type`), without
+            one an option of Beam's (`parallelism`). A list repeats the option.
+    """
+
+    runner: str = "auto"
+    workers: int | None = None
+    job_endpoint: str = ""
+    flink_master: str = ""
+    flink_job_server_jar: str = ""
+    environment: str = "local"
+    environment_config: str = ""
+    detach: bool = False
+    log_folder: str = ""
+    settings: Mapping[str, str | list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.runner != "auto" and self.runner not in RUNNERS:
+            raise UsageError(f"runner {self.runner!r}, known: auto, {', '.join(RUNNERS)}")
+        if self.environment not in ENVIRONMENTS:
+            raise UsageError(f"environment {self.environment!r}, known: {', '.join(ENVIRONMENTS)}")
+        if self.environment in ("external", "process") and not self.environment_config:
+            what = {"external": "host:port of a worker pool", "process": '{"command": "..."}'}
+            raise UsageError(f"environment {self.environment} needs a config: {what[self.environment]}")
+        if self.detach and self.environment == "local":
+            raise UsageError(
+                "a detached job needs workers that outlive this command: give --environment external, "
+                "process or docker, and a cluster (--flink-master or --job-endpoint)"
+            )
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"{self.workers} workers: at least 1")
+
+    @property
+    def name(self) -> str:
+        """The runner's name, "auto" resolved."""
+        if self.runner != "auto":
+            return self.runner
+        named = self.flink_master or self.flink_job_server_jar or self.job_endpoint
+        return "flink" if named else "direct"
+
+    def beam_flags(self) -> list[str]:
+        """The settings that are Beam's, as flags."""
+        return [
+            f"--{name}" if value == "" else f"--{name}={value}"
+            for name, values in self.settings.items()
+            if "." not in name
+            for value in (values if isinstance(values, list) else [values])
+        ]
+
+    def engine_settings(self) -> dict[str, str]:
+        """The settings that are the engine's own."""
+        return {name: str(value) for name, value in self.settings.items() if "." in name}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much work a pipeline is, for what is not told."""
+
+    message_bytes: int = 0
+    partitions: int = 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A pipeline that is done.
+
+    Attributes:
+        counters: of logloom, by name, over all workers.
+    """
+
+    job_id: str
+    counters: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A pipeline that runs without us.
+
+    Attributes:
+        job_id: Beam's name for it.
+        engine_id: the engine's own name, "" where it isn't known.
+        place: where to look at it.
+    """
+
+    job_id: str
+    engine_id: str
+    place: str
+
+
+def engine_of(options: RunnerOptions, size: Size) -> Any:
+    """The engine, not yet started: a context manager."""
+    module, _, name = RUNNERS[options.name].partition(":")
+    return getattr(importlib.import_module(module), name)(options, size)
+
+
+def parse_settings(settings: list[str]) -> dict[str, str | list[str]]:
+    """["parallelism=4"] as {"parallelism": "4"}; a name that comes again becomes a list.
+
+    Raises:
+        UsageError: a setting of another form.
+    """
+    parsed: dict[str, str | list[str]] = {}
+    for setting in settings:
+        name, equals, value = setting.removeprefix("--").partition("=")
+        if not name:
+            raise UsageError(f"runner option {setting!r}: expected KEY=VALUE, like parallelism=4")
+        before = parsed.get(name)
+        value = value if equals else ""
+        if before is None:
+            parsed[name] = value
+        else:
+            parsed[name] = [*(before if isinstance(before, list) else [before]), value]
+    return parsed

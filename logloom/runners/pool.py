@@ -1,0 +1,121 @@
+"""A pool of Beam workers: engines ask it for a worker, it starts one as a process of the same Python.
+
+python -m logloom.runners.pool --port 50000 [--host 0.0.0.0]     on each machine of a cluster
+
+Unlike Beam's own pool it starts the Python it runs in, sends the workers' logs to the engine, and listens
+where it is told to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+from logloom.errors import UsageError
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Serves at `endpoint` while the block runs; its workers end with it."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, log: pathlib.Path | None = None):
+        """
+        Args:
+            port: 0 takes a free one.
+            log: file that takes what workers print; our own standard error by default.
+        """
+        self._address = f"{host}:{port}"
+        self._log = log
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._server = grpc.server(ThreadPoolExecutor(4))
+
+    def __enter__(self) -> Self:
+        beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
+        try:
+            port = self._server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise UsageError(f"{self._address}: a worker pool can't listen here: {error}") from error
+        self.endpoint = f"{self._address.rpartition(':')[0]}:{port}"
+        self._server.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.stop(0).wait()
+        for worker_id in list(self._workers):
+            self._stop(worker_id)
+
+    def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Starts a worker for an engine."""
+        command = [
+            sys.executable,
+            "-m",
+            "logloom.runners.worker",
+            "--with_parent",
+            f"--id={request.worker_id}",
+        ]
+        for name in ("control", "logging", "artifact", "provision"):
+            command.append(f"--{name}_endpoint={getattr(request, f'{name}_endpoint').url}")
+        try:
+            with contextlib.ExitStack() as stack:
+                printed = stack.enter_context(self._log.open("ab")) if self._log else None
+                worker = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=printed or sys.stderr,
+                    stderr=printed,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
+        with self._lock:
+            self._workers[request.worker_id] = worker
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Ends a worker."""
+        self._stop(request.worker_id)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def _stop(self, worker_id: str) -> None:
+        with self._lock:
+            worker = self._workers.pop(worker_id, None)
+        if worker is None:
+            return
+        worker.terminate()
+        try:
+            worker.wait(5)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+        if worker.stdin is not None:
+            worker.stdin.close()
+
+
+def main() -> None:
+    """Serves until it is interrupted or terminated."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--port", type=int, default=50000)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for a cluster")
+    arguments = parser.parse_args()
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    with WorkerPool(arguments.host, arguments.port) as pool:
+        print(f"worker pool at {pool.endpoint}", flush=True)
+        over.wait()
+    os._exit(0)  # gRPC's threads can hang the interpreter's own way out
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Jobs on an engine behind Beam's job service: submitting, watching, counting, cancelling.
+
+Elsewhere: starting the job servers (prism, flink), and the workers (pool).
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+from apache_beam import Pipeline
+from apache_beam.metrics.execution import MetricKey
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+from apache_beam.runners.portability import portable_metrics
+from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
+
+from logloom.errors import LogloomError, UsageError
+from logloom.runners.options import Finished
+from logloom.runners.running import Construct, Tell
+
+_State = beam_job_api_pb2.JobState
+_ENDED = {_State.DONE, _State.DRAINED, _State.FAILED, _State.CANCELLED}
+_LOOK_EVERY = 0.25  # seconds
+_LOST_AFTER = 10.0  # seconds without an answer
+_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+class EngineLostError(LogloomError):
+    """The job server no longer answers; what became of the job is not known."""
+
+
+class JobServer:
+    """A job service that is up."""
+
+    def __init__(self, endpoint: str):
+        """
+        Raises:
+            UsageError: nothing answers there.
+        """
+        self.endpoint = endpoint
+        self._channel = grpc.insecure_channel(endpoint, options=_UNLIMITED)
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=15)
+        except grpc.FutureTimeoutError:
+            self._channel.close()
+            raise UsageError(f"{endpoint}: no Beam job server answers here") from None
+        self._stub = beam_job_api_pb2_grpc.JobServiceStub(self._channel)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def submit(self, construct: Construct, name: str, flags: Iterable[str]) -> PortableJob:
+        """Submits a pipeline.
+
+        Args:
+            flags: of Beam's; those that only the engine knows, too.
+        """
+        # A service's own flags are known once it describes them, which the handle asks for.
+        options = PipelineOptions([f"--job_name={name}", *flags], save_main_session=False)
+        pipeline = Pipeline(runner=PortableRunner(), options=options)
+        construct(pipeline)
+        proto = PortableRunner.get_proto_pipeline(pipeline, options)
+        handle = JobServiceHandle(self._stub, options, retain_unknown_options=True)
+        job_id, messages, _ = handle.submit(proto)
+        return PortableJob(self._stub, self.endpoint, job_id, messages)
+
+
+class PortableJob:
+    """A job of a job service."""
+
+    def __init__(self, stub: Any, endpoint: str, job_id: str, messages: Iterable[Any]):
+        self.job_id = job_id
+        self._stub = stub
+        self._endpoint = endpoint
+        self._errors: collections.deque[str] = collections.deque(maxlen=50)
+        self._listener = threading.Thread(target=self._listen, args=(messages,), daemon=True)
+        self._listener.start()
+
+    def _listen(self, messages: Iterable[Any]) -> None:
+        with contextlib.suppress(grpc.RpcError):  # the end of the stream, or of the server
+            for message in messages:
+                said = message.message_response
+                if said.importance == beam_job_api_pb2.JobMessage.JOB_MESSAGE_ERROR:
+                    self._errors.append(said.message_text)
+
+    def wait(self, tell: Tell) -> Finished:
+        """Waits for the end; tells every change of state.
+
+        Raises:
+            EngineLostError: the job server doesn't answer any more.
+            RuntimeError: the job failed; holds all that the engine said.
+        """
+        before = None
+        while (state := self._state()) not in _ENDED:
+            if state != before:
+                tell(f"job {self.job_id}: {_State.Enum.Name(state).lower()}")
+                before = state
+            time.sleep(_LOOK_EVERY)
+        tell(f"job {self.job_id}: {_State.Enum.Name(state).lower()}")
+        self._raise_failed(state)
+        return Finished(self.job_id, self._counters())
+
+    def raise_if_failed(self) -> None:
+        """Raises what `wait` would, if the job has failed by now."""
+        state = self._state()
+        if state in _ENDED:
+            self._raise_failed(state)
+
+    def _raise_failed(self, state: int) -> None:
+        if state == _State.DONE:
+            return
+        self._listener.join(5)
+        said = "\n".join(self._errors) or "the engine didn't say why; see its log"
+        raise RuntimeError(f"job {self.job_id} {_State.Enum.Name(state).lower()}: {said}")
+
+    def cancel(self) -> None:
+        """Asks the engine to stop the job, and waits until it has."""
+        with contextlib.suppress(grpc.RpcError, EngineLostError):
+            request = beam_job_api_pb2.CancelJobRequest(job_id=self.job_id)
+            self._stub.Cancel(request, timeout=_LOST_AFTER)
+            until = time.monotonic() + 2 * _LOST_AFTER
+            while self._state() not in _ENDED and time.monotonic() < until:
+                time.sleep(_LOOK_EVERY)
+
+    def _state(self) -> int:
+        """The state, after some tries where the server is too busy to answer."""
+        until = time.monotonic() + _LOST_AFTER
+        while True:
+            try:
+                request = beam_job_api_pb2.GetJobStateRequest(job_id=self.job_id)
+                return int(self._stub.GetState(request, timeout=_LOST_AFTER).state)
+            except grpc.RpcError as error:
+                if time.monotonic() > until:
+                    raise EngineLostError(
+                        f"the job server at {self._endpoint} no longer answers "
+                        f"({error.code().name.lower()}); what became of job {self.job_id} is not known. "
+                        "Build again once it can run no more: what is finished is kept, and a version that "
+                        "it committed is found"
+                    ) from error
+                time.sleep(2 * _LOOK_EVERY)
+
+    def _counters(self) -> dict[str, int]:
+        """logloom's counters by name, over all steps; empty where the engine keeps none."""
+        try:
+            request = beam_job_api_pb2.GetJobMetricsRequest(job_id=self.job_id)
+            metrics = self._stub.GetJobMetrics(request, timeout=_LOST_AFTER).metrics
+        except grpc.RpcError:
+            return {}
+        sums: dict[str, int] = {}
+        counters: dict[MetricKey, Any] = {}
+        for infos in (metrics.attempted, metrics.committed):  # what is committed is the better figure
+            counters.update(portable_metrics.from_monitoring_infos(infos)[0])
+        for key, value in counters.items():
+            if key.metric.namespace == "logloom":
+                sums[key.metric.name] = sums.get(key.metric.name, 0) + int(value)
+        return sums

@@ -1,0 +1,130 @@
+"""Running a pipeline on an engine: start it, submit, watch, and end all that was started, whatever happens.
+
+Elsewhere: what each engine is (a module each), what a pipeline does (logloom.pipelines).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, Self
+
+from logloom import errors
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_of
+
+Construct = Callable[[Any], Any]  # adds steps to a beam.Pipeline
+Tell = Callable[[str], None]
+
+
+class Job(Protocol):
+    """A pipeline on an engine."""
+
+    def wait(self, tell: Tell) -> Finished:
+        """Waits for the end.
+
+        Raises:
+            LogloomError: the pipeline failed with an error of logloom's, or the engine was lost.
+            RuntimeError: it failed otherwise.
+        """
+        ...
+
+    def detached(self) -> Submitted:
+        """Waits until the job needs this process no more."""
+        ...
+
+    def cancel(self) -> None:
+        """Stops the job; does nothing for one that has ended."""
+        ...
+
+
+class Engine(Protocol):
+    """An engine: started by entering it, and ended with all its processes by leaving it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def submit(self, construct: Construct, name: str) -> Job: ...
+
+
+def run(
+    construct: Construct, options: RunnerOptions, size: Size, *, name: str, tell: Tell = lambda text: None
+) -> Finished | Submitted:
+    """Runs a pipeline; `Submitted` only if the options say to detach.
+
+    Ctrl-C and SIGTERM cancel the job before they end this process.
+
+    Args:
+        construct: adds the steps to a pipeline.
+        name: of the job, as the engine shows it.
+        tell: told what the engine does.
+
+    Raises:
+        UsageError: the engine is not there, or the options don't fit it.
+        LogloomError: what a step raised, or the engine was lost.
+        KeyboardInterrupt: the job was cancelled.
+    """
+    with _terminated_as_interrupted(), engine_of(options, size) as engine:
+        try:
+            job: Job = engine.submit(construct, name)
+            try:
+                return job.detached() if options.detach else job.wait(tell)
+            except BaseException:
+                job.cancel()
+                raise
+        except errors.LogloomError:
+            raise
+        except Exception as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from None
+            own = own_error(error)
+            if own is None:
+                raise
+            raise own from error
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM as Ctrl-C, so that a job is cancelled when a scheduler ends this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# --- errors from other processes ------------------------------------------------------------------------
+
+_RAISED = re.compile(r"\blogloom\.errors\.(\w+): ")
+_STEP = re.compile(r" \[while running '[^']*'\]\s*\Z")
+_JAVA = re.compile(r"\n\s*(?:at [\w.$/]+\(|Caused by: |\.\.\. \d+ more)")
+
+
+def own_error(error: Exception) -> errors.LogloomError | None:
+    """The error of logloom that made a pipeline fail, None for any other.
+
+    Beam adds the step's name to a message, and from another process hands on the traceback's text only, an
+    engine on the JVM within a stack trace.
+    """
+    if isinstance(error, errors.LogloomError):
+        return type(error)(_STEP.sub("", str(error)))
+    text = str(error)
+    *_, last = [None, *_RAISED.finditer(text)]
+    if last is None or last[1] not in errors.__all__:
+        return None
+    message = _JAVA.split(text[last.end() :], maxsplit=1)[0].rstrip()
+    found: errors.LogloomError = getattr(errors, last[1])(_STEP.sub("", message))
+    return found
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C, which Beam turns into an error of the step that ran."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
