@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
+import lz4.frame
 import numpy as np
 import pytest
 import zstandard
 
-from logloom.io.logs.compression import BLOCK_BYTES, SHARES_BLOCK, decompress
+from logloom.io.logs.compression import crc32, decompress
+from logloom.io.logs.memory import BLOCK_BYTES, SHARES_BLOCK
 
-SIZES = [
-    0,
-    1,
-    SHARES_BLOCK.start - 1,
-    SHARES_BLOCK.start,
-    1_000_003,
-    SHARES_BLOCK.stop - 1,
-    SHARES_BLOCK.stop,
-]
+SIZES = [0, 1, SHARES_BLOCK.start - 1, SHARES_BLOCK.start, 1_000_003, SHARES_BLOCK.stop]
 
 
 def plain(size: int, seed: int = 0) -> bytes:
@@ -68,6 +64,49 @@ def test_a_flipped_bit_is_refused_by_the_checksum() -> None:
 def test_another_size_than_the_frame_claims_is_refused() -> None:
     with pytest.raises(ValueError, match="claims 600000 bytes, 600001 are promised"):
         decompress("zstd", packed(plain(600_000)), 600_001)
+
+
+LZ4_FRAMES = [
+    {},
+    {"content_checksum": True, "block_checksum": True},
+    {"block_linked": False, "store_size": False},
+    {"block_size": lz4.frame.BLOCKSIZE_MAX4MB},
+]
+
+
+@pytest.mark.parametrize("options", LZ4_FRAMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_every_size_of_lz4_frame_comes_out_as_it_went_in(size: int, options: dict[str, int]) -> None:
+    frame = lz4.frame.compress(plain(size), **options)
+    assert bytes(decompress("lz4", memoryview(frame), size)) == plain(size)
+
+
+@pytest.mark.parametrize("options", LZ4_FRAMES)
+def test_an_lz4_frame_that_lacks_its_end_or_holds_another_size_is_refused(options: dict[str, int]) -> None:
+    frame = lz4.frame.compress(plain(600_000), **options)
+    for cut in [1, 4, 5, 1000, len(frame) // 2, len(frame) - 3]:
+        with pytest.raises(ValueError, match="can't be decompressed"):
+            decompress("lz4", frame[:-cut], 600_000)
+    for size in (599_999, 600_001, 300 * len(frame)):
+        with pytest.raises(ValueError, match="can't be decompressed"):
+            decompress("lz4", frame, size)
+
+
+def test_flipped_bits_of_an_lz4_frame_are_refused_or_give_as_many_bytes() -> None:
+    frame = lz4.frame.compress(plain(600_000))  # without checksums: what holds the frame has one
+    lengths = []
+    for place in np.random.default_rng(0).integers(0, len(frame), 200).tolist():
+        damaged = bytearray(frame)
+        damaged[place] ^= 1 << place % 8
+        with contextlib.suppress(ValueError):
+            lengths.append(len(decompress("lz4", bytes(damaged), 600_000)))
+    assert 0 < len(lengths) < 200
+    assert set(lengths) == {600_000}
+
+
+def test_the_checksum_is_that_of_zlib() -> None:
+    for size in (0, 1, 17, 100_000):
+        assert crc32(plain(size)) == zlib.crc32(plain(size))
 
 
 def test_results_stay_what_they_are_while_threads_go_on() -> None:
