@@ -157,6 +157,16 @@ class TarReader(UnitRows):
                 yield from _blocks_of(shard, start, stop, names, self.schema)
             shard.source.release()
 
+    @property
+    def indices(self) -> list[ShardIndex]:
+        """Where the members of each shard lie; those not asked for yet are read."""
+        return [shard.index for shard in self._shards]
+
+    def release(self) -> None:
+        """Lets go of the files; where members lie stays known, and the next read opens them again."""
+        for shard in self._shards:
+            shard.source.release()
+
     def _row_counts(self) -> Iterator[int]:
         return map(len, self._shards)
 

@@ -1,0 +1,146 @@
+"""`open`: from a URI to a dataset of rows.
+
+Here: telling what lies at a URI, and choosing columns, split and rows.
+Elsewhere: reading each kind (logloom.datasets.sources), the dataset itself (logloom.datasets.dataset).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.datasets.braces import braceexpand
+from logloom.datasets.dataset import Dataset
+from logloom.datasets.filters import passing
+from logloom.datasets.picking import names_of
+from logloom.datasets.sources.base import Ints, RowSource
+from logloom.datasets.sources.version import open_version
+from logloom.errors import DatasetError, UsageError
+from logloom.io.manifest import read_manifest, split_root, version_numbers
+from logloom.io.storage import Store, absolute_uri
+
+# A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
+_IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+?)(\.zarr)?)?)?")
+_L5KIT = ("scenes", "frames", "agents")
+_ZARR = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")
+
+
+def open(
+    uri: str | os.PathLike[str],
+    version: int | str | None = None,
+    output: str | None = None,
+    *,
+    columns: str | Sequence[str] | None = None,
+    where: str | None = None,
+    split: str | Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Opens the rows of a dataset: of a version that logloom built, or of a folder that others made.
+
+        rows = logloom.datasets.open("datasets/urban", split="train", columns=["camera.front", "ego.*"])
+        past = rows.window(range(-10, 1)).shuffle(seed=1)
+
+    Args:
+        uri: a root that `logloom build` writes, or a folder in the view of a version; or a table, a zarr or
+            L5Kit dataset, a folder of bags (granular) or of such folders, a folder of .tar shards, or one
+            shard, or many in braces (train-{000..099}.tar). Anything fsspec opens.
+        version: of a root: its number, a tag, or "latest" (the default).
+        output: of a version: the format to read; by default the first there is of table, zarr, bags, tar.
+        columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
+        where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
+            it may also name log_id, timestamp, partition, split and row.
+        split: one or more of the recipe's; None for all.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+    Returns:
+        The rows, ordered by (log_id, timestamp).
+
+    Raises:
+        UsageError: no such version, tag, output, split or column; names those there are.
+        DatasetError: nothing that can be opened lies there, or it is damaged.
+    """
+    source, positions = _open_rows(os.fspath(uri), version, output, split, columns, storage_options or {})
+    if where is not None:
+        positions = passing(source, positions, where)
+    return Dataset(source, positions, names_of(columns, source.schema, None, source.place))
+
+
+def _open_rows(
+    uri: str,
+    version: int | str | None,
+    output: str | None,
+    split: str | Sequence[str] | None,
+    columns: str | Sequence[str] | None,
+    options: Mapping[str, Any],
+) -> tuple[RowSource, Ints]:
+    splits = [split] if isinstance(split, str) else split
+    place = absolute_uri(uri).rstrip("/")
+    found = _IN_VIEW.fullmatch(place)
+    if found and version_numbers(store := Store.at(found["root"], options)):
+        manifest = read_manifest(store, int(found["version"]))
+        inside = [found["split"]] if found["split"] else None
+        return open_version(store, manifest, output or found["output"], splits or inside)
+    root, at_version = split_root(place)
+    for candidate, given in ((place, version), (root, version or at_version)):
+        store = Store.at(candidate, options)
+        if store.names("versions"):
+            return open_version(store, read_manifest(store, given or "latest"), output, splits)
+    for name, value in (("version", version), ("output", output), ("split", split)):
+        if value is not None:
+            raise UsageError(f"{place}: no root of logloom, so it has no {name}; leave {name}= out")
+    source = _foreign(place, columns, options)
+    return source, np.arange(len(source), dtype=np.int64)
+
+
+def _foreign(place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]) -> RowSource:
+    """The source of what lies at a place, told by its files.
+
+    Raises:
+        DatasetError: nothing that is known.
+    """
+    if place.endswith(".tar"):
+        from logloom.datasets.sources.tar import ShardsSource
+
+        return ShardsSource(place, braceexpand(place), options)
+    store = Store.at(place, options)
+    names = store.names()
+    if "table.json" in names:
+        from logloom.datasets.sources.table import TableSource
+
+        return TableSource(place, options)
+    if set(_L5KIT) <= set(names):
+        from logloom.datasets.sources.l5kit import L5KitSource
+
+        return L5KitSource(place, options)
+    if set(names) & set(_ZARR):
+        return _zarr(place, columns, options)
+    if "spec.json" in names or ("000000" in names and store.exists("000000/spec.json")):
+        from logloom.datasets.sources.bags import DatapointsSource
+
+        return DatapointsSource(place, options)
+    if shards := [store.uri_of(name) for name in names if name.endswith(".tar")]:
+        from logloom.datasets.sources.tar import ShardsSource
+
+        return ShardsSource(place, shards, options)
+    what = f"it holds {', '.join(names[:5])}" if names else "nothing is there"
+    raise DatasetError(
+        f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, a table "
+        "table.json, bags spec.json, zarr zarr.json or .zgroup, and shards end in .tar"
+    )
+
+
+def _zarr(place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]) -> RowSource:
+    from logloom.datasets.sources.zarr import ArraysSource, ZarrSource
+
+    own = ZarrSource(place, options)
+    try:
+        own.schema  # noqa: B018
+    except DatasetError as error:
+        if "not a dataset that logloom wrote" not in str(error) and "missing" not in str(error):
+            raise
+        return ArraysSource(place, options, columns)
+    return own

@@ -1,0 +1,74 @@
+"""Rows of a table: one that stands by itself, or a version's on a local disk."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.datasets.batches import Batch
+from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.io.storage import absolute_uri
+from logloom.io.tables import description as d
+from logloom.schema import Schema
+
+
+class TableSource(RowSource):
+    """The rows of a table, read through its row loader; its index columns are `small`."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, Any], stretches: Stretches | None = None):
+        """Reads what the table says of itself.
+
+        Args:
+            stretches: what a version's manifest says of the rows; None where there is none.
+
+        Raises:
+            DatasetError: there is no table, or it is damaged.
+        """
+        self.place = absolute_uri(uri).rstrip("/")
+        self._storage, self._told = storage_options, stretches
+        self._table = d.read_description(self.place, storage_options)
+        self.max_gap = self._table.max_gap
+        self.has_stamps = set(d.KEYS) <= set(self._table.keys)
+
+    @property
+    def schema(self) -> Schema:
+        return self._table.schema
+
+    @functools.cached_property
+    def stretches(self) -> Stretches:
+        if self._told is not None:
+            return self._told
+        logs = self._table.logs
+        return Stretches.of_logs([log.log_id for log in logs], [log.rows for log in logs])
+
+    @property
+    def stamps(self) -> Ints | None:
+        stamps = self._index.get("timestamp")
+        return None if stamps is None else np.asarray(stamps, np.int64)
+
+    @property
+    def small(self) -> Mapping[str, Array]:
+        return {name: values for name, values in self._index.items() if name not in d.KEYS}
+
+    @functools.cached_property
+    def _index(self) -> dict[str, Array]:
+        frame, _ = self.reader
+        return {name: frame[name].to_numpy() for name in self._table.index if name != "log_id"}
+
+    def _open(self) -> Any:
+        import logloom.io.tables as tt
+
+        frame = tt.read_index(self.place, storage_options=self._storage)
+        return frame, tt.row_loader(frame, storage_options=self._storage)
+
+    def rows(self, positions: Ints, names: Any) -> list[dict[str, Any]]:
+        loader = self.reader[1]
+        return [loader.get_row(position, names) for position in positions.tolist()]
+
+    def batch(self, positions: Ints, names: Any, out: Mapping[str, Array] | None = None) -> Batch:
+        batch: Batch = self.reader[1].get_many(positions, names, out)
+        return batch

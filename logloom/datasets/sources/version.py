@@ -1,0 +1,176 @@
+"""Rows of one output of a committed version.
+
+Here: which sources make up an output, and the order (log_id, timestamp) over its splits.
+Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import numpy as np
+
+from logloom.datasets.picking import near
+from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
+from logloom.datasets.sources.units import UnitSource
+from logloom.errors import UsageError
+from logloom.io.manifest import Entry, LogRecord, Manifest, read_log_part, unit_folder, view_folder
+from logloom.io.storage import Store
+from logloom.io.units import format_named
+from logloom.schema import Schema
+
+# Of several outputs the first of these is opened: the quickest at random rows first, mapped ones last.
+PREFERRED = ("table", "zarr", "bags", "tar")
+WITHOUT_ROWS = ("annotations",)
+_ASSEMBLED = {"l5kit": "L5KitSource", "zarr": "ZarrSource"}
+_THREADS = 16
+
+Unit = tuple[LogRecord, Entry]
+
+
+def open_version(
+    store: Store, manifest: Manifest, output: str | None, splits: Sequence[str] | None
+) -> tuple[RowSource, Ints]:
+    """The rows of an output, and their positions ordered by (log_id, timestamp).
+
+    Args:
+        output: None for the one whose rows are quickest to reach.
+        splits: None for all.
+
+    Raises:
+        UsageError: there is no such output or split; names those there are.
+        DatasetError: the manifest's parts are missing or damaged.
+    """
+    place = store.uri_of(view_folder(manifest.version))
+    output = _chosen_output(manifest, output, place)
+    known = sorted({log.split for log in manifest.logs if log.part} | set(_named_splits(manifest)))
+    wanted = _chosen_splits(splits, known, place)
+    units = _units(store, [log for log in manifest.logs if log.part and log.split in wanted], output)
+    max_gap = max_gap_of(manifest)
+    parts, order = _parts(store, manifest, output, units)
+    schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
+    return ChainedSource(f"{place}/{output}", parts, schema, max_gap), order
+
+
+def max_gap_of(manifest: Manifest) -> int | None:
+    """One and a half periods of the recipe's clock, ns; None where a topic is the clock."""
+    rate = manifest.recipe["clock"].get("rate")
+    return None if rate is None else int(10**9 / Decimal(str(rate))) * 3 // 2
+
+
+def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
+    readable = [name for name in manifest.outputs if name not in WITHOUT_ROWS]
+    if output is None:
+        ranked = sorted(readable, key=lambda name: (_rank(name), name))
+        if not ranked:
+            raise UsageError(f"{place}: no output with rows; {near('', manifest.outputs)}")
+        return ranked[0]
+    if output not in readable:
+        raise UsageError(f"{place}: no output {output!r}; {near(output, readable)}")
+    return output
+
+
+def _rank(name: str) -> int:
+    if name in PREFERRED:
+        return PREFERRED.index(name)
+    return len(PREFERRED) + (name == "l5kit")
+
+
+def _named_splits(manifest: Manifest) -> Iterable[str]:
+    split = manifest.recipe.get("split")
+    return [name for name in split if name != "by"] if isinstance(split, Mapping) else []
+
+
+def _chosen_splits(splits: Sequence[str] | None, known: Sequence[str], place: str) -> Sequence[str]:
+    if splits is None:
+        return known
+    for name in splits:
+        if name not in known:
+            raise UsageError(f"{place}: no split {name!r}; {near(name, known)}")
+    return splits
+
+
+def _units(store: Store, logs: Sequence[LogRecord], output: str) -> list[Unit]:
+    """The units that hold rows, in row order."""
+
+    def read(log: LogRecord) -> list[Unit]:
+        entries = read_log_part(store, log.part)
+        return [(log, entry) for entry in entries if entry.output == output and entry.rows]
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return [unit for units in pool.map(read, logs) for unit in units]
+
+
+def _parts(
+    store: Store, manifest: Manifest, output: str, units: Sequence[Unit]
+) -> tuple[list[RowSource], Ints]:
+    """The sources of an output, and the order of their rows by log."""
+    opened = _whole_dataset(store, manifest, output)
+    if opened is None:
+        return _unit_sources(store, manifest, output, units), _counting(units)
+    by_split = sorted(range(len(units)), key=lambda number: (units[number][0].split, number))
+    groups = itertools.groupby([units[number] for number in by_split], key=lambda unit: unit[0].split)
+    parts = [opened(split, _stretches(list(own))) for split, own in groups]
+    # The sources lie split after split, while rows are shown in the order of `units`.
+    counts = np.array([units[number][1].rows for number in by_split], np.int64)
+    firsts = np.cumsum(counts) - counts
+    spans = {number: (int(first), int(n)) for number, first, n in zip(by_split, firsts, counts, strict=True)}
+    pieces = [np.arange(spans[n][0], sum(spans[n]), dtype=np.int64) for n in range(len(units))]
+    return parts, np.concatenate([np.empty(0, np.int64), *pieces])
+
+
+def _counting(units: Sequence[Unit]) -> Ints:
+    return np.arange(sum(entry.rows for _, entry in units), dtype=np.int64)
+
+
+def _stretches(units: Sequence[Unit]) -> Stretches:
+    return Stretches(
+        [log.log_id for log, _ in units],
+        [entry.partition for _, entry in units],
+        [log.split for log, _ in units],
+        np.array([entry.rows for _, entry in units], np.int64),
+    )
+
+
+def _unit_sources(store: Store, manifest: Manifest, output: str, units: Sequence[Unit]) -> list[RowSource]:
+    schema = Schema.from_json(manifest.schema)
+    options = format_named(output).Options.model_validate(manifest.outputs[output])
+    return [
+        UnitSource(
+            output,
+            store.uri_of(entry.folder),
+            schema,
+            options,
+            entry.unit,
+            _stretches([(log, entry)]),
+            store.options,
+        )
+        for log, entry in units
+    ]
+
+
+def _whole_dataset(
+    store: Store, manifest: Manifest, output: str
+) -> Callable[[str, Stretches], RowSource] | None:
+    """Opens the dataset of a split, for outputs that are put together into one; None for the others."""
+    if output == "table":
+        folder = f"{view_folder(manifest.version)}/table"
+        if store.local is None or not (store.local / folder).is_dir():
+            return None  # its blobs lie with the units
+        from logloom.datasets.sources.table import TableSource
+
+        return lambda split, told: TableSource(store.uri_of(f"{folder}/{split}"), store.options, told)
+    folders = {
+        part.split: store.uri_of(unit_folder(output, part.identity))
+        for part in manifest.assembled
+        if part.output == output
+    }
+    if output not in _ASSEMBLED:
+        return None
+    module = importlib.import_module(f"logloom.datasets.sources.{output}")
+    kind: Callable[..., RowSource] = getattr(module, _ASSEMBLED[output])
+    return lambda split, told: kind(folders[split], store.options, told)

@@ -1,0 +1,141 @@
+"""Which rows a view of a dataset shows: pure functions that make arrays of row positions.
+
+Here: shuffling, sharding, taking, and windows as arithmetic on positions.
+Elsewhere: the dataset that holds such an array (logloom.datasets.dataset), reading rows (its source).
+Positions are int64 numbers of rows in stored order, (n,) each.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from logloom.datasets.sources.base import Stretches
+from logloom.errors import UsageError
+
+Ints = NDArray[np.int64]
+OnEdge = Literal["drop", "pad", "error"]
+ON_EDGE = ("drop", "pad", "error")
+
+
+def shuffled(positions: Ints, seed: int) -> Ints:
+    """The positions in an order that depends on the seed and their number alone."""
+    return positions[np.random.default_rng(seed).permutation(len(positions))]
+
+
+def shard_of(positions: Ints, number: int, count: int) -> Ints:
+    """Every `count`-th position, from the `number`-th on: shards share out all, none twice.
+
+    Raises:
+        UsageError: there is no such shard.
+    """
+    number, count = operator.index(number), operator.index(count)
+    if not 0 <= number < count:
+        raise UsageError(f"shard {number} of {count}: shards are numbered from 0 to their count less 1")
+    return positions[number::count]
+
+
+def taken(positions: Ints, which: Any) -> Ints:
+    """Some of the positions.
+
+    Args:
+        which: how many of the first, or fewer where there aren't as many; a slice; numbers in any order,
+            negative ones from the end; or (n,) bool.
+
+    Raises:
+        UsageError: a number out of range, or a mask of another length.
+    """
+    if isinstance(which, slice):
+        return positions[which]
+    if not isinstance(which, Sequence | np.ndarray) and hasattr(which, "__index__"):
+        count = operator.index(which)
+        if count < 0:
+            raise UsageError(
+                f"take({count}): how many rows can't be negative; take([{count}]) takes that row"
+            )
+        return positions[:count]
+    chosen = np.asarray(which)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != positions.shape:
+            raise UsageError(f"take: a mask of {chosen.size} for {len(positions)} rows")
+        chosen = np.flatnonzero(chosen)
+    return positions[checked(chosen, len(positions))]
+
+
+def checked(numbers: ArrayLike, length: int) -> Ints:
+    """(k,) numbers of rows as they count from 0.
+
+    Raises:
+        UsageError: one is out of range, or no integer.
+    """
+    found = np.asarray(numbers)
+    if found.size == 0:
+        return np.empty(0, np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise UsageError(f"rows are chosen by (k,) integers or bools, not {found.dtype}{list(found.shape)}")
+    rows = found.astype(np.int64)
+    outside = (rows < -length) | (rows >= length)
+    if outside.any():
+        raise UsageError(f"row {rows[outside][0]} of {length}")
+    return np.where(rows < 0, rows + length, rows)
+
+
+def runs_of(stretches: Stretches, stamps: Ints | None, max_gap: int | None) -> Ints:
+    """(R + 1,) where runs begin: rows of one log without a gap longer than `max_gap` ns."""
+    starts = np.zeros(stretches.num_rows + 1, np.bool_)
+    starts[stretches.log_starts()] = True
+    starts[[0, -1]] = True
+    if max_gap is not None and stamps is not None and len(stamps):
+        starts[1:-1] |= np.diff(stamps) > max_gap
+    return np.flatnonzero(starts).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rows around a row.
+
+    Attributes:
+        steps: (k,) rows before (negative) or after, as stored.
+        runs: (R + 1,) where runs begin; windows don't leave theirs.
+        on_edge: what becomes of windows that would.
+        mask: the key of a padded window's (k,) mask of rows that exist.
+    """
+
+    steps: Ints
+    runs: Ints
+    on_edge: OnEdge
+    mask: str
+
+    def rows(self, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """(n, k) positions around each row, and which of them are rows of its run."""
+        rows = positions[:, None] + self.steps
+        run = np.searchsorted(self.runs, positions, side="right")[:, None]
+        exists = (rows >= self.runs[run - 1]) & (rows < self.runs[run])
+        return rows, exists
+
+    def whole(self, positions: Ints) -> Ints:
+        """The positions whose windows are whole."""
+        low, high = min(0, *self.steps.tolist()), max(0, *self.steps.tolist())
+        run = np.searchsorted(self.runs, positions, side="right")
+        is_whole = (positions + low >= self.runs[run - 1]) & (positions + high < self.runs[run])
+        return positions[np.flatnonzero(is_whole)]
+
+
+def steps_of(offsets: Sequence[int], stride: int) -> Ints:
+    """(k,) offsets times the stride.
+
+    Raises:
+        UsageError: no offsets, or none that are integers.
+    """
+    steps = np.asarray(list(offsets))
+    if steps.ndim != 1 or not steps.size or steps.dtype.kind not in "iu":
+        raise UsageError(f"window: offsets are integers such as range(-10, 1), got {offsets!r}")
+    if operator.index(stride) < 1:
+        raise UsageError(f"window: stride={stride}; it is at least 1")
+    found: Ints = steps.astype(np.int64) * operator.index(stride)
+    return found
