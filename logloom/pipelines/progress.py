@@ -11,23 +11,34 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from logloom.errors import LogloomError
 from logloom.io.manifest import find_entry
 
 if TYPE_CHECKING:
-    from logloom.pipelines.plan import BuildPlan
+    from logloom.transforms.job import Target
 
 _LOOK_EVERY = 0.5  # seconds
 _LOOK_FAR_EVERY = 5.0  # seconds; in an object store each look costs requests
 _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
+class Watched(Protocol):
+    """A plan whose units appear one by one: of a build, or of a conversion."""
+
+    @property
+    def job(self) -> Target: ...
+
+    def unit_identities(self) -> list[tuple[str, str]]:
+        """(output, identity) of every unit that will be there."""
+        ...
+
+
 class Watch:
     """Watches the entries of a build appear, in a thread of its own, while the block runs."""
 
-    def __init__(self, plan: BuildPlan, *, quiet: bool = False):
+    def __init__(self, plan: Watched, *, quiet: bool = False):
         self._plan = plan
         self._quiet = quiet
         self._stop = threading.Event()
@@ -39,7 +50,7 @@ class Watch:
         self._bytes = 0
 
     @classmethod
-    def silent(cls, plan: BuildPlan) -> Watch:
+    def silent(cls, plan: Watched) -> Watch:
         return cls(plan, quiet=True)
 
     def __enter__(self) -> Self:

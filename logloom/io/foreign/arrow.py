@@ -1,0 +1,261 @@
+"""Arrow columns as columns of logloom: what Parquet files and Lance tables have in common.
+
+Here: `columns_of`, which types Arrow's become, and `raw_columns`.
+Elsewhere: opening files (parquet, lance).
+
+Numbers, text, bytes and lists are what they say; times are int64 ns; a struct of numbers is a structured
+value, any other struct a column for each field (`image.bytes`). A null is a row without a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logloom.blocks import Array, Ragged, fill_missing
+from logloom.errors import UsageError
+from logloom.io.foreign.survey import RawColumn
+from logloom.schema import BYTES, STRING, ColumnType
+
+
+@dataclass(frozen=True)
+class ArrowColumn:
+    """A column of a table.
+
+    Attributes:
+        name: with a struct's fields joined by dots.
+        path: from the table's column down to a struct's field.
+        ctype: None where values tell (lists of text, lists of lists).
+    """
+
+    name: str
+    path: tuple[str, ...]
+    type: pa.DataType
+    ctype: ColumnType | None
+
+
+def columns_of(schema: pa.Schema, place: str) -> list[ArrowColumn]:
+    """The columns that a table becomes.
+
+    Raises:
+        UsageError: a type has no counterpart; names all such columns.
+    """
+    found: list[ArrowColumn] = []
+    problems: list[str] = []
+    for field in schema:
+        try:
+            found += _columns(field, (field.name,))
+        except ValueError as error:
+            problems.append(f"{place}: column {field.name}: {error}")
+    if problems:
+        raise UsageError("\n".join(problems))
+    return found
+
+
+def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
+    kind = _storage(field.type)
+    if pa.types.is_struct(kind) and not _is_plain(kind):
+        for inner in kind:
+            yield from _columns(inner, (*path, inner.name))
+        return
+    ctype = _ctype(field.type)
+    if ctype is not None and field.metadata:
+        said = {key.decode("utf-8", "replace"): text for key, text in field.metadata.items()}
+        texts = {key: said[key].decode("utf-8", "replace") for key in ("unit", "description") if key in said}
+        ctype = replace(ctype, **texts)
+    yield ArrowColumn(".".join(path), path, field.type, ctype)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether values have a numpy dtype of fixed size: numbers, fixed lists and structs of these."""
+    try:
+        _element(kind)
+    except ValueError:
+        return False
+    return True
+
+
+def _ctype(kind: pa.DataType) -> ColumnType | None:
+    if isinstance(kind, pa.FixedShapeTensorType):
+        base, _ = _element(kind.value_type)
+        return ColumnType(base, tuple(kind.shape))
+    kind = _storage(kind)
+    if _is_text(kind):
+        return STRING
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return BYTES
+    if _is_list(kind):
+        inner = _storage(kind.value_type)
+        if _is_text(inner) or _is_list(inner):
+            return None
+        base, shape = _element(inner)
+        return ColumnType(base, (None, *shape), unit=_unit(inner))
+    base, shape = _element(kind)
+    return ColumnType(base, shape, unit=_unit(kind))
+
+
+def _unit(kind: pa.DataType) -> str:
+    return "ns" if pa.types.is_temporal(kind) else ""
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _element(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """dtype and shape of values of fixed size.
+
+    Raises:
+        ValueError: there is none.
+    """
+    kind = _storage(kind)
+    if pa.types.is_fixed_size_list(kind):
+        base, shape = _element(kind.value_type)
+        return base, (kind.list_size, *shape)
+    if pa.types.is_struct(kind):
+        if not kind.num_fields:
+            raise ValueError("a struct without fields")
+        return np.dtype([(field.name, *_element(field.type)) for field in kind]), ()
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return np.dtype("<i8"), ()
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return np.dtype(kind.to_pandas_dtype()), ()
+    raise ValueError(f"{kind} has no counterpart; cast it, or leave it out by --columns")
+
+
+def raw_columns(batch: pa.RecordBatch, columns: Sequence[ArrowColumn]) -> dict[str, RawColumn]:
+    """Some rows.
+
+    Raises:
+        ValueError: a null within a list or struct, lists of lists that make no array, a time out of range.
+    """
+    found = {}
+    for column in columns:
+        array = batch.column(batch.schema.get_field_index(column.path[0]))
+        for name in column.path[1:]:
+            # Not `field`: a null struct's fields are nulls.
+            array = pc.struct_field(array, name)
+        try:
+            found[column.name] = _raw(array, column)
+        except (ValueError, pa.ArrowException) as error:
+            raise ValueError(f"{column.name}: {error}") from error
+    return found
+
+
+def _raw(array: Any, column: ArrowColumn) -> RawColumn:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    available = np.asarray(array.is_valid()) if array.null_count else None
+    ctype = column.ctype
+    if ctype is None:
+        rows = [None if row is None or not row else _array(row) for row in array.to_pylist()]
+        return RawColumn(rows, None, True, available)
+    if ctype.kind == "string":
+        texts = array.cast(pa.large_string())
+        if column.name == "log_id":  # compared, not only stored
+            return RawColumn(texts.to_pylist(), ctype, False, available)
+        return RawColumn(_joined(texts.cast(pa.large_binary())), ctype, False, available)
+    if ctype.kind == "bytes":
+        return RawColumn(_joined(array.cast(pa.large_binary())), ctype, False, available)
+    if ctype.is_ragged:
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        return RawColumn(Ragged(_numbers(array.flatten(), ctype.tail), lengths), ctype, False, available)
+    if available is not None and pa.types.is_struct(array.type):
+        array = array.fill_null(_zeros(array.type))
+    values = _numbers(array, ctype.tail, nulls=True)
+    if available is not None:
+        values = values.copy()
+        missing = values[~available]
+        fill_missing(missing)
+        values[~available] = missing
+    return RawColumn(values, ctype, False, available)
+
+
+def _array(row: list[Any]) -> Array:
+    found = np.array(row)  # ragged nesting raises
+    if found.dtype == object:
+        raise ValueError("a null within a list, or lists that make no array")
+    return found
+
+
+def _joined(array: Any) -> Ragged:
+    """Text or bytes of all rows; nulls are empty."""
+    if array.null_count:
+        array = array.fill_null(b"")
+    offsets = np.frombuffer(array.buffers()[1], "<i8")[array.offset : array.offset + len(array) + 1]
+    data = array.buffers()[2]
+    values = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    return Ragged(values[offsets[0] : offsets[-1]], np.diff(offsets))
+
+
+def _zeros(kind: pa.DataType) -> Any:
+    def zero(inner: pa.DataType) -> Any:
+        if pa.types.is_struct(inner):
+            return {field.name: zero(field.type) for field in inner}
+        if pa.types.is_fixed_size_list(inner):
+            return [zero(inner.value_type)] * inner.list_size
+        return False if pa.types.is_boolean(inner) else 0
+
+    return pa.scalar(zero(kind), kind)
+
+
+def _numbers(array: Any, shape: tuple[int, ...], nulls: bool = False) -> Array:
+    """(n, *shape) values of fixed size.
+
+    Args:
+        nulls: whether rows may be null; their values mean nothing.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if array.null_count and not nulls:
+        raise ValueError("a null within a list or struct")
+    if pa.types.is_fixed_size_list(kind):
+        start, size = array.offset, kind.list_size
+        inner = array.values.slice(start * size, len(array) * size)
+        rest = shape[1:] if shape[:1] == (size,) else shape
+        return _numbers(inner, rest, nulls).reshape(len(array), *shape)
+    if pa.types.is_struct(kind):
+        dtype, _ = _element(kind)
+        values = np.zeros(len(array), dtype)
+        for field in kind:
+            part = pc.struct_field(array, field.name)
+            values[field.name] = _numbers(part, dtype[field.name].shape)
+        return values
+    if pa.types.is_temporal(kind):
+        array = _nanoseconds(array)
+    if array.null_count:
+        # Arrow can't fill halves; a null's bits are there, whatever they are.
+        zero = pa.scalar(np.float16(0), kind) if pa.types.is_float16(kind) else pa.scalar(0).cast(kind)
+        array = pc.if_else(array.is_valid(), array, zero)
+    found: Array = array.to_numpy(zero_copy_only=False)
+    return found.astype(found.dtype.newbyteorder("<"), copy=False)
+
+
+def _nanoseconds(array: Any) -> Any:
+    """Times and durations as int64 ns; those out of range are an error."""
+    kind = array.type
+    if pa.types.is_date(kind):
+        array = array.cast(pa.timestamp("ns"))
+    elif pa.types.is_timestamp(kind):
+        array = array.cast(pa.timestamp("ns", kind.tz))
+    elif pa.types.is_duration(kind):
+        array = array.cast(pa.duration("ns"))
+    elif pa.types.is_time(kind):
+        array = array.cast(pa.time64("ns"))
+    return array.cast(pa.int64())

@@ -1,0 +1,80 @@
+"""Lance tables, read through the package `pylance`: a row for each of theirs, fragment after fragment.
+
+Elsewhere: which columns Arrow's types become (arrow).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from logloom.digests import digest_of
+from logloom.errors import DatasetError, UsageError
+from logloom.io.foreign.arrow import ArrowColumn, columns_of, raw_columns
+from logloom.io.foreign.rows import Batch, Piece
+from logloom.io.storage import Store
+
+
+def recognises(store: Store) -> bool:
+    """Whether a folder is a Lance table."""
+    return bool(store.names("_versions")) and not store.exists("spec.json")
+
+
+class LanceReader:
+    """See `PieceReader`; a piece is a fragment of the newest version."""
+
+    kind = "lance"
+
+    def __init__(self, store: Store):
+        """
+        Raises:
+            UsageError: pylance isn't installed.
+            DatasetError: there is no table.
+        """
+        self._store, self.uri = store, store.uri
+        self._version = int(self._open(None).version)
+
+    def _open(self, version: int | None) -> Any:
+        try:
+            import lance  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        except ImportError as error:
+            raise UsageError(f"{self.uri}: Lance tables need pylance: pip install pylance") from error
+        options = dict(self._store.options.get(self.uri.partition("://")[0], {})) or None
+        try:
+            return lance.dataset(self.uri, version=version, storage_options=options)
+        except (ValueError, OSError) as error:
+            raise DatasetError(f"{self.uri}: no Lance table, or a damaged one ({error})") from error
+
+    def pieces(self) -> Sequence[Piece]:
+        """The fragments in their order."""
+        found = []
+        for fragment in self._open(self._version).get_fragments():
+            said = fragment.metadata.to_json()
+            content = digest_of(said if isinstance(said, dict) else json.loads(said))
+            number = fragment.fragment_id
+            size = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
+            found.append(Piece(f"{self.uri}: fragment {number}", number, content, size))
+        return found
+
+    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        """See `PieceReader.batches`."""
+        table = self._open(self._version)
+        columns = columns_of(table.schema, piece.place)
+        chosen: list[ArrowColumn] = [c for c in columns if names is None or c.name in names]
+        roots = list(dict.fromkeys(column.path[0] for column in chosen))
+        fragment = table.get_fragment(piece.where)
+        if fragment is None:
+            raise DatasetError(f"{piece.place}: is gone")
+        try:
+            for batch in fragment.to_batches(columns=roots, batch_size=_BATCH_ROWS):
+                yield raw_columns(batch, chosen)
+        except (ValueError, OSError) as error:
+            raise DatasetError(f"{piece.place}: {error}") from error
+
+    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Lance doesn't say what bytes are."""
+        return {}
+
+
+_BATCH_ROWS = 1024

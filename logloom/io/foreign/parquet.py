@@ -1,0 +1,103 @@
+"""Parquet files: a row for each of theirs; a folder's files by name, one after the other.
+
+Elsewhere: which columns Arrow's types become (arrow).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.foreign.arrow import ArrowColumn, columns_of, raw_columns
+from logloom.io.foreign.files import content_of, walk
+from logloom.io.foreign.rows import Batch, Piece
+from logloom.io.storage import Store
+
+SUFFIXES = (".parquet", ".pq")
+_PARTITION = re.compile(r"[^/=]+=[^/]*/")
+
+
+def recognises(store: Store) -> bool:
+    """Whether a folder holds Parquet files, in itself or in folders of its own."""
+    return bool(walk(store, SUFFIXES, depth=2))
+
+
+class ParquetReader:
+    """See `PieceReader`; a piece is a row group."""
+
+    kind = "parquet"
+
+    def __init__(self, store: Store):
+        """
+        Raises:
+            DatasetError: there is no file.
+            UsageError: folders are named key=value, whose values rows would lose.
+        """
+        self._store, self.uri = store, store.uri
+        is_file = store.uri.lower().endswith(SUFFIXES) and not store.names()
+        self._files = [""] if is_file else walk(store, SUFFIXES)
+        if not self._files:
+            raise DatasetError(f"{store.uri}: no Parquet files")
+        keyed = next((name for name in self._files if _PARTITION.search(name)), None)
+        if keyed is not None:
+            raise UsageError(
+                f"{store.uri}: {keyed} lies in a folder named key=value, which its rows don't hold; convert "
+                "the folders one by one, or write the table without partitions"
+            )
+
+    def pieces(self) -> Sequence[Piece]:
+        """The row groups of all files."""
+        found = []
+        for name in self._files:
+            content, size = content_of(self._store, [name])
+            with self._opened(name) as file:
+                groups = file.metadata.num_row_groups
+            uri = self._store.uri_of(name)
+            found += [
+                Piece(f"{uri}: row group {group}", (name, group), content, size // groups)
+                for group in range(groups)
+            ]
+        return found
+
+    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        """See `PieceReader.batches`."""
+        name, group = piece.where
+        with self._opened(name) as file:
+            columns = _chosen(columns_of(file.schema_arrow, piece.place), names)
+            said = file.metadata.row_group(group)
+            step = max(1, max_bytes * said.num_rows // max(1, said.total_byte_size))
+            roots = list(dict.fromkeys(column.path[0] for column in columns))
+            for batch in file.iter_batches(step, [group], columns=roots):
+                try:
+                    yield raw_columns(batch, columns)
+                except ValueError as error:
+                    raise DatasetError(f"{piece.place}: {error}") from error
+
+    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Parquet doesn't say what bytes are."""
+        return {}
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[Any]:
+        uri = self._store.uri_of(name)
+        try:
+            with (
+                self._store.fs.open(uri, "rb") as stream,
+                pq.ParquetFile(stream, page_checksum_verification=True) as file,
+            ):
+                yield file
+        except FileNotFoundError:
+            raise DatasetError(f"{uri}: there is no such file") from None
+        except (pa.ArrowException, OSError, json.JSONDecodeError) as error:
+            raise DatasetError(f"{uri}: no Parquet file, or a damaged one ({error})") from error
+
+
+def _chosen(columns: Sequence[ArrowColumn], names: Sequence[str] | None) -> list[ArrowColumn]:
+    return [column for column in columns if names is None or column.name in names]

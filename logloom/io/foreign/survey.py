@@ -1,0 +1,232 @@
+"""Types of columns learnt from their values, where files don't say them.
+
+Here: `RawColumn` (some rows of a column as a foreign reader gives them), `Seen` (what has been seen of its
+values), and `stacked`, which makes such rows values of the type that was learnt.
+Elsewhere: going through a dataset (rows).
+
+A shape is fixed where all rows have it; else the axes up to the last one that differs are ragged. Text arrays
+are as wide as the widest; times and durations become int64 ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array, Ragged, Values, empty
+from logloom.schema import ColumnType, dtype_from_json, dtype_to_json
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """Some rows of a column.
+
+    Attributes:
+        values: (n, *shape); or a list of bytes, of str, or of one array a row, in which None stands for an
+            empty sequence or for no value.
+        ctype: where the files say it.
+        is_sequence: whether the first axis is ragged even where all rows are of one length.
+        available: (n,) which rows have a value; None where all do, and must.
+        ages: (n,) int64 ns, where the files say them.
+    """
+
+    values: Array | Ragged | list[Any]
+    ctype: ColumnType | None = None
+    is_sequence: bool = False
+    available: NDArray[np.bool_] | None = None
+    ages: NDArray[np.int64] | None = None
+
+
+class UnfitError(ValueError):
+    """Values that make no column together; the message says why."""
+
+
+Kind = Literal["array", "bytes", "string"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What has been seen of a column.
+
+    Attributes:
+        low, high: the smallest and largest length of each axis.
+        declared: what the files say.
+        sampled: whether rows may lack a value.
+        dtype: None as long as there was no value.
+    """
+
+    kind: Kind = "array"
+    dtype: np.dtype[Any] | None = None
+    low: tuple[int, ...] = ()
+    high: tuple[int, ...] = ()
+    declared: ColumnType | None = None
+    is_sequence: bool = False
+    sampled: bool = False
+
+    @classmethod
+    def of(cls, column: RawColumn) -> Seen:
+        """
+        Raises:
+            UnfitError: the rows make no column.
+        """
+        sampled = column.available is not None or column.ages is not None
+        if column.ctype is not None:
+            return cls(column.ctype.kind, column.ctype.dtype, declared=column.ctype, sampled=sampled)
+        values = column.values
+        if isinstance(values, np.ndarray):
+            return cls._of_shapes(
+                [(values.dtype, values.shape[1:])] if len(values) else [], column.is_sequence, sampled
+            )
+        assert isinstance(values, list)
+        present = [value for value in values if value is not None]
+        kinds = {_kind(value) for value in present}
+        if len(kinds) > 1:
+            raise UnfitError(f"rows are of different kinds: {', '.join(sorted(kinds))}")
+        (kind,) = kinds or {"array"}
+        if kind != "array":
+            return cls(kind, np.dtype("u1"), sampled=sampled)
+        return cls._of_shapes({(v.dtype, v.shape) for v in present}, column.is_sequence, sampled)
+
+    @classmethod
+    def _of_shapes(
+        cls, found: Iterable[tuple[np.dtype[Any], tuple[int, ...]]], is_sequence: bool, sampled: bool
+    ) -> Seen:
+        seen = cls(is_sequence=is_sequence, sampled=sampled)
+        for dtype, shape in found:
+            seen = seen.and_(cls("array", plain_dtype(dtype), shape, shape, None, is_sequence, sampled))
+        return seen
+
+    def and_(self, other: Seen) -> Seen:
+        """What has been seen in both.
+
+        Raises:
+            UnfitError: one column can't hold both.
+        """
+        sampled = self.sampled or other.sampled
+        if self.dtype is None or other.dtype is None:
+            known = other if self.dtype is None else self
+            sequence = self.is_sequence or other.is_sequence
+            return Seen(known.kind, known.dtype, known.low, known.high, known.declared, sequence, sampled)
+        if self.kind != other.kind:
+            raise UnfitError(f"rows are of different kinds: {self.kind}, {other.kind}")
+        if self.declared != other.declared:
+            raise UnfitError(f"files say different types: {self.declared}, {other.declared}")
+        if len(self.low) != len(other.low):
+            raise UnfitError(f"rows of {len(self.low)} and of {len(other.low)} dimensions")
+        low = tuple(map(min, self.low, other.low))
+        high = tuple(map(max, self.high, other.high))
+        dtype = _common(self.dtype, other.dtype)
+        sequence = self.is_sequence or other.is_sequence
+        return Seen(self.kind, dtype, low, high, self.declared, sequence, sampled)
+
+    @property
+    def ctype(self) -> ColumnType:
+        """
+        Raises:
+            UnfitError: no row had a value.
+        """
+        if self.declared is not None:
+            return self.declared
+        if self.dtype is None:
+            raise UnfitError("no row has a value, so nothing says its type")
+        if self.kind != "array":
+            return ColumnType(self.dtype, (None,), self.kind)
+        differ = [axis + 1 for axis, (a, b) in enumerate(zip(self.low, self.high, strict=True)) if a != b]
+        ragged = max([*differ, int(self.is_sequence)])
+        shape = (*[None] * ragged, *self.high[ragged:])
+        return ColumnType(_stored(self.dtype), shape, unit="ns" if self.dtype.kind in "mM" else "")
+
+
+def _kind(value: Any) -> Kind:
+    if isinstance(value, bytes | memoryview):
+        return "bytes"
+    return "string" if isinstance(value, str) else "array"
+
+
+def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Little-endian, and packed where structured.
+
+    Raises:
+        UnfitError: it holds Python objects.
+    """
+    if dtype.hasobject:
+        raise UnfitError("values are Python objects")
+    little = dtype.newbyteorder("<")
+    return little if little.names is None else dtype_from_json(dtype_to_json(little))
+
+
+def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    if a == b:
+        return a
+    if a.kind == b.kind and a.kind in "US":  # text of any width
+        return max(a, b, key=lambda dtype: dtype.itemsize)
+    raise UnfitError(f"rows are of different types: {a}, {b}")
+
+
+def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype("<i8") if dtype.kind in "mM" else dtype
+
+
+def stacked(column: RawColumn, ctype: ColumnType) -> Values:
+    """The rows as values of a type.
+
+    Raises:
+        UnfitError: a row is of another type; says which.
+    """
+    values = column.values
+    if isinstance(values, Ragged):
+        if (values.dtype, values.tail, values.shapes.shape[1]) != (ctype.dtype, ctype.tail, ctype.num_ragged):
+            raise UnfitError(f"{values.dtype} rows, should be {ctype}")
+        return values
+    if isinstance(values, np.ndarray) and not ctype.is_ragged:
+        if values.shape[1:] != ctype.tail:
+            raise UnfitError(f"rows of shape {values.shape[1:]}, should be {ctype}")
+        return _cast(values, ctype.dtype)
+    return _stacked_rows(list(values), ctype)
+
+
+def _stacked_rows(rows: Sequence[Any], ctype: ColumnType) -> Values:
+    missing = empty(ctype, 1)[0]
+    arrays = []
+    for number, row in enumerate(rows):
+        if row is None:
+            arrays.append(missing)
+        elif _kind(row) != ctype.kind:
+            raise UnfitError(f"row {number} of the batch is {_kind(row)}, should be {ctype}")
+        elif ctype.kind == "array":
+            arrays.append(_fitting(row, ctype, number))
+        else:
+            arrays.append(np.frombuffer(row.encode() if isinstance(row, str) else row, np.uint8))
+    if ctype.is_ragged:
+        return Ragged.from_rows(arrays, ctype)
+    column = np.empty((len(arrays), *ctype.tail), ctype.dtype)
+    for number, array in enumerate(arrays):
+        column[number] = array
+    return column
+
+
+def _fitting(row: Array, ctype: ColumnType, number: int) -> Array:
+    ragged = ctype.num_ragged
+    if row.ndim != len(ctype.shape) or row.shape[ragged:] != ctype.tail:
+        raise UnfitError(f"row {number} of the batch has shape {list(row.shape)}, should be {ctype}")
+    return _cast(row, ctype.dtype)
+
+
+def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
+    if values.dtype == dtype:
+        return values
+    if values.dtype.kind in "mM" and dtype == np.dtype("<i8"):
+        unit = "m8[ns]" if values.dtype.kind == "m" else "M8[ns]"
+        cast = values.astype(unit)
+        if (cast.astype(values.dtype) != values)[~np.isnat(values)].any():
+            raise UnfitError("a time that int64 ns can't hold")
+        return cast.astype("<i8")
+    if plain_dtype(values.dtype) != dtype and not (
+        values.dtype.kind == dtype.kind and dtype.kind in "US" and values.dtype.itemsize <= dtype.itemsize
+    ):
+        raise UnfitError(f"{values.dtype} values, should be {dtype}")
+    return values.astype(dtype)

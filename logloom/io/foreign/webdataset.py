@@ -1,0 +1,181 @@
+"""Tar shards in the WebDataset convention: a row for each sample.
+
+Here: which columns members become. `left.jpg` is column `left` (`left.jpg` where there is a left.json too);
+`__key__` is column `key`. Arrays (.npy), text (.txt, .json) and class numbers (.cls) are what they say; all
+others stay bytes. In shards that logloom wrote, meta.json says log, time and small values.
+Elsewhere: reading archives, and refusing hostile ones (logloom.io.tar).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import DatasetError
+from logloom.io.foreign.files import content_of, walk
+from logloom.io.foreign.rows import LOG_ID, TIME, Batch, Piece
+from logloom.io.foreign.survey import RawColumn
+from logloom.io.storage import Store
+from logloom.io.tar.meta import parse_meta
+from logloom.io.tar.npy import read_npy
+from logloom.io.tar.samples import EXTENSION, META
+from logloom.io.tar.stream import open_stream, stream_samples
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+_KEY = "__key__"
+
+
+def recognises(store: Store) -> bool:
+    """Whether a folder holds shards."""
+    return any(name.lower().endswith(SUFFIXES) for name in store.names())
+
+
+class WebDatasetReader:
+    """See `PieceReader`; a piece is a shard."""
+
+    kind = "webdataset"
+
+    def __init__(self, store: Store):
+        """
+        Raises:
+            DatasetError: there is no shard.
+        """
+        self._store, self.uri = store, store.uri
+        is_shard = store.uri.lower().endswith(SUFFIXES) and not store.names()
+        self._shards = [""] if is_shard else walk(store, SUFFIXES)
+        if not self._shards:
+            raise DatasetError(f"{store.uri}: no shards ({', '.join(SUFFIXES)})")
+
+    def pieces(self) -> Sequence[Piece]:
+        """The shards by name."""
+        return [
+            Piece(self._store.uri_of(shard), shard, *content_of(self._store, [shard]))
+            for shard in self._shards
+        ]
+
+    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        """See `PieceReader.batches`."""
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for sample in self._samples(piece.where):
+            row = _row(sample, piece.place)
+            if rows and row.keys() != rows[0].keys():
+                odd = ", ".join(sorted(row.keys() ^ rows[0].keys())[:5])
+                raise DatasetError(
+                    f"{piece.place}: sample {sample[_KEY]} has other members than those before ({odd})"
+                )
+            rows.append(row)
+            size += sum(len(data) for data in sample.values())
+            if size >= max_bytes:
+                yield _batch(rows, names)
+                rows, size = [], 0
+        if rows:
+            yield _batch(rows, names)
+
+    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Extensions of members that stay bytes, by the first sample."""
+        sample = next(iter(self._samples(self._shards[0])), {})
+        found = {}
+        for name, suffix in _names_of(sample).items():
+            extension = suffix.rpartition(".")[2]
+            if extension not in _DECODERS and EXTENSION.fullmatch(extension):
+                found[name] = {"jpeg": "jpg"}.get(extension, extension)
+        return {name: form for name, form in found.items() if name in names}
+
+    def _samples(self, shard: str) -> Iterator[dict[str, Any]]:
+        uri = self._store.uri_of(shard)
+        with open_stream(uri, options=self._store.options) as stream:
+            yield from stream_samples(stream, uri)
+
+
+def _names_of(sample: Mapping[str, Any]) -> dict[str, str]:
+    """The members' columns, and their suffixes without the first dot."""
+    suffixes = [suffix[1:] for suffix in sample if suffix != _KEY]
+    stems = [suffix.rpartition(".")[0] or suffix for suffix in suffixes]
+    return dict(zip(stems if len(set(stems)) == len(stems) else suffixes, suffixes, strict=True))
+
+
+def _row(sample: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """A sample's values by column."""
+    meta = _own_meta(sample)
+    row: dict[str, Any] = {"key": sample[_KEY]} if meta is None else {}
+    for name, suffix in _names_of(sample).items():
+        if suffix == META and meta is not None:
+            continue
+        decode = _DECODERS.get(suffix.rpartition(".")[2])
+        data = sample[f".{suffix}"]
+        try:
+            row[name] = decode(data) if decode is not None else data
+        except (ValueError, UnicodeDecodeError) as error:
+            raise DatasetError(f"{place}: {sample[_KEY]}.{suffix}: {error}") from error
+    return row if meta is None else {**meta, **row}
+
+
+def _own_meta(sample: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What meta.json says in a shard that logloom wrote, None in others."""
+    data = sample.get(f".{META}")
+    if data is None:
+        return None
+    try:
+        found = parse_meta(data)
+    except ValueError:
+        return None
+    if f"{found.get(LOG_ID)}/{found.get(TIME)}" != sample[_KEY]:
+        return None
+    return {name: _number(value) if isinstance(value, dict) else value for name, value in found.items()}
+
+
+def _number(bits: Mapping[str, Any]) -> Any:
+    """A float that JSON has no number for."""
+    ((kind, digits),) = bits.items() or ((None, None),)
+    if kind not in ("f2", "f4", "f8") or not isinstance(digits, str):
+        return None
+    return float(np.array([int(digits, 16)], f"<u{kind[1]}").view(f"<{kind}")[0])
+
+
+def _class_number(data: bytes) -> int:
+    number = int(data.decode("ascii"))
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} is more than int64 holds")
+    return number
+
+
+def _array(data: bytes) -> Any:
+    return read_npy(np.frombuffer(data, np.uint8))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), _class_number),
+    **dict.fromkeys(("txt", "text", "transcript", "json", "jsn"), _text),
+    "npy": _array,
+}
+
+
+def _batch(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> Batch:
+    columns: dict[str, RawColumn] = {}
+    for name in rows[0]:
+        base, _, last = name.rpartition(".")
+        if last in ("age", "available") and base in rows[0]:
+            continue
+        if names is None or name in names:
+            columns[name] = _column(name, rows)
+    return columns
+
+
+def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> RawColumn:
+    values = [row[name] for row in rows]
+    plain: Any = values
+    for kind, dtype in ((bool, "?"), (int, "<i8"), (float, "<f8")):
+        if all(type(value) is kind for value in values):
+            plain = np.array(values, dtype)
+    if f"{name}.available" not in rows[0]:
+        return RawColumn(plain)
+    available = np.array([row[f"{name}.available"] for row in rows], np.bool_)
+    ages = np.array([row[f"{name}.age"] for row in rows], np.int64)
+    return RawColumn(plain, None, False, available, ages)

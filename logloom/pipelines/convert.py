@@ -1,0 +1,291 @@
+"""Converting: the rows of a version or of a foreign dataset, in another format.
+
+The story: each part of the source is one worker's; it reads the rows, digests every column, and writes one
+unit; another worker reads the unit back and compares the digests; then everything goes as in a build: a log
+is finished, what is assembled is assembled, one step commits. Nothing but entries crosses a shuffle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+
+from logloom.digests import RowsDigest
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
+from logloom.io.foreign.base import Part
+from logloom.io.manifest import (
+    ENTRY,
+    Entry,
+    LogRecord,
+    Manifest,
+    canonical,
+    find_entry,
+    read_manifest,
+    write_log_part,
+)
+from logloom.io.storage import explained
+from logloom.io.units import UnitContext, Writer, format_named
+from logloom.pipelines.build import CommitVersion
+from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan
+from logloom.pipelines.progress import Watch
+from logloom.pipelines.view import make_view
+from logloom.runners.options import RunnerOptions, Size
+from logloom.runners.running import run
+from logloom.transforms import finish
+from logloom.transforms.job import LogTask
+from logloom.transforms.partition import Failure, PartitionResult, Reading, differences, is_sampled, listed
+from logloom.transforms.partition import _files_of as files_of
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """One part to convert.
+
+    Attributes:
+        record: of its log, as the source has it.
+    """
+
+    log: LogTask
+    record: LogRecord
+    part: Part
+
+
+@dataclass(frozen=True)
+class ConvertedPart:
+    """What became of one part."""
+
+    record: LogRecord
+    result: PartitionResult
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A finished conversion.
+
+    Attributes:
+        view: the version's plain folder, "" in an object store.
+        built, reused: units written, and found finished.
+    """
+
+    manifest: Manifest
+    view: str
+    built: int
+    reused: int
+
+
+class ConvertParts(beam.PTransform):
+    """PartTasks to LogOutcomes: writes a unit of each part, reads it back, then finishes each log."""
+
+    def __init__(self, job: ConvertJob):
+        self.job = job
+
+    def expand(self, parts: Any) -> Any:
+        return (
+            parts
+            | "ConvertPart" >> beam.Map(_convert_counted, self.job)
+            | "SpreadReadBack" >> beam.Reshuffle()
+            | "ReadBack" >> beam.Map(read_back, self.job)
+            | "KeyByLog" >> beam.WithKeys(_log_id_of)
+            | "GroupByLog" >> beam.GroupByKey()
+            | "FinishLog" >> beam.Map(_finish_log, self.job)
+        )
+
+
+def construct(pipeline: beam.Pipeline, plan: ConvertPlan) -> Any:
+    """Adds a conversion to a pipeline; gives the one outcome."""
+    tasks = [PartTask(log.task, log.source.record, part) for log, part in plan.parts]
+    return (
+        pipeline
+        | "Parts" >> beam.Create(tasks, reshuffle=False)
+        | "SpreadParts" >> beam.Reshuffle()
+        | "ConvertParts" >> ConvertParts(dataclasses.replace(plan.job, kept=()))
+        | "CommitVersion" >> CommitVersion(plan.job)
+    )
+
+
+def convert(
+    plan: ConvertPlan,
+    *,
+    runner: RunnerOptions | None = None,
+    watch: Callable[[ConvertPlan], Watch] = Watch.silent,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Converted:
+    """Runs a planned conversion to its end and makes the version's view.
+
+    A plan that is up to date runs nothing.
+
+    Args:
+        runner: the engine; None is Beam's own, in this process.
+        tell: told what the engine does.
+
+    Raises:
+        DatasetError: the source is damaged; lists all that was found.
+        ReadBackError: something written doesn't read back, or the source reads otherwise than it was written.
+        CommitConflictError: somebody else committed this version first.
+        StorageError: a disk or an object store refused.
+    """
+    job = plan.job
+    if plan.up_to_date and job.parent is not None:
+        return _with_view(job, job.parent, 0, 0)
+    job.store.sweep()
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
+    name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
+    engine = runner or RunnerOptions("direct", workers=1)
+    with watch(plan):
+        size = Size(plan.bytes, len(plan.parts))
+        run(lambda pipeline: construct(pipeline, plan), engine, size, name=name, tell=tell)
+    outcome = job.store.read_json(finish.outcome_file(job))
+    _raise_outcome(outcome)
+    return _with_view(job, job.number, outcome["built"], outcome["reused"])
+
+
+def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Converted:
+    manifest = read_manifest(job.store, version)
+    view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
+    return Converted(manifest, view, built, reused)
+
+
+def _raise_outcome(outcome: dict[str, Any]) -> None:
+    failures = [Failure(**failure) for failure in outcome["failures"]]
+    if failures:
+        message = f"nothing was committed, {len(failures)} parts failed:\n{listed(failures)}"
+        is_read_back = any(failure.kind == "readback" for failure in failures)
+        raise ReadBackError(message) if is_read_back else DatasetError(message)
+    if outcome["conflict"]:
+        raise CommitConflictError(outcome["conflict"])
+    if not outcome["committed"]:
+        raise LogloomError(outcome["problem"])
+
+
+# --- a part ---------------------------------------------------------------------------------------------
+
+
+def _convert_counted(task: PartTask, job: ConvertJob) -> ConvertedPart:
+    converted = convert_part(task, job)
+    beam.metrics.Metrics.counter("logloom", "partitions").inc()
+    beam.metrics.Metrics.counter("logloom", "rows").inc(task.part.rows)
+    return converted
+
+
+def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
+    """Writes the unit of one part unless it is there; a source that can't be read gives a failure."""
+    log, part = task.log, task.part
+    began = time.perf_counter()
+    found = find_entry(job.store, job.output, job.unit_identity(log.log_id, part))
+    try:
+        entry = found or _write_unit(task, job)
+    except StorageError:
+        raise  # the fault of this machine or store
+    except LogloomError as error:
+        kind = "readback" if isinstance(error, ReadBackError) else "rows"
+        failure = Failure(log.log_id, part.name, kind, str(error))
+        return ConvertedPart(task.record, PartitionResult(log, part.name, (), (failure,)))
+    seconds = time.perf_counter() - began
+    result = PartitionResult(log, part.name, (entry,), (), int(found is None), seconds)
+    return ConvertedPart(task.record, result)
+
+
+def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
+    log, part = task.log, task.part
+    digests = RowsDigest(job.schema)
+    rows = 0
+    writer: Writer | None = None
+    with (
+        contextlib.ExitStack() as stack,
+        explained(job.store.uri),
+        # Hashing leaves Python's lock to others, so it goes on beside writing.
+        ThreadPoolExecutor(1) as hasher,
+    ):
+        folder = stack.enter_context(job.store.scratch())
+        blocks = job.source.blocks(log.log_id, part, tuple(job.schema.all), job.block_bytes)
+        for block in blocks if part.rows else ():
+            digested = hasher.submit(digests.update, block)
+            if writer is None:
+                context = UnitContext(
+                    log.log_id, log.uris[0], part.name, log.split, job.period, job.store.options
+                )
+                options = job.outputs[job.output]
+                writer = format_named(job.output).writer(folder, job.schema, options, context)
+            # A format keeps to the partition's name that the plan knows, whatever the source's reader says.
+            writer.append(dataclasses.replace(block, partition=part.name, first_row=rows))
+            digested.result()
+            rows += len(block)
+        unit = writer.close() if writer is not None else {}
+        columns = digests.hexdigests() if rows else {}
+        _check_source(task, job, rows, columns)
+        entry = Entry(
+            output=job.output,
+            identity=job.unit_identity(log.log_id, part),
+            log_id=log.log_id,
+            content_id=log.content_id,
+            partition=part.name,
+            start=part.start,
+            stop=part.stop,
+            rows=rows,
+            files=files_of(folder),
+            columns=unit.pop("columns", None) or columns,
+            unit=unit,
+            tally=job.source.tally(part),
+        )
+        (folder / ENTRY).write_bytes(canonical(entry.to_json()))
+        job.store.publish(folder, entry.folder, last=ENTRY)
+    return entry
+
+
+def _check_source(task: PartTask, job: ConvertJob, rows: int, columns: dict[str, str]) -> None:
+    """Raises ReadBackError where the source's rows are not those it was made of."""
+    part = task.part
+    if rows != part.rows:
+        raise ReadBackError(f"{job.recipe['convert']['from']}: {rows} rows, there were {part.rows} before")
+    known = job.source.digests(part)
+    different = [name for name, digest in columns.items() if known.get(name, digest) != digest]
+    if different:
+        raise ReadBackError(
+            f"{job.recipe['convert']['from']}: column {', '.join(different)} reads otherwise than it was "
+            "written; `logloom verify` says where"
+        )
+
+
+def read_back(converted: ConvertedPart, job: ConvertJob) -> ConvertedPart:
+    """Reads the unit through its own reader; adds a failure where a column's digest is another."""
+    reading = Reading(job.store, job.schema, job.outputs, frozenset(), job.block_bytes)
+    failures = [
+        Failure(entry.log_id, entry.partition, "readback", problem)
+        for entry in converted.result.entries
+        if entry.rows and is_sampled(job.verify, entry.identity)
+        for problem in differences(reading, entry)
+    ]
+    result = dataclasses.replace(converted.result, failures=(*converted.result.failures, *failures))
+    return dataclasses.replace(converted, result=result)
+
+
+# --- a log ----------------------------------------------------------------------------------------------
+
+
+def _log_id_of(converted: ConvertedPart) -> str:
+    return converted.result.log.log_id
+
+
+def _finish_log(grouped: tuple[str, Iterable[ConvertedPart]], job: ConvertJob) -> finish.LogOutcome:
+    """A log's record, once all its parts are done."""
+    log_id, parts = grouped
+    done = sorted(parts, key=lambda part: part.result.partition)  # Beam hands them over in any order
+    failures = tuple(failure for part in done for failure in part.result.failures)
+    if failures:
+        return finish.LogOutcome(log_id, None, failures)
+    entries = sorted((e for part in done for e in part.result.entries), key=lambda entry: entry.start)
+    rows = sum(entry.rows for entry in entries)
+    key = done[0].result.log.key
+    record = dataclasses.replace(done[0].record, key=key, part=write_log_part(job.store, entries), rows=rows)
+    built = sum(part.result.built for part in done)
+    seconds = sum(part.result.seconds for part in done)
+    return finish.LogOutcome(log_id, record, (), built, len(entries) - built, seconds)

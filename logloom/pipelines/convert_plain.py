@@ -1,0 +1,171 @@
+"""Conversions to plain folders: nothing but the format's own files, as its original clients open them.
+
+Here: copying a version's own files out, and making a plain folder of a finished conversion.
+Elsewhere: the conversion itself (logloom.pipelines.convert), which files a format shows
+(logloom.pipelines.view).
+
+A local folder appears by one rename. An object store has no such thing: files appear one by one, so what
+reads them should wait for the command's end.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.manifest import FileEntry, Manifest, read_manifest
+from logloom.io.storage import Store, explained, sync
+from logloom.io.units import format_named
+from logloom.pipelines.convert_sources import Source, VersionSource
+from logloom.pipelines.view import ViewedFile, view_files
+from logloom.transforms.partition import check_file
+
+_THREADS = 16  # that copy files; they wait for storage
+
+
+@dataclass(frozen=True)
+class PlainFolder:
+    """Where a plain folder is to be.
+
+    Attributes:
+        store: of the folder itself.
+        work: of the unfinished folder beside it, where an interrupted conversion goes on.
+    """
+
+    store: Store
+    work: Store
+
+    @classmethod
+    def at(cls, uri: str, storage_options: Mapping[str, Any] | None = None) -> PlainFolder:
+        """
+        Raises:
+            UsageError: something is there already.
+        """
+        store = Store.at(uri, storage_options)
+        if store.names() or (store.local is not None and store.local.exists() and not store.local.is_dir()):
+            raise UsageError(f"{store.uri}: is there already; choose a new folder")
+        parent, _, name = store.uri.rpartition("/")
+        return cls(store, Store(f"{parent}/.{name}.converting", store.options))
+
+    def publish(self, manifest: Manifest, view: str, output: str) -> None:
+        """Makes the folder of a conversion that was committed in `work`, which goes.
+
+        A split is a folder of its own where there are several.
+
+        Args:
+            view: of the conversion, "" in an object store.
+        """
+        if view:
+            made = pathlib.Path(view) / output
+            splits = list(made.iterdir())
+            self.rename(splits[0] if len(splits) == 1 else made)
+            return
+        files = [file for file in view_files(self.work, manifest) if _is_of(file, output)]
+        with explained(self.store.uri), ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(self._copy_object, [file.stored for file in files], _names(files, output)))
+            self.work.fs.rm(self.work.uri, recursive=True)
+
+    def _copy_object(self, stored: str, name: str) -> None:
+        self.store.fs.cp_file(self.work.uri_of(stored), self.store.uri_of(name))
+
+    def rename(self, made: pathlib.Path) -> None:
+        """Gives a finished folder its name; its files are the user's own, so they can be written."""
+        assert self.store.local is not None
+        assert self.work.local is not None
+        with explained(self.store.uri):
+            for path in made.rglob("*"):
+                if path.is_file():
+                    path.chmod(0o644)
+                sync(path)
+            self.store.local.parent.mkdir(parents=True, exist_ok=True)
+            made.rename(self.store.local)
+            sync(self.store.local.parent)
+            shutil.rmtree(self.work.local, ignore_errors=True)
+
+
+def _is_of(file: ViewedFile, output: str) -> bool:
+    return file.name.startswith(f"{output}/")
+
+
+def _names(files: Sequence[ViewedFile], output: str) -> list[str]:
+    """Names in a plain folder: without the output, and without the split where there is only one."""
+    names = [file.name.removeprefix(f"{output}/") for file in files]
+    splits = {name.partition("/")[0] for name in names}
+    return [name.partition("/")[2] for name in names] if len(splits) == 1 else names
+
+
+def can_copy(source: Source, output: str) -> bool:
+    """Whether a version holds a format already, so that its files need only be copied."""
+    if not isinstance(source, VersionSource):
+        return False
+    return output in read_manifest(source.reading.store, source.version).outputs
+
+
+def copy_out(
+    source: VersionSource,
+    folder: PlainFolder,
+    output: str,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[int, int]:
+    """Copies a version's files of one format, each checked against the manifest.
+
+    Returns:
+        How many files and bytes.
+
+    Raises:
+        DatasetError: a file is missing or damaged.
+    """
+    store = source.reading.store
+    format_named(output)
+    manifest = read_manifest(store, source.version)
+    files = [file for file in view_files(store, manifest) if _is_of(file, output)]
+    names = _names(files, output)
+    target = folder.store if folder.store.local is None else folder.work
+
+    def copy(pair: tuple[ViewedFile, str]) -> None:
+        _copy_file(store, target, *pair)
+
+    with explained(target.uri), ThreadPoolExecutor(_THREADS) as pool:
+        for done, _ in enumerate(pool.map(copy, zip(files, names, strict=True)), 1):
+            on_done(done, len(files))
+    if folder.work.local is not None:
+        _remove_others(folder.work.local, names)
+        folder.rename(folder.work.local)
+    return len(files), sum(file.size for file in files)
+
+
+def _remove_others(folder: pathlib.Path, names: Sequence[str]) -> None:
+    """Removes what an interrupted copy of something else has left."""
+    wanted = {folder / name for name in names}
+    for path in folder.rglob("*"):
+        if path.is_file() and path not in wanted:
+            path.unlink()
+
+
+def _copy_file(source: Store, target: Store, file: ViewedFile, name: str) -> None:
+    """Copies one file unless it is there and whole, and reads it back."""
+    entry = FileEntry(name, file.size, file.digest)
+    if target.exists(name) and not list(check_file(target, name, entry)):
+        return
+    try:
+        if target.local is not None:
+            path = target.local / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            source.fs.get_file(source.uri_of(file.stored), str(path))
+        elif source.local is not None:
+            target.fs.put_file(str(source.local / file.stored), target.uri_of(name))
+        elif source.uri.partition("://")[0] == target.uri.partition("://")[0]:
+            target.fs.cp_file(source.uri_of(file.stored), target.uri_of(name))
+        else:
+            target.fs.pipe_file(target.uri_of(name), source.fs.cat_file(source.uri_of(file.stored)))
+    except FileNotFoundError:
+        raise DatasetError(f"{source.uri_of(file.stored)}: a file of this version is missing") from None
+    except OSError as error:
+        raise StorageError(f"{target.uri_of(name)}: {error.strerror or error}") from error
+    for problem in check_file(target, name, entry):
+        raise DatasetError(f"{problem}; copied from {source.uri_of(file.stored)}")

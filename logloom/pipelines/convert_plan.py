@@ -1,0 +1,253 @@
+"""Planning a conversion: what the rows of a source mean for a root, before anything is written.
+
+Here: the job, its units, and what an earlier conversion left to keep.
+Elsewhere: sources (logloom.pipelines.convert_sources), running the job (logloom.pipelines.convert).
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from logloom.digests import digest_of
+from logloom.errors import UsageError
+from logloom.io.foreign.base import Part
+from logloom.io.manifest import LogRecord, Manifest, check_root, read_manifest, version_numbers
+from logloom.io.storage import Store
+from logloom.io.units import Format, format_named
+from logloom.pipelines.convert_sources import Source, SourceLog
+from logloom.pipelines.plan import check_verify
+from logloom.schema import Schema
+from logloom.transforms.job import LogTask, Target
+
+SEMANTICS = 1  # counts up when a source's rows would become others
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertJob(Target):
+    """A conversion, as its workers know it.
+
+    Attributes:
+        columns: names of the source's columns to convert, without ages and availabilities.
+    """
+
+    source: Source
+    columns: tuple[str, ...]
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        """The part of the source's schema that is converted."""
+        return self.source.schema.part(self.columns)
+
+    @property
+    def period(self) -> int | None:
+        """The source's."""
+        return self.source.period
+
+    @functools.cached_property
+    def plan_identity(self) -> str:
+        """Digest of what all rows depend on beside the source's own content."""
+        return digest_of(["convert", SEMANTICS, self.schema.to_json(), self.period])
+
+    @property
+    def output(self) -> str:
+        """The one format that is written."""
+        return next(iter(self.outputs))
+
+    def unit_identity(self, log_id: str, part: Part) -> str:
+        """The name of one part's unit."""
+        where = [log_id, part.identity, part.name, part.start, part.stop]
+        return digest_of([self.plan_identity, self.output_identity(self.output), where])[:32]
+
+
+@dataclass(frozen=True)
+class PlannedLog:
+    """A log that will be converted, as one task for each part."""
+
+    task: LogTask
+    source: SourceLog
+
+
+@dataclass(frozen=True)
+class ConvertPlan:
+    """What a conversion will do.
+
+    Attributes:
+        logs: that will be converted; those that the root has already are `job.kept`.
+        up_to_date: the newest version already says all that a new one would.
+    """
+
+    job: ConvertJob
+    logs: tuple[PlannedLog, ...]
+    notes: tuple[str, ...]
+    up_to_date: bool
+
+    @property
+    def parts(self) -> list[tuple[PlannedLog, Part]]:
+        return [(log, part) for log in self.logs for part in log.source.parts]
+
+    @property
+    def bytes(self) -> int:
+        """Of the logs that will be converted, as they lie there."""
+        return sum(part.size for _, part in self.parts)
+
+    def unit_identities(self) -> list[tuple[str, str]]:
+        """(output, identity) of every unit of the logs that will be converted."""
+        job = self.job
+        return [(job.output, job.unit_identity(log.task.log_id, part)) for log, part in self.parts]
+
+
+def plan_convert(
+    source: Source,
+    root: str,
+    output: str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    columns: list[str] | None = None,
+    limit: int | None = None,
+    verify: str = "all",
+    storage_options: Mapping[str, Any] | None = None,
+) -> ConvertPlan:
+    """Plans a conversion.
+
+    Args:
+        root: URI of the new dataset's root.
+        output: the format to write.
+        options: what a recipe would say under `outputs.<output>`.
+        columns: names or globs; all by default. A column brings its age and availability.
+        limit: only the first logs, for a trial.
+        verify: "all", "none" or "sample:<share>".
+
+    Raises:
+        UsageError: the format can't hold the columns or a log's name, or the root holds other things.
+    """
+    store = Store.at(root, storage_options)
+    check_root(store)
+    check_verify(verify)
+    form = format_named(output)
+    schema = source.schema.part(columns)
+    chosen = make_options(form, schema, source.hints.get(output, {}), options or {})
+    _check_holds(form, chosen, schema)
+    logs = list(source.logs())[:limit]
+    _check_logs(form, chosen, logs)
+    numbers = version_numbers(store)
+    parent = read_manifest(store, numbers[-1]) if numbers else None
+    job = ConvertJob(
+        store=store,
+        name=source.name,
+        recipe=source.recipe,
+        outputs={output: chosen},
+        kept=(),
+        number=(numbers[-1] if numbers else 0) + 1,
+        parent=numbers[-1] if numbers else None,
+        verify=verify,
+        run=uuid.uuid4().hex[:12],
+        source=source,
+        columns=tuple(schema.columns),
+    )
+    return _against_parent(job, parent, logs)
+
+
+def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceLog]) -> ConvertPlan:
+    """Sorts the logs into those to convert and those whose records stay."""
+    before = {record.log_id: record for record in parent.logs} if parent else {}
+    kept: list[LogRecord] = []
+    planned: list[PlannedLog] = []
+    for log in logs:
+        record = log.record
+        content = digest_of([record.content_id, record.status, [part.identity for part in log.parts]])
+        key = job.log_key(record.log_id, content, record.uris, record.split)
+        old = before.get(record.log_id)
+        if not log.parts:  # listed only: skipped, or without a tick
+            kept.append(replace(record, key=key, part=""))
+        elif old is not None and old.key == key:
+            kept.append(old)
+        else:
+            task = LogTask(record.log_id, record.uris, record.content_id, record.split, key)
+            planned.append(PlannedLog(task, log))
+    job = replace(job, kept=tuple(kept))
+    same = (
+        parent is not None
+        and not planned
+        and job.kept == parent.logs
+        and parent.plan == job.plan_identity
+        and dict(parent.outputs) == {job.output: job.outputs[job.output].model_dump(mode="json")}
+        and parent.name == job.name
+    )
+    return ConvertPlan(job, tuple(planned), job.source.notes, same)
+
+
+def parse_options(text: str | None) -> dict[str, Any]:
+    """Options of a format as people write them on a command line: a YAML mapping.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        found = yaml.safe_load(text) if text else {}
+    except yaml.YAMLError as error:
+        raise UsageError(f"--options {text!r} is no YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"--options {text!r}: expected a mapping, like '{{rows_per_chunk: 256}}'")
+    return found
+
+
+def make_options(
+    form: Format, schema: Schema, hints: Mapping[str, Any], given: Mapping[str, Any]
+) -> BaseModel:
+    """The options of a format: those given, else what the source hints at as far as it fits.
+
+    Raises:
+        UsageError: an option that is given makes no sense.
+    """
+    chosen: dict[str, Any] = {}
+    for name, value in hints.items():
+        if name in given:
+            continue
+        if isinstance(value, Mapping):  # for each column what it is called, for one
+            fitting = {key: item for key, item in value.items() if _fits(form, schema, name, {key: item})}
+            chosen |= {name: fitting} if fitting else {}
+        elif form.name == "l5kit" or _fits(form, schema, name, value):
+            chosen[name] = value
+    try:
+        return form.Options.model_validate({**chosen, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"--options: {form.name} {place}: {first['msg']}") from error
+
+
+def _fits(form: Format, schema: Schema, name: str, value: Any) -> bool:
+    """Whether an option makes no problem that isn't there without it."""
+    try:
+        without, options = form.Options.model_validate({}), form.Options.model_validate({name: value})
+    except ValidationError:
+        return False
+    return set(form.check(options, schema)) <= set(form.check(without, schema))
+
+
+def _check_holds(form: Format, options: BaseModel, schema: Schema) -> None:
+    """Raises UsageError listing the columns that a format can't hold."""
+    problems = form.check(options, schema)
+    if problems:
+        listed = "\n".join(f"  {problem}" for problem in problems[:20])
+        raise UsageError(
+            f"{form.name} can't hold these rows; choose others by --columns, or set --options:\n{listed}"
+        )
+
+
+def _check_logs(form: Format, options: BaseModel, logs: list[SourceLog]) -> None:
+    problems = [
+        problem
+        for log in logs
+        if log.parts
+        for problem in form.check_log(options, log.record.log_id, log.record.uris[0])
+    ]
+    if problems:
+        raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
