@@ -22,6 +22,7 @@ from logloom.errors import LogloomError, UsageError
 from logloom.cli import logs  # noqa: F401
 from logloom.cli import building  # noqa: F401
 from logloom.cli import datasets  # noqa: F401
+from logloom.cli import converting  # noqa: F401
 from logloom.cli import tour  # noqa: F401
 # isort: on
 

@@ -124,9 +124,9 @@ class Watch:
 
 
 @contextlib.contextmanager
-def steps(what: str) -> Iterator[Callable[[int, int], None]]:
+def steps(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Progress of a count: gives a function to tell (done, total). Silent where there is no terminal."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console

@@ -28,6 +28,7 @@ from logloom.io.foreign.survey import RawColumn, Seen, UnfitError, stacked
 from logloom.schema import NO_AGE, RESERVED_LAST_PARTS, STRING, TIMESTAMP, ColumnType, Schema
 
 LOG_ID, TIME = "log_id", "timestamp"
+_IN_PROCESS_BYTES = 64 << 20  # below this, starting processes takes longer than reading
 Batch = Mapping[str, RawColumn]
 
 
@@ -350,7 +351,7 @@ def _usable_keys(surveys: Sequence[_Survey], seen: Mapping[str, Seen]) -> tuple[
 
 
 def _survey_all(reader: PieceReader, pieces: Sequence[Piece], num_workers: int) -> list[_Survey]:
-    if num_workers == 1 or len(pieces) < 2:
+    if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
         return [survey_piece(reader, piece) for piece in pieces]
     # Not fork: threads of the caller (progress, fsspec) may hold locks.
     context = multiprocessing.get_context("forkserver")

@@ -1,0 +1,170 @@
+"""From one format to another: `convert`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logloom.cli.building import FlinkMaster, JobEndpoint, RunnerName, RunnerOption
+from logloom.cli.common import (
+    Json,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    say,
+)
+
+if TYPE_CHECKING:
+    from logloom.pipelines.convert import Converted
+    from logloom.pipelines.convert_plain import PlainFolder
+    from logloom.pipelines.convert_plan import ConvertPlan
+    from logloom.pipelines.convert_sources import Source
+
+
+@app.command(
+    epilog=examples(
+        "logloom convert /data/urban /data/urban-zarr --format zarr",
+        "logloom convert gs://datasets/urban@7 /local/shards --format tar --plain",
+        "logloom convert /data/granular /data/table --format table --options '{index: [speed]}'",
+        "logloom convert s3://bucket/shards out --from webdataset --format bags --plain -c image -c label",
+    )
+)
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="ROOT[@VERSION] of logloom, or a foreign dataset.")
+    ],
+    destination: Annotated[str, typer.Argument(metavar="DST", help="A new dataset's folder or URI.")],
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="bags, tar, zarr, table, l5kit, …")
+    ],
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Only the format's own files, as its original clients open them.")
+    ] = False,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="KIND",
+            help="granular, webdataset, l5kit, parquet, lance, zarr or table; by default its files tell.",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(help="Of a version: which output to read; by default one that is whole.")
+    ] = None,
+    options: Annotated[
+        str | None,
+        typer.Option(metavar="YAML", help="What a recipe says under outputs, like '{rows_per_chunk: 256}'."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="In parallel; by default as many as pay.")
+    ] = None,
+    verify: Annotated[
+        str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
+    ] = "all",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+    runner: RunnerName = "auto",
+    runner_option: RunnerOption = None,
+    flink_master: FlinkMaster = "",
+    job_endpoint: JobEndpoint = "",
+) -> None:
+    """Convert a version, or a dataset that logloom didn't build, to another format; values and types stay.
+
+    DST becomes a root with a version, or with --plain a plain folder. Every column's digest is compared on
+    both sides. A version's own format is copied as it is.
+    """
+    from logloom.pipelines.convert_plain import PlainFolder, can_copy
+    from logloom.pipelines.convert_plan import parse_options, plan_convert
+    from logloom.pipelines.convert_sources import open_source
+    from logloom.runners import RunnerOptions
+    from logloom.runners.options import parse_settings
+
+    storage = parse_storage_options(storage_option)
+    chosen = parse_options(options)
+    engine = RunnerOptions(
+        runner=runner,
+        workers=workers,
+        job_endpoint=job_endpoint,
+        flink_master=flink_master,
+        settings=parse_settings(runner_option or []),
+    )
+    folder = PlainFolder.at(destination, storage) if plain else None
+    cores = workers or len(os.sched_getaffinity(0))
+    rows = open_source(source, kind=kind, output=output, storage_options=storage, num_workers=cores)
+    as_it_is = not (chosen or columns or limit) and output in (None, format)
+    if folder is not None and as_it_is and can_copy(rows, format):
+        _copy(rows, folder, format, quiet, json)
+        return
+    plan = plan_convert(
+        rows,
+        folder.work.uri if folder else destination,
+        format,
+        options=chosen,
+        columns=columns,
+        limit=limit,
+        verify=verify,
+        storage_options=storage,
+    )
+    for note in plan.notes:
+        say(f"note: {note}")
+    converted = _run(plan, engine, quiet)
+    if folder is not None:
+        folder.publish(converted.manifest, converted.view, format)
+    _report(converted, plan, folder, json)
+
+
+def _copy(source: Source, folder: PlainFolder, output: str, quiet: bool, json: bool) -> None:
+    from logloom.pipelines.convert_plain import copy_out
+    from logloom.pipelines.convert_sources import VersionSource
+    from logloom.pipelines.progress import human_bytes, steps
+
+    assert isinstance(source, VersionSource)
+    with steps("copying", quiet=quiet) as on_done:
+        files, size = copy_out(source, folder, output, on_done)
+    say(
+        f"{folder.store.uri}: {files:,} files, {human_bytes(size)}, copied from version {source.version} and "
+        "equal to its manifest"
+    )
+    if json:
+        print_json({"folder": folder.store.uri, "files": files, "bytes": size, "copied": True})
+    else:
+        print(folder.store.uri)
+
+
+def _run(plan: ConvertPlan, engine: Any, quiet: bool) -> Converted:
+    from logloom.pipelines.convert import convert as run
+    from logloom.pipelines.progress import Watch
+
+    if quiet:
+        return run(plan, runner=engine)
+    return run(plan, runner=engine, watch=Watch, tell=say)
+
+
+def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None, json: bool) -> None:
+    manifest = converted.manifest
+    place = folder.store.uri if folder else plan.job.store.uri
+    totals = f"{manifest.totals['rows']:,} rows of {manifest.totals['logs']} logs"
+    if plan.up_to_date and folder is None:
+        say(f"up to date: version {manifest.version} of {place} says all that the source says")
+    else:
+        what = place if folder else f"version {manifest.version} of {place}"
+        say(
+            f"{what}: {totals}, {len(plan.job.columns)} columns; {converted.built} units written, "
+            f"{converted.reused} found finished; read back: {manifest.verified}"
+        )
+    if json:
+        said: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
+        said |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
+        counted = {"units_built": converted.built, "units_reused": converted.reused}
+        print_json({**said, **manifest.totals, **counted})
+    else:
+        print(place if folder else converted.view or place)
