@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, OpenOptions, TopicRequest
-from logloom.io.logs.container import Chunk
+from logloom.io.logs.container import Chunk, Lost
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
@@ -61,7 +61,10 @@ def examine(files: LogFiles, options: OpenOptions) -> Diagnosis:
         return Diagnosis(files.log_id, tuple(files.uris), findings=(finding,))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
     findings = (*found.findings, *(finding for topic in topics for finding in judge(topic, summary.uris[0])))
-    return Diagnosis(files.log_id, summary.uris, summary.size, topics, findings, tuple(found.lost))
+    lost = tuple(found.lost)
+    return Diagnosis(
+        files.log_id, summary.uris, summary.size, topics, findings, lost, unchecked=found.unchecked
+    )
 
 
 class Thinned:
@@ -193,13 +196,16 @@ class Found:
     """What an examination found so far.
 
     Attributes:
-        first_unfit: by topic, the file, offset and length of the first message that doesn't fit.
+        unchecked: see `Diagnosis`.
+        first_unfit: by topic, the file, offset and length of the first message that doesn't fit, and what the
+            offset counts.
     """
 
     topics: dict[str, Watched] = field(default_factory=dict)
+    unchecked: int | None = None
     findings: list[Finding] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
-    first_unfit: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    first_unfit: dict[str, tuple[str, int, int, str]] = field(default_factory=dict)
 
     def watched(self, topic: str) -> Watched:
         return self.topics.setdefault(topic, Watched())
@@ -208,8 +214,21 @@ class Found:
         info = summary.topics[topic]
         return self.watched(topic).health(topic, info.type, info.num_messages)
 
-    def lose(self, kind: str, where: LostRange, reason: str, counts: Mapping[str, int], remedy: str) -> None:
-        """Takes damage; `counts` says how many messages each topic lost by it."""
+    def lose(
+        self,
+        kind: str,
+        where: LostRange,
+        reason: str,
+        counts: Mapping[str, int],
+        remedy: str,
+        unit: str = "byte",
+    ) -> None:
+        """Takes damage.
+
+        Args:
+            counts: how many messages each topic lost by it.
+            unit: what the offset counts.
+        """
         for topic, count in counts.items():
             self.watched(topic).lost += count
         lost = [f"{count:,} of {topic or 'unknown topics'}" for topic, count in counts.items() if count]
@@ -218,48 +237,57 @@ class Found:
         if where.length:
             self.lost.append(where)
         self.findings.append(
-            Finding(kind, where.uri, where.offset, topics, sum(counts.values()), message, remedy)
+            Finding(kind, where.uri, where.offset, topics, sum(counts.values()), message, remedy, unit)
         )
 
 
 def _examine_files(log: ContainerLog) -> Found:
     """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
-    found = Found()
+    found = Found(unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
     for part in log.parts:
         remedy = f"{part.container.remedy}; {_SALVAGE}"
-        if part.index.is_scanned:
+        reindex = getattr(part.container, "reindex", "")
+        if part.index.is_scanned and reindex:
             message = "it has no index that can be used, so each reading starts with a scan of the whole file"
-            found.findings.append(Finding("index", part.uri, 0, "", 0, message, part.container.remedy))
+            found.findings.append(Finding("index", part.uri, 0, "", 0, message, reindex))
         known = _take_lost(part, found, remedy)
         for number, chunk in part.chunks(np.arange(len(part.index.stretches))):
-            row = part.index.stretches[number]
-            if chunk.problems and int(row["offset"]) not in known:
+            row, origin = part.index.stretches[number], part.origin(number)
+            if not (chunk.is_checked or part.index.is_checked):
+                found.unchecked = (found.unchecked or 0) + len(chunk)
+            if chunk.problems and (origin.unit, origin.offset) not in known:
                 counts = {topic: part.num_lost(number, chunk, topic) for topic in part.channels}
-                length = int(row["record"] or row["length"]) if any(counts.values()) else 0
-                where = LostRange(part.uri, int(row["offset"]), length)
-                found.lose("damaged", where, "; ".join(chunk.problems[:4]), counts, remedy)
+                has_range = any(counts.values()) and origin.unit == "byte"
+                length = int(row["record"] or row["length"]) if has_range else 0
+                where = LostRange(part.uri, origin.offset, length)
+                found.lose("damaged", where, "; ".join(chunk.problems[:4]), counts, remedy, origin.unit)
             for topic in part.channels:
                 _watch(found, part, number, chunk, topic, decoders[topic])
-    for topic, (uri, offset, length) in sorted(found.first_unfit.items()):
+    files = {part.uri for part in log.parts}
+    for refusal in log.summary.refusals:
+        if refusal.uri not in files:
+            remedy = f"copy the log again; {_SALVAGE}"
+            found.findings.append(Finding("missing", refusal.uri, None, "", 0, refusal.reason, remedy))
+    for topic, (uri, offset, length, unit) in sorted(found.first_unfit.items()):
         count = found.watched(topic).unfit
         message = f"{count:,} messages of {topic} don't fit their definition; the first has {length:,} bytes"
-        found.findings.append(Finding("unfit", uri, offset, topic, count, message, _SALVAGE))
+        found.findings.append(Finding("unfit", uri, offset, topic, count, message, _SALVAGE, unit))
     return found
 
 
-def _take_lost(part: Part, found: Found, remedy: str) -> set[int]:
-    """Takes the damage that the scan of a file found; gives back the offsets that it is at."""
-    places: dict[int, list[Any]] = {}
+def _take_lost(part: Part, found: Found, remedy: str) -> set[tuple[str, int]]:
+    """Takes the damage that the scan of a file found; gives back the places (unit, offset) that it is at."""
+    places: dict[tuple[str, int], list[Lost]] = {}
     for lost in part.index.lost:
-        places.setdefault(lost.offset, []).append(lost)
-    for offset, losses in places.items():
+        places.setdefault((lost.unit, lost.offset), []).append(lost)
+    for (unit, offset), losses in places.items():
         counts: dict[str, int] = {}
         for lost in losses:
             counts[lost.topic] = counts.get(lost.topic, 0) + lost.num_messages
         where = LostRange(part.uri, offset, max(lost.length for lost in losses))
         kind = "truncated" if any(lost.torn for lost in losses) else "damaged"
-        found.lose(kind, where, losses[0].reason, counts, remedy)
+        found.lose(kind, where, losses[0].reason, counts, remedy, unit)
     return set(places)
 
 
@@ -290,7 +318,7 @@ def _watch(found: Found, part: Part, number: int, chunk: Chunk, topic: str, deco
         row = int(np.argmin(fits))
         watched.unfit += int((~fits).sum())
         where = origin.offset_of(int(raw.position[row]))
-        found.first_unfit.setdefault(topic, (part.uri, where, int(raw.length[row])))
+        found.first_unfit.setdefault(topic, (part.uri, where, int(raw.length[row]), origin.unit))
 
 
 def _examine_spans(log: Log) -> Found:
@@ -299,7 +327,8 @@ def _examine_spans(log: Log) -> Found:
     summary = log.summary
     for refusal in summary.refusals:
         where = LostRange(refusal.uri, refusal.offset, 0)
-        found.lose("damaged", where, refusal.reason, {refusal.topic: refusal.num_messages}, _SALVAGE)
+        lost = {refusal.topic: refusal.num_messages}
+        found.lose("damaged", where, refusal.reason, lost, _SALVAGE, refusal.unit)
     for start, stop in spans(summary):
         request = TopicRequest(start, stop, ("header", "log"), None)
         for topic, messages in log.read(dict.fromkeys(summary.topics, request)).items():

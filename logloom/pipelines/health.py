@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from logloom.io.logs.base import place
 from logloom.pipelines.inspect import rate
 from logloom.pipelines.progress import human_bytes
 
@@ -28,9 +29,10 @@ class Finding:
     """One thing that is wrong, and the way out.
 
     Attributes:
-        kind: "unreadable", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped", "late",
-            "back", "twice" or "gap".
+        kind: "unreadable", "missing", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped",
+            "late", "back", "twice" or "gap".
         offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
+        unit: what the offset counts; see `Refusal`.
         count: of messages (or bytes where nobody knows of messages) that it concerns.
     """
 
@@ -41,11 +43,14 @@ class Finding:
     count: int
     message: str
     remedy: str
+    unit: str = "byte"
 
     @property
     def place(self) -> str:
-        """Where it is, in words: a byte of a file, or a topic."""
-        return self.topic if self.offset is None else f"{self.uri} at byte {self.offset}"
+        """Where it is, in words: a place in a file, a topic, or a file."""
+        if self.offset is None:
+            return self.topic or self.uri
+        return f"{self.uri} {place(self.unit, self.offset)}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,12 @@ class TopicHealth:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of one log after it was read from end to end."""
+    """What is known of one log after it was read from end to end.
+
+    Attributes:
+        unchecked: messages that no checksum in the file covers, so that a change of their bytes can't be
+            seen; None where that isn't known.
+    """
 
     log_id: str
     uris: tuple[str, ...]
@@ -117,6 +127,7 @@ class Diagnosis:
     topics: tuple[TopicHealth, ...] = ()
     findings: tuple[Finding, ...] = ()
     lost: tuple[LostRange, ...] = ()
+    unchecked: int | None = None
 
     @property
     def is_healthy(self) -> bool:
@@ -144,6 +155,11 @@ class Diagnosis:
         """The findings for people, the first `LISTED` of each kind."""
         if not self.findings:
             yield f"{self.log_id}: healthy"
+        if self.unchecked and self.is_readable:
+            yield (
+                f"note: {self.unchecked:,} messages have no checksum, so that a change of their bytes "
+                "can't be noticed"
+            )
         listed: dict[str, int] = {}
         for finding in self.findings:
             listed[finding.kind] = listed.get(finding.kind, 0) + 1
@@ -163,6 +179,7 @@ class Diagnosis:
             "readable": self.is_readable,
             "size": self.size,
             "bytes_lost": self.bytes_lost,
+            "unchecked": self.unchecked,
             "lost": [asdict(part) for part in self.lost],
             "topics": topics,
             "findings": [asdict(finding) for finding in self.findings],

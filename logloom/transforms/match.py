@@ -18,15 +18,16 @@ from blake3 import blake3
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import LogSummary
+from logloom.io.logs.rosbag2.metadata import MAX_BYTES, METADATA, missing_files
 from logloom.io.logs.tables.reader import SUFFIXES
 from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local
 from logloom.recipe import LogName, Recipe
 from logloom.recipe.mistakes import Mistake
 
-METADATA = "metadata.yaml"
 MAX_LOG_ID = 200  # bytes
 
 _BAG_FILE = re.compile(r".*\.(mcap|db3)(\.zstd|\.zst)?")
+_SPLIT = re.compile(r"(.+)_(\d+)\.(mcap|db3)(\.zstd|\.zst)?")
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
 _MAGIC = re.compile(r"[*?\[]")
 _OPENERS = 16  # threads that list; they wait for storage, not for the processor
@@ -207,7 +208,11 @@ def _named(found: Iterable[_Found], template: str | LogName) -> list[LogFiles]:
             problems.append(str(error))
     if problems:
         raise UsageError("\n".join(sorted(problems)))
-    return [LogFiles(log_id, tuple(sorted(files[log_id]))) for log_id in sorted(files)]
+    # A metadata.yaml, which a bag that isn't whole has here, names no split and comes last.
+    return [
+        LogFiles(log_id, tuple(sorted(files[log_id], key=lambda uri: (file_name_of(uri) == METADATA, uri))))
+        for log_id in sorted(files)
+    ]
 
 
 # --- files ----------------------------------------------------------------------------------------------
@@ -244,10 +249,13 @@ def _find(uri: str, options: Mapping[str, Any] | None) -> list[_Found]:
             raise _NotFoundError(f"{what} ({uri})" if uri != path else what)
         names, folders = ([], {path.rstrip("/")}) if fs.isdir(path) else ([path], set())
     bags = _bag_folders(fs, [*folders, *{_parent(name) for name in names if _is_bag_file(name)}])
-    bags |= {f: files for f in sorted(folders - bags.keys()) if (files := _tables_in(fs, f))}
+    for folder in sorted(folders - bags.keys()):
+        files = _splits_in(fs, folder) or _tables_in(fs, folder)
+        bags |= {folder: files} if files else {}
     if folders and not names and not bags.keys() & folders:
         raise _NotFoundError(
-            "holds neither a ROS 2 bag (metadata.yaml) nor tables (*.parquet, *.feather, *.csv); "
+            "holds neither a ROS 2 bag (metadata.yaml, or files NAME_0.mcap or .db3 and so on) nor tables "
+            "(*.parquet, *.feather, *.csv); "
             "name the files in it, as in folder/*.mcap"
         )
     found = [_Found(_uri(uri, folder), tuple(_uri(uri, f) for f in files)) for folder, files in bags.items()]
@@ -274,15 +282,29 @@ def _bag_folders(fs: Any, folders: Sequence[str]) -> dict[str, tuple[str, ...]]:
         if f"{folder}/{METADATA}" not in listed:
             return ()
         # Any tool may write a metadata.yaml; only a bag's own says so.
-        if b"rosbag2_bagfile_information" not in fs.cat_file(f"{folder}/{METADATA}", start=0, end=4096):
+        text = fs.cat_file(f"{folder}/{METADATA}", start=0, end=MAX_BYTES)
+        if b"rosbag2_bagfile_information" not in text[:4096]:
             return ()
-        return tuple(sorted(name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1])))
+        files = sorted(name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1]))
+        # Whoever opens the bag must know that it isn't whole.
+        is_whole = not missing_files(text, files)
+        return tuple(files if is_whole or not files else [*files, f"{folder}/{METADATA}"])
 
     unique = sorted(set(folders))
     with ThreadPoolExecutor(_OPENERS) as pool:
         return {
             folder: files for folder, files in zip(unique, pool.map(files_of, unique), strict=True) if files
         }
+
+
+def _splits_in(fs: Any, folder: str) -> tuple[str, ...]:
+    """The files of a ROS 2 bag whose metadata.yaml was never written: NAME_0.mcap, NAME_1.mcap and so on."""
+    listed = [info["name"] for info in fs.ls(folder, detail=True) if info["type"] != "directory"]
+    files = sorted(name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1]))
+    found = [_SPLIT.fullmatch(name.rsplit("/", 1)[-1]) for name in files]
+    splits = {(match[1], int(match[2])) for match in found if match}
+    is_bag = len(splits) == len(files) and len({name for name, _ in splits}) == 1
+    return tuple(files) if is_bag and f"{folder}/{METADATA}" not in listed else ()
 
 
 def _tables_in(fs: Any, folder: str) -> tuple[str, ...]:

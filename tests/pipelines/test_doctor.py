@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
@@ -30,6 +32,7 @@ from tests.io.logs.making import (
     write_bag,
     write_mcap,
 )
+from tests.io.logs.test_rosbag2 import write_bag as write_bag2
 
 pytestmark = pytest.mark.usefixtures("toy")
 
@@ -102,6 +105,77 @@ def test_a_cut_file_is_truncated_and_has_no_index(tmp_path):
     truncated = next(f for f in found.findings if f.kind == "truncated")
     assert 0 < truncated.offset < size // 2
     assert 50 < found.topics[0].messages < 150
+
+
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+@pytest.mark.parametrize("options", [{"enable_crcs": False}, {"use_chunking": False}])
+def test_a_file_without_checksums_is_not_said_to_be_whole(tmp_path, options, compression):
+    checked = look(write_mcap(tmp_path / "drive.mcap", regular(), compression=compression))
+    assert (checked.unchecked, checked.to_json()["unchecked"]) == (0, 0)
+    path = write_mcap(tmp_path / "bare.mcap", regular(), compression=compression, **options)
+    bare = look(path)
+    assert (bare.unchecked, bare.to_json()["unchecked"]) == (200, 200)
+    (note,) = [line for line in bare.lines() if line.startswith("note:")]
+    assert note == "note: 200 messages have no checksum, so that a change of their bytes can't be noticed"
+
+
+def test_a_checksum_of_the_whole_data_section_counts(tmp_path):
+    path = write_mcap(tmp_path / "drive.mcap", regular(), use_chunking=False, enable_data_crcs=True)
+    assert look(path).unchecked == 0
+
+
+def test_bags_of_ros_1_have_no_checksums(tmp_path):
+    messages = [dataclasses.replace(m, data=ros1_payload(m.stamp, b"x" * 30)) for m in regular()]
+    assert look(write_bag(tmp_path / "drive.bag", messages)).unchecked == 200
+
+
+def test_a_whole_sqlite_bag_is_healthy_and_has_no_checksums(tmp_path):
+    found = examine(*bag(tmp_path))
+    assert (but_for_times(found), found.unchecked) == ([], 60)
+
+
+def but_for_times(found):
+    """What is wrong apart from the log times of `write_bag2`, which run back."""
+    return [finding for finding in found.findings if finding.kind != "back"]
+
+
+def bag(tmp_path, **options):
+    path = write_bag2(tmp_path / "bag", 60, **options) / "bag.db3"
+    return LogFiles("bag", (str(path),)), OpenOptions("salvage")
+
+
+def test_damage_in_a_sqlite_bag_names_rows_and_not_bytes(tmp_path):
+    files, options = bag(tmp_path)
+    with sqlite3.connect(files.uris[0]) as database:
+        database.execute("UPDATE messages SET timestamp = 'noon' WHERE id = 17")
+    found = examine(files, options)
+    (damage,) = but_for_times(found)
+    assert (damage.kind, damage.offset, damage.unit, damage.count) == ("damaged", 17, "rowid", 1)
+    assert damage.place == f"{files.uris[0]} at rowid 17 of its table `messages`"
+    assert "has no time" in damage.message
+    assert ".recover | sqlite3 NEW.db3" in damage.remedy
+    assert (found.lost, sum(topic.lost for topic in found.topics)) == ((), 1)
+    with pytest.raises(LogReadError, match="at rowid 17 of its table `messages`"):
+        open_log(files.uris).summary  # noqa: B018
+
+
+def test_an_unfit_message_of_a_sqlite_bag_is_placed_by_its_row(tmp_path):
+    files, options = bag(tmp_path)
+    with sqlite3.connect(files.uris[0]) as database:
+        database.execute("UPDATE messages SET data = x'0001' WHERE id = 23")
+    (unfit,) = but_for_times(examine(files, options))
+    assert (unfit.kind, unfit.offset, unfit.unit) == ("unfit", 23, "rowid")
+
+
+def test_a_split_that_metadata_lists_and_that_is_missing_is_found(tmp_path):
+    folder = write_bag2(tmp_path / "bag", 60)
+    metadata = (folder / "metadata.yaml").read_text()
+    (folder / "metadata.yaml").write_text(metadata.replace("- bag.db3", "- bag.db3\n  - bag_1.db3"))
+    (found,) = examine_all([str(folder)], {})
+    (missing,) = but_for_times(found)
+    assert (missing.kind, missing.place) == ("missing", str(folder / "bag_1.db3"))
+    assert "metadata.yaml lists it" in missing.message
+    assert sum(topic.messages for topic in found.topics) == 60
 
 
 @pytest.mark.parametrize("options", [{"index_types": ["NONE"]}, {"use_chunking": False}])

@@ -56,12 +56,23 @@ class Refusal:
     """A message (or a stretch of bytes) that can't be used, and why."""
 
     uri: str
-    offset: int  # in the file: of the message, or of the chunk that holds it
+    offset: int  # in the file, of the message, or of the chunk that holds it
     topic: str  # "" when unknown
     position: int
     log_time: int
     reason: str
     num_messages: int = 1
+    unit: str = "byte"  # what `offset` counts: "byte", or "rowid" in a sqlite file
+
+    @property
+    def place(self) -> str:
+        """Where it is in its file, in words."""
+        return place(self.unit, self.offset)
+
+
+def place(unit: str, offset: int) -> str:
+    """A place in a file, in words."""
+    return f"at byte {offset}" if unit == "byte" else f"at {unit} {offset} of its table `messages`"
 
 
 @dataclass(frozen=True)

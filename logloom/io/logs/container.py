@@ -66,6 +66,7 @@ class Lost:
         offset, length: in the file.
         topic, num_messages: what an index says of them; "" and 0 where nothing does.
         torn: whether the file ends in the middle of a record.
+        unit: what `offset` counts; see `Refusal`.
     """
 
     offset: int
@@ -76,6 +77,7 @@ class Lost:
     position: int = 0
     log_time: int = 0
     torn: bool = False
+    unit: str = "byte"
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class FileIndex:
         num_numbers: how many chunk numbers its positions take.
         lost: damage that a scan found.
         is_scanned: whether it was made by reading the whole file, so that the times of shares are exact.
+        is_checked: whether that found a checksum of all messages, and it matched.
     """
 
     channels: Mapping[int, Channel]
@@ -97,6 +100,7 @@ class FileIndex:
     num_numbers: int
     lost: tuple[Lost, ...] = ()
     is_scanned: bool = False
+    is_checked: bool = False
 
     @property
     def with_messages(self) -> NDArray[Any]:
@@ -114,6 +118,7 @@ class Chunk:
         offset: (N,) of each message's record in `buffer`.
         start, length: (N,) of each payload in `buffer`.
         problems: what is wrong with it; the messages listed are whole nevertheless.
+        is_checked: whether a checksum in the file covers these messages.
     """
 
     buffer: Buffer
@@ -124,6 +129,7 @@ class Chunk:
     start: Int64s
     length: Int64s
     problems: tuple[str, ...] = ()
+    is_checked: bool = False
 
     def __len__(self) -> int:
         return len(self.channel)
@@ -143,7 +149,11 @@ def broken_chunk(problem: str) -> Chunk:
 
 
 class Container(Protocol):
-    """One file. Keeps no handle; methods may be called from several threads."""
+    """One file. Keeps no handle; methods may be called from several threads.
+
+    A container may also say, where its kind of file has indices, what gives one to a file that lacks it
+    (`reindex`, in words); and what the offsets of its stretches count, where these aren't bytes (`unit`).
+    """
 
     @property
     def file(self) -> File: ...
@@ -218,6 +228,7 @@ class IndexBuilder:
     ) -> None:
         """Takes a stretch; its number counts even where nothing of it can be used."""
         if len(chunk):
+    is_checked: bool = False
             for channel in np.unique(chunk.channel).tolist():
                 times = chunk.log_time[chunk.channel == channel]
                 share = (len(self.stretches), channel, len(times), int(times.min()), int(times.max()))
@@ -271,7 +282,8 @@ class IndexBuilder:
             stretches["position"] = stretches["offset"]
             self.number = (file_size >> 32) + 1
         shares = np.array(self.shares, SHARE)
-        return FileIndex(self.channels, stretches, shares, self.number, tuple(self.lost), is_scanned=True)
+        lost = tuple(self.lost)
+        return FileIndex(self.channels, stretches, shares, self.number, lost, True, self.is_checked)
 
 
 def index_of(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.io.logs.base import place
 from logloom.io.logs.container import Buffer, Chunk, Int64s
 from logloom.io.logs.raw import RawMessages
 
@@ -24,15 +25,19 @@ class Origin:
 
     Attributes:
         position: of the first byte of its buffer, in the whole log.
+        unit: what `offset` counts; see `Refusal`.
     """
 
     uri: str
     offset: int
     position: int
     is_loose: bool
+    unit: str = "byte"
 
     @property
     def place(self) -> str:
+        if self.unit != "byte":
+            return f"{self.uri}: the messages {place(self.unit, self.offset)} and behind"
         if not self.is_loose:
             return f"{self.uri}: chunk at byte {self.offset}"
         # Loose records are named by the lower half of their offset in the file.
@@ -40,8 +45,9 @@ class Origin:
         return f"{self.uri}: the bytes from {start}" if start else self.uri
 
     def offset_of(self, position: int) -> int:
-        """The byte in the file that stands for a message: its own, or its chunk's."""
-        return self.offset + position - self.position if self.is_loose else self.offset
+        """What stands for a message in the file: its own place, or its chunk's."""
+        has_own = self.is_loose or self.unit != "byte"
+        return self.offset + position - self.position if has_own else self.offset
 
 
 @dataclass

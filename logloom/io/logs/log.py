@@ -332,7 +332,8 @@ def _damage_of(part: Part, number: int, chunk: Chunk, topic: str) -> list[Refusa
     row, origin = part.index.stretches[number], part.origin(number)
     lost = part.num_lost(number, chunk, topic)
     reason = "; ".join(chunk.problems[:4])
-    return [Refusal(origin.uri, origin.offset, topic, origin.position, int(row["first"]), reason, lost)]
+    first = int(row["first"])
+    return [Refusal(origin.uri, origin.offset, topic, origin.position, first, reason, lost, origin.unit)]
 
 
 def _refusals(
@@ -343,7 +344,8 @@ def _refusals(
     for row in np.flatnonzero(refused).tolist():
         origin, position = found.origins[raw.buffer[row]], int(raw.position[row])
         offset, log_time = origin.offset_of(position), int(raw.log_time[row])
-        made.append(Refusal(origin.uri, offset, raw.topic, position, log_time, reason(row)))
+        why, unit = reason(row), origin.unit
+        made.append(Refusal(origin.uri, offset, raw.topic, position, log_time, why, unit=unit))
     return made
 
 

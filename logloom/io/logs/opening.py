@@ -23,6 +23,8 @@ class Kind(Protocol):
 
     Attributes:
         suffixes: of its files' names, such as ".mcap".
+
+    A kind may also say `also`: the names of kinds whose files it opens together with its own.
     """
 
     name: str
@@ -58,12 +60,13 @@ def open_log(uris: Sequence[str], options: OpenOptions = OpenOptions()) -> Log: 
         raise UsageError("a log needs at least one file")
     found = {uri: kind_of(uri, options) for uri in uris}
     names = sorted({kind.name for kind in found.values()})
-    if len(names) > 1:
-        raise LogReadError(
-            f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log. "
-            "Give them different log_ids."
-        )
-    return next(iter(found.values())).open(list(uris), options)
+    for kind in found.values():
+        if set(names) <= {kind.name, *getattr(kind, "also", ())}:
+            return kind.open(list(uris), options)
+    raise LogReadError(
+        f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log. "
+        "Give them different log_ids."
+    )
 
 
 def kind_of(uri: str, options: OpenOptions) -> Kind:

@@ -89,7 +89,8 @@ class Part:
     def origin(self, stretch: int) -> Origin:
         row = self.index.stretches[stretch]
         position = int(row["position"]) + (self.base << 32)
-        return Origin(self.uri, int(row["offset"]), position, bool(row["loose"]))
+        unit = getattr(self.container, "unit", "byte")
+        return Origin(self.uri, int(row["offset"]), position, bool(row["loose"]), unit)
 
     def chunks(self, stretches: Int64s) -> Iterator[tuple[int, Chunk]]:
         """Reads stretches, given by number in ascending order; damage is in the chunks' problems."""
@@ -163,6 +164,7 @@ class Part:
         )
 
     def extent(self, topic: str) -> tuple[int, int]:
+                lost.unit,
         """First and last log time of a topic; (0, 0) without messages.
 
         The index of a file tells times by stretch only; of the stretches where a topic may begin or end, the
@@ -251,5 +253,5 @@ def damage_error(refusals: Sequence[Refusal], remedy: str, torn: bool = False) -
 
 def _place(refusal: Refusal) -> str:
     inside = refusal.position & 0xFFFFFFFF
-    in_chunk = inside and inside != refusal.offset & 0xFFFFFFFF
-    return f"at byte {refusal.offset}" + (f" + {inside} in the uncompressed chunk" if in_chunk else "")
+    in_chunk = refusal.unit == "byte" and inside and inside != refusal.offset & 0xFFFFFFFF
+    return refusal.place + (f" + {inside} in the uncompressed chunk" if in_chunk else "")

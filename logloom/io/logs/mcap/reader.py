@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from logloom.io.logs.mcap.records import (
     STATISTICS,
     Cursor,
     channel_of,
+    has_crc,
     index_entries,
     parse_channel,
     parse_schema,
@@ -110,6 +111,7 @@ class McapFile:
     """The container of one MCAP file."""
 
     remedy = "repair the file with `mcap recover`"
+    reindex = "`mcap recover` writes one"
 
     def __init__(self, file: File, options: OpenOptions):
         self.file = file
@@ -153,7 +155,9 @@ class McapFile:
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
         if stretch["loose"]:
             return walked_chunk(np.frombuffer(data, np.uint8))
-        return read_chunk(data, int(stretch["record"]), self._max_chunk_bytes, bool(stretch["cut"]))
+        cut = bool(stretch["cut"])
+        chunk = read_chunk(data, int(stretch["record"]), self._max_chunk_bytes, cut)
+        return replace(chunk, is_checked=not cut and has_crc(data))
 
     def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
         start = int(stretch["offset"] + stretch["record"])

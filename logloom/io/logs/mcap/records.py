@@ -121,6 +121,12 @@ def chunk_head(record: memoryview) -> ChunkHead:
         raise ValueError(f"the chunk claims {body_length} bytes of data in a record of {length} bytes")
     return ChunkHead(min(first, MAX_TIME), min(last, MAX_TIME), size, crc, compression, body, body_length)
 
+def has_crc(record: memoryview) -> bool:
+    """Whether a chunk record brings a checksum of its contents."""
+    at = RECORD.size + 8 + 8 + 8
+    return any(record[at : at + 4])
+
+
 
 def uncompressed(record: memoryview, head: ChunkHead, max_bytes: int, cut: bool) -> Buffer:
     """The records in a chunk, checked against its CRC; of a chunk that is cut, what can be had.

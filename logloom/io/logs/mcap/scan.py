@@ -210,7 +210,8 @@ class Scan:
             whole = zlib.crc32(data, whole)
             section = zlib.crc32(data[max(0, section_start - start) :], section)
         # Writers disagree on whether the magic and the header belong to the data section.
-        if expected not in (whole, section):
+        self._builder.is_checked = expected in (whole, section)
+        if not self._builder.is_checked:
             self._builder.lose(0, stop, "the data section's CRC doesn't match its bytes")
 
     def _peek(self, at: int, count: int) -> memoryview:

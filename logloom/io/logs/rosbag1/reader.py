@@ -75,6 +75,7 @@ class Rosbag1File:
     """The container of one bag file."""
 
     remedy = "repair the file with `rosbag reindex`"
+    reindex = "`rosbag reindex` writes one"
 
     def __init__(self, file: File, options: OpenOptions):
         self.file = file

@@ -64,7 +64,8 @@ ORDER BY rowid"""
 class Db3File:
     """The container of one sqlite file. Every call opens the file anew, so that threads share nothing."""
 
-    remedy = "rebuild the file with sqlite3's `.recover`"
+    remedy = "rebuild the file with `sqlite3 FILE .recover | sqlite3 NEW.db3`"
+    unit = "rowid"
 
     def __init__(self, file: File, options: OpenOptions):
         self.file = file
@@ -93,8 +94,8 @@ class Db3File:
         except (sqlite3.Error, ValueError) as error:
             lost.append(Lost(0, self.file.size, f"sqlite can't read its tables: {error}"))
             return FileIndex({}, np.empty(0, STRETCH), np.empty(0, SHARE), 1, tuple(lost), is_scanned=True)
-        for problem, count in problems:
-            lost.append(Lost(0, 0, problem, num_messages=count))
+        for problem, after, count in problems:
+            lost.append(Lost(after, 0, problem, num_messages=count, unit=self.unit))
         usable, refused = self._usable(rows, channels)
         window = np.cumsum(np.maximum(rows[:, 3], 0) + ROW_BYTES) // WINDOW_BYTES
         window[gap:] += len(rows)  # what can't be read between them lies in no stretch
@@ -228,7 +229,7 @@ class Db3File:
                 others = f" (and {len(here) - 1} more)" if len(here) > 1 else ""
                 reason = f"message {first} {fault}{others}"
                 position, time = min(max(first, 0), MAX_ID), max(0, int(times[here[0]]))
-                lost.append(Lost(0, 0, reason, name, len(here), position, time))
+                lost.append(Lost(position, 0, reason, name, len(here), position, time, unit=self.unit))
         return usable, lost
 
 
@@ -266,11 +267,12 @@ def _channels(database: sqlite3.Connection) -> dict[int, Channel]:
     return channels
 
 
-def _walk(database: sqlite3.Connection) -> tuple[Int64s, int, list[tuple[str, int]]]:
+def _walk(database: sqlite3.Connection) -> tuple[Int64s, int, list[tuple[str, int, int]]]:
     """Id, topic, time and length of each message, by id; around damage where there is some.
 
     Returns:
-        (N, 4); how many of them lie before the damage; what is wrong and how many messages that cost.
+        (N, 4); how many of them lie before the damage; what is wrong, behind which id, and how many messages
+        that cost.
     """
     database.set_progress_handler(None, 0)  # `_rows` sees for itself where ids don't ascend
     before, problem = _rows(database, "ASC")
@@ -283,7 +285,7 @@ def _walk(database: sqlite3.Connection) -> tuple[Int64s, int, list[tuple[str, in
     missing = int(after[0, 0]) - last - 1 if len(after) and len(before) else 0
     until = f" until {int(after[0, 0])}" if len(after) else ""
     what = f"sqlite can't read the messages after id {last}{until}: {problem}"
-    return np.concatenate([before, after]), len(before), [(what, missing)]
+    return np.concatenate([before, after]), len(before), [(what, max(last, 0), missing)]
 
 
 def _rows(database: sqlite3.Connection, order: str) -> tuple[Int64s, str]:

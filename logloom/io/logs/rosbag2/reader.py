@@ -1,31 +1,36 @@
-"""ROS 2 bags: the kind, and which files are one bag.
+"""ROS 2 bags: the kind, which files are one bag, and those that it lacks.
 
 Here: `KIND`, and the container of each file by its name.
-Elsewhere: sqlite files (db3), MCAP files (mcap), compression (copies, inflate), several files (log).
+Elsewhere: sqlite files (db3), MCAP files (mcap), compression (copies, inflate), several files (log), what is
+believed of a metadata.yaml (metadata).
 
-A bag is a folder of .db3 or .mcap files, each perhaps packed as a whole (.zstd), beside a metadata.yaml. Of
-that file only its place is used: what it says of files, topics, counts and compression is often out of date
-(a recorder that died never wrote it), and the files tell all of it themselves. Plain .mcap files that are
-named one by one are of kind mcap.
+A bag is a folder of .db3 or .mcap files, each perhaps packed as a whole (.zstd), beside a metadata.yaml,
+which may be absent or out of date. A file that it lists and that is missing is damage: a split of the drive
+is gone. Plain .mcap files that are named one by one are of kind mcap.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 from logloom.errors import LogReadError
-from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.base import Log, LogSummary, OpenOptions, Refusal
 from logloom.io.logs.compression import ZSTD_MAGIC
 from logloom.io.logs.container import Container
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.reader import McapFile
+from logloom.io.logs.mcap.records import MAGIC as MCAP_MAGIC
+from logloom.io.logs.part import Part
 from logloom.io.logs.ranges import File
 from logloom.io.logs.rosbag2.copies import ZSTD_SUFFIXES, UnpackedFile
 from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
-from logloom.io.storage import filesystem, is_local
+from logloom.io.logs.rosbag2.metadata import MAX_BYTES, METADATA, missing_files
+from logloom.io.storage import file_name_of, filesystem, is_local
 
-METADATA = "metadata.yaml"
 _BAG_FILE = re.compile(r".*\.(db3|mcap)(\.zstd|\.zst)?")
 _PACKED = tuple(f".{kind}{suffix}" for kind in ("db3", "mcap") for suffix in ZSTD_SUFFIXES)
 
@@ -34,25 +39,74 @@ class Rosbag2Kind:
     """Opens ROS 2 bags: their files, or a metadata.yaml, which stands for all files of its folder."""
 
     name = "rosbag2"
+    also = ("mcap",)
     suffixes = (".db3", *_PACKED, METADATA)
 
     def matches(self, uri: str, head: bytes) -> bool:
         return head.startswith(MAGIC) or (uri.endswith(_PACKED) and head.startswith(ZSTD_MAGIC))
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
-        files = [file for uri in uris for file in _files_of(uri, options)]
-        return ContainerLog(list(dict.fromkeys(files)), options, bag_file)
+        files: dict[str, None] = {}
+        missing: list[Refusal] = []
+        for uri in uris:
+            found = _files_of(uri, options)
+            files |= dict.fromkeys(found)
+            missing += _missing(uri, found, options) if _is_metadata(uri) else []
+        return BagLog(list(files), options, missing)
 
 
 KIND = Rosbag2Kind()
 
 
+class BagLog(ContainerLog):
+    """See `ContainerLog`; and refuses, or lists, what its metadata.yaml says is missing."""
+
+    def __init__(self, uris: Sequence[str], options: OpenOptions, missing: Sequence[Refusal] = ()):
+        super().__init__(uris, options, bag_file)
+        self._missing = tuple(missing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BagLog, (self._uris, self._options, self._missing))
+
+    @cached_property
+    def summary(self) -> LogSummary:
+        whole = super().summary
+        return replace(whole, refusals=(*whole.refusals, *self._missing))
+
+    @cached_property
+    def _parts(self) -> list[Part]:
+        if self._missing and self._options.on_error != "salvage":
+            lines = "; ".join(f"{refusal.uri}: {refusal.reason}" for refusal in self._missing)
+            raise LogReadError(
+                f"{lines}. Copy the bag again, or set on_error: salvage to use the files that are there."
+            )
+        return super()._parts
+
+
 def bag_file(file: File, options: OpenOptions) -> Container:
-    """The container of a bag's file, by its name."""
+    """The container of a bag's file, by its name, else by its first bytes."""
     name = file.uri
     if name.endswith(ZSTD_SUFFIXES):
         name, file = name.rpartition(".")[0], UnpackedFile(file.uri, options.storage_options)
-    return McapFile(file, options) if name.endswith(".mcap") else Db3File(file, options)
+    is_mcap = name.endswith(".mcap")
+    if not name.endswith((".mcap", ".db3")):
+        is_mcap = file.read(0, min(len(MCAP_MAGIC), file.size)) == MCAP_MAGIC
+    return McapFile(file, options) if is_mcap else Db3File(file, options)
+
+
+def _is_metadata(uri: str) -> bool:
+    return file_name_of(uri) == METADATA
+
+
+def _missing(uri: str, found: Sequence[str], options: OpenOptions) -> list[Refusal]:
+    """The files that a metadata.yaml lists and that aren't beside it."""
+    file = File(uri, options.storage_options)
+    text = file.read(0, file.size) if file.size <= MAX_BYTES else b""
+    folder = uri.rpartition("/")[0]
+    return [
+        Refusal(f"{folder}/{name}", -1, "", 0, 0, f"is missing, though {METADATA} lists it", 0)
+        for name in missing_files(text, map(file_name_of, found))
+    ]
 
 
 def _files_of(uri: str, options: OpenOptions) -> list[str]:
@@ -61,9 +115,9 @@ def _files_of(uri: str, options: OpenOptions) -> list[str]:
     Raises:
         LogReadError: a metadata.yaml without any.
     """
-    folder, _, name = uri.rpartition("/")
-    if name != METADATA:
+    if not _is_metadata(uri):
         return [uri]
+    folder = uri.rpartition("/")[0]
     fs, path = filesystem(folder or ".", options.storage_options)
     names = sorted(info["name"] for info in fs.ls(path, detail=True) if info["type"] != "directory")
     found = [name for name in names if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1])]
