@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -225,7 +226,7 @@ def _values_of(field: Field, structs: Array, mapping: InfoMapping, place_of: Any
 
 
 def _flat(values: Array) -> list[list[Any]]:
-    flat: list[list[Any]] = values.reshape(len(values), -1).tolist()
+    flat: list[list[Any]] = values.reshape(len(values), math.prod(values.shape[1:])).tolist()
     return flat
 
 

@@ -74,6 +74,11 @@ def _encode(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
+def _empty_bytes() -> bytes:
+    """How protocols 0 to 2 write b"" (with arguments, `bytes` could be asked for terabytes)."""
+    return b""
+
+
 class _Dtype:
     """A dtype in the making: its code, then its state."""
 
@@ -106,7 +111,9 @@ def _structured(names: Any, fields: Any, size: Any) -> np.dtype[Any]:
     offsets = [fields[name][1] for name in names]
     if any(dtype.hasobject for dtype in formats):
         raise UnsafePickleError("has structs that hold objects")
-    return np.dtype({"names": list(names), "formats": formats, "offsets": offsets, "itemsize": size})
+    titles = [fields[name][2] if len(fields[name]) > 2 else None for name in names]
+    given = {"names": list(names), "formats": formats, "offsets": offsets, "titles": titles, "itemsize": size}
+    return np.dtype(given)  # type: ignore[call-overload, no-any-return]
 
 
 def _dtype_of(value: Any) -> np.dtype[Any]:
@@ -215,6 +222,7 @@ _PLAIN: dict[tuple[str, str], Any] = {
     ("__builtin__", "set"): set,
     ("__builtin__", "frozenset"): frozenset,
     ("_codecs", "encode"): _encode,
+    ("__builtin__", "bytes"): _empty_bytes,
 }
 _NUMPY: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "dtype"): _Dtype,

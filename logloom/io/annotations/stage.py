@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -67,9 +67,8 @@ class StageWriter:
                     file.write(data)
             names = as_json({column: name for column, (name, _) in row.files.items()})
             self._infos.write(f"{row.timestamp}\t{names}\t{row.info}\n".encode("ascii"))
-        self._digest.update(
-            mapped_block(block.log_id, block.partition, self._rows, rows, self._mapping.files)
-        )
+        block = mapped_block(block.log_id, block.partition, self._rows, rows, self._mapping.schema.columns)
+        self._digest.update(block)
         self._span = [self._span[0] if self._span else rows[0].timestamp, rows[-1].timestamp]
         self._rows += len(rows)
 
@@ -93,19 +92,15 @@ class StageWriter:
 
 
 def mapped_block(
-    log_id: str,
-    partition: str,
-    first_row: int,
-    rows: Sequence[MappedRow],
-    files: Sequence[str] | Mapping[str, Any],
+    log_id: str, partition: str, first_row: int, rows: Sequence[MappedRow], names: Iterable[str]
 ) -> Block:
-    """Mapped rows as a block: `data_info`, and the bytes of each column of files, b"" for none."""
-    columns: dict[str, Values] = {
-        "timestamp": np.array([row.timestamp for row in rows], np.int64),
-        INFO: Ragged.from_bytes([row.info.encode() for row in rows]),
-    }
-    for column in files:
-        columns[column] = Ragged.from_bytes([row.files.get(column, ("", b""))[1] for row in rows])
+    """The named columns of mapped rows as a block; a row without a file has b""."""
+    columns: dict[str, Values] = {"timestamp": np.array([row.timestamp for row in rows], np.int64)}
+    for name in names:
+        if name == INFO:
+            columns[name] = Ragged.from_bytes([row.info.encode() for row in rows])
+        else:
+            columns[name] = Ragged.from_bytes([row.files.get(name, ("", b""))[1] for row in rows])
     return Block(log_id, partition, first_row, columns)
 
 
@@ -178,8 +173,7 @@ class StageReader:
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         index = range(len(self))[index]
         names = self.schema.select(columns)
-        rows = [self._row(self._infos()[index], names)]
-        block = mapped_block(self._unit["log_id"], self._unit["partition"], index, rows, names)
+        block = self._block(index, [self._row(self._infos()[index], names)], names)
         return block.row(0, self.schema, names)
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
@@ -198,11 +192,7 @@ class StageReader:
             yield self._block(first, rows, names)
 
     def _block(self, first: int, rows: Sequence[MappedRow], names: Sequence[str]) -> Block:
-        files = [name for name in names if name != INFO]
-        block = mapped_block(self._unit["log_id"], self._unit["partition"], first, rows, files)
-        if INFO not in names:
-            del block.columns[INFO]  # type: ignore[attr-defined]
-        return block
+        return mapped_block(self._unit["log_id"], self._unit["partition"], first, rows, names)
 
     def _infos(self) -> list[StagedInfo]:
         if self._lines is None:

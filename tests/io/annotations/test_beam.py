@@ -1,0 +1,68 @@
+"""Blocks into an annotation file and out again, in Beam."""
+
+import itertools
+import json
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+import logloom.io.annotations
+from logloom.errors import UsageError
+from logloom.io.annotations import AnnotationReader, ReadFromAnnotations, WriteToAnnotations
+from tests.io.annotations.making import SCHEMA, assemble, files_in, make_block, options, part, stage, store_at
+
+
+def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):
+    store = store_at(tmp_path)
+    logs = [make_block(20, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
+    units = [unit for block in logs for unit in stage(store, block, [7])]
+    expected, _ = assemble(store, units)
+    blocks = [part(block, a, b) for block in logs for a, b in itertools.pairwise([0, 7, 12, 20])][::-1]
+    folder = tmp_path / "written"
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        written = pipeline | beam.Create(blocks) | WriteToAnnotations(folder, SCHEMA, options())
+        assert_that(written, equal_to([str(folder / "annotations/all.json")]))
+    found = files_in(folder)
+    assert found.pop("annotations/all.json") == files_in(expected)["annotations/all.json"]
+    assert len(found) == 40
+    staged = {
+        name: data for unit in units for name, data in files_in(tmp_path / "store" / unit.folder).items()
+    }
+    assert all(staged[name] == data for name, data in found.items())
+    assert not (tmp_path / "written.stage").exists()
+
+
+def test_infos_read_in_beam_are_those_of_the_file(tmp_path):
+    store = store_at(tmp_path)
+    folder, _ = assemble(store, stage(store, make_block(9)))
+    path = folder / "annotations/all.json"
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        blocks = pipeline | ReadFromAnnotations(str(path), max_bytes=20_000)
+        rows = blocks | beam.FlatMap(
+            lambda block: [block.row(i, AnnotationReader.schema)["data_info"] for i in range(len(block))]
+        )
+        expected = [row["data_info"] for row in AnnotationReader(path)]
+        assert_that(rows, equal_to(expected))
+    assert [json.loads(text) for text in expected] == json.loads(path.read_text())["data_list"]
+
+
+def test_a_file_that_is_there_is_never_written_over(tmp_path):
+    store = store_at(tmp_path)
+    folder, _ = assemble(store, stage(store, make_block(3)))
+    before = files_in(folder)["annotations/all.json"]
+    with pytest.raises(Exception, match="is there already"), beam.Pipeline("DirectRunner") as p:
+        p | beam.Create([make_block(4)]) | WriteToAnnotations(folder, SCHEMA, options())
+    assert files_in(folder)["annotations/all.json"] == before
+
+
+def test_columns_that_do_not_fit_are_refused_at_once(tmp_path):
+    with pytest.raises(UsageError, match="no column 'camera'"):
+        WriteToAnnotations(tmp_path, SCHEMA, options(images={"img_path": "camera"}))
+
+
+def test_public_names_are_those_in_the_list():
+    for name in logloom.io.annotations.__all__:
+        assert getattr(logloom.io.annotations, name).__name__ == name
+    with pytest.raises(AttributeError, match="nothing"):
+        logloom.io.annotations.nothing  # noqa: B018
