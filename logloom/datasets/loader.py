@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
+from logloom.datasets.batches import to_tensors
+from logloom.datasets.dataset import Dataset
 from logloom.datasets.shared import BatchLayout, Segment, SharedArray
 from logloom.datasets.workers import (
     Filler,
@@ -145,6 +147,8 @@ class Loader:
     @functools.cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of a row's values, {key: (dtype, shape)}, as row 0 has them after `fns`."""
+        if isinstance(self.source, Dataset) and not self.fns:
+            return self.source.spec  # which knows how wide its texts become
         return spec_of(prepare(self.source[0], self.fns, [0, 0]))
 
     @functools.cached_property
@@ -295,13 +299,14 @@ class Loader:
 def torch_dataset(loader: Loader) -> Any:
     """The loader as a torch IterableDataset: batches as dicts of tensors that share the loader's memory.
 
+    Text, which torch has no type for, stays a numpy array.
+
     Give it to `DataLoader(dataset, batch_size=None)`; the loader has workers of its own.
 
     Raises:
         UsageError: torch is not installed.
     """
     try:
-        import torch  # type: ignore[import-not-found,unused-ignore]
         from torch.utils.data import (  # type: ignore[import-not-found,unused-ignore]
             IterableDataset,
             get_worker_info,
@@ -318,6 +323,6 @@ def torch_dataset(loader: Loader) -> Any:
                     "the Loader has workers of its own: DataLoader(…, batch_size=None, num_workers=0)"
                 )
             for batch in loader:
-                yield {key: torch.from_numpy(array) for key, array in batch.items()}
+                yield to_tensors(batch)
 
     return LoaderDataset()

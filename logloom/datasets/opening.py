@@ -117,7 +117,9 @@ def _foreign(place: str, columns: str | Sequence[str] | None, options: Mapping[s
 
         return L5KitSource(place, options)
     if set(names) & set(_ZARR):
-        return _zarr(place, columns, options)
+        from logloom.datasets.sources.zarr import ArraysSource, ZarrSource, is_own
+
+        return ZarrSource(place, options) if is_own(store) else ArraysSource(place, options, columns)
     if "spec.json" in names or ("000000" in names and store.exists("000000/spec.json")):
         from logloom.datasets.sources.bags import DatapointsSource
 
@@ -131,16 +133,3 @@ def _foreign(place: str, columns: str | Sequence[str] | None, options: Mapping[s
         f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, a table "
         "table.json, bags spec.json, zarr zarr.json or .zgroup, and shards end in .tar"
     )
-
-
-def _zarr(place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]) -> RowSource:
-    from logloom.datasets.sources.zarr import ArraysSource, ZarrSource
-
-    own = ZarrSource(place, options)
-    try:
-        own.schema  # noqa: B018
-    except DatasetError as error:
-        if "not a dataset that logloom wrote" not in str(error) and "missing" not in str(error):
-            raise
-        return ArraysSource(place, options, columns)
-    return own

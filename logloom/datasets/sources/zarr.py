@@ -16,8 +16,15 @@ from logloom.datasets.batches import Batch
 from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.errors import DatasetError, UsageError
 from logloom.io.storage import Store, filesystem, is_local
+from logloom.io.zarr.groups import ATTRIBUTE
 from logloom.io.zarr.reader import ZarrReader
 from logloom.schema import TIMESTAMP, ColumnType, Schema
+
+
+def is_own(store: Store) -> bool:
+    """Whether a zarr group is a dataset that logloom wrote."""
+    names = [name for name in ("zarr.json", ".zattrs") if store.exists(name)]
+    return bool(names) and f'"{ATTRIBUTE}"'.encode() in store.read(names[0])
 
 
 class ZarrSource(RowSource):

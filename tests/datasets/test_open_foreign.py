@@ -1,0 +1,223 @@
+"""`logloom.datasets.open` over folders that stand by themselves: tables, bags, tars, zarr, L5Kit."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+import zarr
+
+import logloom.datasets
+import logloom.io.tables as tt
+from logloom.datasets import Loader
+from logloom.errors import DatasetError, UsageError
+from logloom.io import bags
+from logloom.io.l5kit.dtypes import AGENTS, FRAMES, SCENES, TL_FACES
+from tests.io.tables.making import drive
+
+
+def write_bags(folder, numbers, spec, generation=1):
+    with bags.DatasetWriter(folder, spec, bags.encoders, generation=generation) as writer:
+        for number in numbers:
+            writer.append(datapoint(number, spec))
+    return folder
+
+
+def datapoint(number, spec):
+    whole = {
+        "log_id": f"drive-{number // 5}",
+        "timestamp": number * 10**8,
+        "pose": np.arange(4, dtype=np.float32) + number,
+        "points": np.full((number % 3 + 1, 2), number, np.int16),
+        "name": f"n{number}",
+        "image": bytes([number]) * 3,
+        "count": number - 4,
+        "labels": [number, number + 1],
+        "tree": {"a": np.int64(number), "b": ["x"]},
+    }
+    return {key: whole[key] for key in spec}
+
+
+SPEC = {
+    "pose": "array", "points": "array", "name": "utf8", "image": "jpg", "count": "int", "labels": "int[]",
+    "tree": "tree",
+}  # fmt: skip
+
+
+def test_the_datapoints_of_a_folder_of_bags_are_rows(tmp_path):
+    write_bags(tmp_path / "set", range(7), SPEC)
+    dataset = logloom.datasets.open(tmp_path / "set")
+    assert len(dataset) == 7
+    row = dataset[-1]
+    assert row["name"] == "n6"
+    assert row["image"] == b"\6\6\6"
+    assert row["count"] == 2
+    assert row["count"].dtype == np.int64
+    assert list(row["labels"]) == [6, 7]
+    np.testing.assert_array_equal(row["points"], np.full((1, 2), 6, np.int16))
+    assert str(dataset.schema.columns["pose"]) == "float32[4]"
+    assert dataset.schema.columns["points"].dtype == np.int16
+    assert set(dataset.index["log_id"]) == {"set"}
+    batch = dataset.select(["pose", "count", "name", "labels"]).get_many([6, 0])
+    assert batch["count"].tolist() == [2, -4]
+    assert batch["name"] == ["n6", "n0"]
+    assert [list(value) for value in batch["labels"]] == [[6, 7], [0, 1]]
+    np.testing.assert_array_equal(batch["pose"][:, 0], [6, 0])
+
+
+@pytest.mark.parametrize("generation", [1, 3])
+def test_shards_of_bags_with_log_ids_and_stamps_have_windows_within_their_logs(tmp_path, generation):
+    spec = {"log_id": "utf8", "timestamp": "i64", "pose": "array"}
+    for number in range(3):
+        write_bags(tmp_path / f"{number:06d}", range(4 * number, 4 * number + 4), spec, generation)
+    dataset = logloom.datasets.open(tmp_path)
+    assert dataset.index.log_id.tolist() == ["drive-0"] * 5 + ["drive-1"] * 5 + ["drive-2"] * 2
+    assert dataset.index.timestamp.tolist() == [n * 10**8 for n in range(12)]
+    windows = dataset.window([-1, 0])  # across shards, not across logs
+    assert [int(w["pose"][1, 0]) for w in windows] == [1, 2, 3, 4, 6, 7, 8, 9, 11]
+    assert len(dataset.window([-1, 0], max_gap=10**7)) == 0
+    assert len(logloom.datasets.open(tmp_path, where="log_id == 'drive-1' and timestamp > 700000000")) == 2
+
+
+def add(tar, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+def write_shards(folder, count=3):
+    folder.mkdir()
+    for shard in range(count):
+        with tarfile.open(folder / f"train-{shard:03d}.tar", "w") as tar:
+            for number in range(4):
+                key = f"s{shard}/{number:04d}"
+                add(tar, f"{key}.jpg", bytes([shard, number]))
+                add(tar, f"{key}.json", json.dumps({"n": number}).encode())
+    return folder
+
+
+def test_samples_of_shards_are_rows_of_bytes_by_suffix(tmp_path):
+    write_shards(tmp_path / "wds")
+    dataset = logloom.datasets.open(tmp_path / "wds")
+    assert len(dataset) == 12
+    assert dataset[5] == {"__key__": "s1/0001", "jpg": b"\1\1", "json": b'{"n": 1}'}
+    assert dataset.index["key"][5] == "s1/0001"
+    assert set(dataset.index["log_id"]) == {"train-000", "train-001", "train-002"}
+    assert dataset.select("jpg").get_many([0, 11])["jpg"] == [b"\0\0", b"\2\3"]
+    windows = dataset.select("jpg").window([0, 1])
+    assert len(windows) == 9
+    assert windows[3]["jpg"] == [b"\1\0", b"\1\1"]
+    braces = logloom.datasets.open(f"{tmp_path}/wds/train-{{000..001}}.tar", where="key != 's0/0000'")
+    assert len(braces) == 7
+    assert len(logloom.datasets.open(tmp_path / "wds/train-002.tar")) == 4
+
+
+def test_the_samples_of_a_real_shard_open(shared_data):
+    dataset = logloom.datasets.open(shared_data / "webdataset/tendata.tar")
+    assert len(dataset) == 100
+    assert dataset.columns == ("ten",)
+    assert isinstance(dataset[-1]["ten"], bytes)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_arrays_of_a_foreign_zarr_group_are_columns(tmp_path, zarr_format):
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=zarr_format)
+    values = {"speed": np.arange(20.0), "pose": np.arange(60, dtype="f4").reshape(20, 3)}
+    for name, value in values.items():
+        group.create_array(name, data=value, chunks=(7, *value.shape[1:]))
+    dataset = logloom.datasets.open(tmp_path / "x.zarr")
+    assert len(dataset) == 20
+    assert str(dataset.schema.columns["pose"]) == "float32[3]"
+    np.testing.assert_array_equal(dataset[-3]["pose"], values["pose"][17])
+    order = [3, 19, 3, 0]
+    np.testing.assert_array_equal(dataset.get_many(order)["pose"], values["pose"][order])
+    np.testing.assert_array_equal(dataset.window([-1, 0])[4]["speed"], [4.0, 5.0])
+    assert len(logloom.datasets.open(tmp_path / "x.zarr", where="speed >= 15 and pose[1] > 50")) == 3
+    with Loader(dataset.window([-1, 0]), batch=5, shuffle=False, workers=0) as loader:
+        np.testing.assert_array_equal(next(loader)["speed"][:, 0], [0, 1, 2, 3, 4])
+    group.create_array("other", data=np.zeros(5))
+    with pytest.raises(UsageError, match=r"differ in length .*other: 5.*columns="):
+        logloom.datasets.open(tmp_path / "x.zarr")
+    assert len(logloom.datasets.open(tmp_path / "x.zarr", columns=["speed"])) == 20
+    with pytest.raises(UsageError, match="no column matches 'sped'"):
+        logloom.datasets.open(tmp_path / "x.zarr", columns=["sped", "speed"])
+
+
+def write_l5kit(path, frames_of_scenes=(4, 3)):
+    from logloom.io.l5kit import ChunkedDataset
+
+    frames = np.zeros(sum(frames_of_scenes), FRAMES.dtype)
+    frames["timestamp"] = np.arange(len(frames)) * 10**8
+    frames["ego_translation"][:, 0] = np.arange(len(frames))
+    frames["agent_index_interval"] = np.stack([np.arange(len(frames)), np.arange(1, len(frames) + 1)], axis=1)
+    scenes = np.zeros(len(frames_of_scenes), SCENES.dtype)
+    ends = np.cumsum(frames_of_scenes)
+    scenes["frame_index_interval"] = np.stack([ends - frames_of_scenes, ends], axis=1)
+    agents = np.zeros(len(frames), AGENTS.dtype)
+    agents["track_id"] = np.arange(len(frames)) + 100
+    dataset = ChunkedDataset(path)
+    dataset.initialize(num_scenes=len(scenes), num_frames=len(frames), num_agents=len(agents))
+    dataset.scenes[:], dataset.frames[:], dataset.agents[:] = scenes, frames, agents
+    assert TL_FACES.key in zarr.open_group(path)
+    return path
+
+
+def test_the_scenes_of_an_l5kit_dataset_are_logs_of_frames(tmp_path):
+    dataset = logloom.datasets.open(write_l5kit(tmp_path / "x.zarr"))
+    assert dataset.index.log_id.tolist() == ["000000000"] * 4 + ["000000001"] * 3
+    assert dataset.index.row.tolist() == [0, 1, 2, 3, 0, 1, 2]
+    assert dataset[5]["agents"]["track_id"].tolist() == [105]
+    assert len(dataset.window([-1, 0])) == 5
+    batch = dataset.get_many([6, 1])
+    assert batch["agents"][0]["track_id"].tolist() == [106, 101]
+    assert batch["ego_translation"][:, 0].tolist() == [6.0, 1.0]
+
+
+def test_the_real_scene_opens(shared_data):
+    (path,) = list((shared_data / "l5kit").glob("*.zarr")) or [None]
+    if path is None:
+        pytest.skip("no zarr in the shared data")
+    assert len(logloom.datasets.open(path)) == 248
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = drive(num_logs=3, rows=10)
+    tt.write_table(f"{tmp_path}/sensors", rows, index=["pedestrians_count"])
+    return tmp_path / "sensors", rows
+
+
+def test_a_table_that_stands_by_itself_opens_with_its_index(table):
+    path, rows = table
+    dataset = logloom.datasets.open(path, where="pedestrians_count > 2")
+    chosen = [row for row in rows if row["pedestrians_count"] > 2]
+    assert [(row["log_id"], row["timestamp"]) for row in dataset] == [
+        (row["log_id"], row["timestamp"]) for row in chosen
+    ]
+    assert dataset.index["pedestrians_count"].tolist() == [row["pedestrians_count"] for row in chosen]
+    assert len(logloom.datasets.open(path).window([0, 1, 2])) == 3 * 8
+
+
+def test_what_is_no_dataset_is_told_with_what_lies_there(tmp_path, table):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DatasetError, match="nothing is there"):
+        logloom.datasets.open(tmp_path / "empty")
+    (tmp_path / "empty/notes.txt").write_text("hello")
+    with pytest.raises(DatasetError, match=r"it holds notes\.txt"):
+        logloom.datasets.open(tmp_path / "empty")
+    with pytest.raises(UsageError, match="no root of logloom, so it has no version"):
+        logloom.datasets.open(table[0], 3)
+    with pytest.raises(UsageError, match="no root of logloom, so it has no split"):
+        logloom.datasets.open(table[0], split="train")
+
+
+def test_values_that_differ_in_shape_are_told_with_the_row(tmp_path):
+    spec = {"points": "array"}
+    with bags.DatasetWriter(tmp_path / "set", spec, bags.encoders) as writer:
+        for length in (2, 3, 2):
+            writer.append({"points": np.zeros((length, 2))})
+    dataset = logloom.datasets.open(tmp_path / "set")
+    with pytest.raises(UsageError, match=r"points is \[3, 2\] in row 1 and \[2, 2\] in row 0"):
+        dataset.get_many([0, 1])
+    assert dataset[1]["points"].shape == (3, 2)
