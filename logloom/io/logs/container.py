@@ -138,6 +138,12 @@ class Chunk:
     def nbytes(self) -> int:
         return self.buffer.nbytes + 6 * self.channel.nbytes
 
+    def shares_memory(self, data: memoryview) -> bool:
+        """Whether it looks at the bytes that it was read from: those of a stretch without compression."""
+        memory = np.frombuffer(data, np.uint8)
+        parts = (self.channel, self.log_time, self.publish_time, self.offset, self.start, self.length)
+        return any(np.may_share_memory(part, memory) for part in (self.buffer, *parts))
+
 
 NO_BYTES: Buffer = np.empty(0, np.uint8)
 NO_INTS: Int64s = np.empty(0, np.int64)
@@ -222,13 +228,13 @@ class IndexBuilder:
     shares: list[tuple[int, ...]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     number: int = 0  # of the next chunk
+    is_checked: bool = False
 
     def add(
         self, chunk: Chunk, offset: int, length: int, record: int, loose: bool = False, cut: bool = False
     ) -> None:
         """Takes a stretch; its number counts even where nothing of it can be used."""
         if len(chunk):
-    is_checked: bool = False
             for channel in np.unique(chunk.channel).tolist():
                 times = chunk.log_time[chunk.channel == channel]
                 share = (len(self.stretches), channel, len(times), int(times.min()), int(times.max()))

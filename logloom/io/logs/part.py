@@ -20,7 +20,7 @@ from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.container import Chunk, Container, FileIndex, Int64s
 from logloom.io.logs.gathering import Origin
 from logloom.io.logs.inflate import inflated
-from logloom.io.logs.ranges import content_id, fetches, read_ahead
+from logloom.io.logs.ranges import Scratch, content_id, fetches, read_ahead
 from logloom.io.logs.sidecar import Sidecars
 
 LISTED = 5  # damaged places that an error names
@@ -100,9 +100,11 @@ class Part:
         found = [CHUNKS.get(key) for key in keys]
         missing = stretches[[chunk is None for chunk in found]]
         starts = rows["offset"][missing]
-        jobs = fetches(self.container.file, starts, starts + rows["length"][missing])
+        scratch = Scratch()
+        jobs = fetches(self.container.file, starts, starts + rows["length"][missing], scratch)
         decoded = read_ahead(
-            partial(self._decode, number, job) for number, job in zip(missing.tolist(), jobs, strict=True)
+            partial(self._decode, number, job, scratch)
+            for number, job in zip(missing.tolist(), jobs, strict=True)
         )
         for number, key, chunk in zip(stretches.tolist(), keys, found, strict=True):
             if chunk is None:
@@ -110,8 +112,11 @@ class Part:
                 CHUNKS.put(key, chunk)
             yield number, chunk
 
-    def _decode(self, number: int, fetch: Callable[[], memoryview]) -> Chunk:
-        chunk = self.container.decode(self.index.stretches[number], fetch())
+    def _decode(self, number: int, fetch: Callable[[], memoryview], scratch: Scratch) -> Chunk:
+        data = fetch()
+        chunk = self.container.decode(self.index.stretches[number], data)
+        if not chunk.shares_memory(data):
+            scratch.take_back(data)
         # ROS 2's recorder may compress messages one by one, and nothing in the file says so.
         channel = self.index.channels.get(int(chunk.channel[0])) if len(chunk) else None
         if channel is not None and channel.encoding == "cdr":
@@ -159,12 +164,12 @@ class Part:
                 lost.log_time,
                 f"{lost.reason} ({lost.length} bytes)" if lost.length else lost.reason,
                 lost.num_messages,
+                lost.unit,
             )
             for lost in self.index.lost
         )
 
     def extent(self, topic: str) -> tuple[int, int]:
-                lost.unit,
         """First and last log time of a topic; (0, 0) without messages.
 
         The index of a file tells times by stretch only; of the stretches where a topic may begin or end, the

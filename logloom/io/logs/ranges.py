@@ -12,6 +12,7 @@ import pathlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -76,11 +77,29 @@ class File:
         except Exception as error:
             raise _wrapped(self.uri, error) from error
         if len(data) != stop - start:
-            raise TruncatedLogError(
-                f"{self.uri}: of bytes {start} to {stop}, only {len(data)} are there. "
-                "It is shorter than it was: wait until whoever writes it is done, and run again."
-            )
+            raise self._cut_short(start, stop, len(data))
         return data
+
+    def read_into(self, start: int, room: memoryview) -> None:
+        """Fills `room` with the bytes from `start` on, of a local file. Raises what `read` raises."""
+        done = 0
+        try:
+            with self._opened() as handle:
+                while done < len(room):
+                    count = os.preadv(handle, [room[done:]], start + done)
+                    if not count:
+                        break
+                    done += count
+        except Exception as error:
+            raise _wrapped(self.uri, error) from error
+        if done < len(room):
+            raise self._cut_short(start, start + len(room), done)
+
+    def _cut_short(self, start: int, stop: int, count: int) -> TruncatedLogError:
+        return TruncatedLogError(
+            f"{self.uri}: of bytes {start} to {stop}, only {count} are there. "
+            "It is shorter than it was: wait until whoever writes it is done, and run again."
+        )
 
     def _describe(self) -> tuple[int, str]:
         try:
@@ -97,10 +116,17 @@ class File:
         except Exception as error:
             raise _wrapped(self.uri, error) from error
 
-    def _read_local(self, start: int, stop: int) -> bytes:
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
         assert self._local is not None
         handle = os.open(self._local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         try:
+            yield handle
+        finally:
+            os.close(handle)
+
+    def _read_local(self, start: int, stop: int) -> bytes:
+        with self._opened() as handle:
             data = os.pread(handle, stop - start, start)
             while len(data) < stop - start:  # the kernel gives at most 2 GiB at once
                 more = os.pread(handle, stop - start - len(data), start + len(data))
@@ -108,8 +134,6 @@ class File:
                     break
                 data += more
             return data
-        finally:
-            os.close(handle)
 
     def _read_remote(self, start: int, stop: int) -> bytes:
         fs, path = filesystem(self.uri, self._storage_options)  # fsspec keeps one per process and options
@@ -153,17 +177,44 @@ def join_ranges(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[sli
     return groups
 
 
+class Scratch:
+    """Memory that local ranges are read into, again and again: fresh pages cost more than reading them.
+
+    Serves many threads.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[NDArray[np.uint8]] = []
+
+    def read(self, file: File, start: int, stop: int) -> memoryview:
+        size = max(0, stop - start)
+        try:
+            memory = self._spare.pop()
+        except IndexError:
+            memory = np.empty(0, np.uint8)
+        if len(memory) < size:
+            memory = np.empty(size + size // 8, np.uint8)  # the next one may be a little larger
+        view = memory.data[:size]
+        file.read_into(start, view)
+        return view
+
+    def take_back(self, data: memoryview) -> None:
+        """Takes back what `read` gave, once nobody looks at it; leaves other memory alone."""
+        if isinstance(data.obj, np.ndarray):
+            self._spare.append(data.obj)
+
+
 def fetches(
-    file: File, starts: NDArray[np.int64], stops: NDArray[np.int64]
+    file: File, starts: NDArray[np.int64], stops: NDArray[np.int64], scratch: Scratch
 ) -> Iterator[Callable[[], memoryview]]:
     """For each range a function that gives its bytes; neighbours far away share a request.
 
-    Local ranges are read when their function is called, in whichever thread that is; remote ones are
-    requested a little ahead of the caller.
+    Local ranges are read, into `scratch`, when their function is called, in whichever thread that is; remote
+    ones are requested a little ahead of the caller.
     """
     if file.is_local:
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            yield partial(_read_view, file, start, stop)
+            yield partial(scratch.read, file, start, stop)
         return
     groups = join_ranges(starts, stops)
     spans = [(int(starts[g.start]), int(stops[g.stop - 1])) for g in groups]

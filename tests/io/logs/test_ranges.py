@@ -16,7 +16,7 @@ from logloom.io.logs import ranges
 from logloom.io.logs.base import TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.ranges import File, fetches, join_ranges, read_ahead
+from logloom.io.logs.ranges import File, Scratch, fetches, join_ranges, read_ahead
 from tests.io.logs.making import (
     MS,
     START,
@@ -91,11 +91,44 @@ def test_fetched_bytes_are_those_of_the_file(tmp_path, counting, is_local):
     file = File(str(tmp_path / "x") if is_local else "counting://x")
     starts = np.array([0, 100, 3000, 4990])
     stops = np.array([100, 120, 3500, 5000])
-    found = [bytes(fetch()) for fetch in fetches(file, starts, stops)]
+    found = [bytes(fetch()) for fetch in fetches(file, starts, stops, Scratch())]
     assert found == [data[a:b] for a, b in zip(starts, stops, strict=True)]
     assert file.size == pickle.loads(pickle.dumps(file)).size == 5000
     with pytest.raises(LogReadError, match="only 10 are there"):
         file.read(4990, 5010)
+
+
+def test_local_ranges_are_read_into_memory_that_was_given_back(tmp_path):
+    (tmp_path / "x").write_bytes(bytes(range(200)))
+    file, scratch = File(str(tmp_path / "x")), Scratch()
+    first = scratch.read(file, 0, 100)
+    second = scratch.read(file, 100, 190)
+    assert (bytes(first), bytes(second)) == (bytes(range(100)), bytes(range(100, 190)))
+    memory = first.obj
+    scratch.take_back(first)
+    scratch.take_back(memoryview(b"from elsewhere"))
+    third = scratch.read(file, 50, 120)
+    assert third.obj is memory
+    assert (bytes(third), bytes(second)) == (bytes(range(50, 120)), bytes(range(100, 190)))
+    assert bytes(scratch.read(file, 0, 200)) == bytes(range(200))
+    with pytest.raises(LogReadError, match="only 10 are there"):
+        scratch.read(file, 190, 210)
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_chunks_stay_what_they_are_while_others_are_read(tmp_path, compression):
+    messages = make_messages(900)
+    log = open_log([str(write_mcap(tmp_path / "x.mcap", messages, compression=compression, chunk_size=4000))])
+    CHUNKS.clear()
+    part = log.parts[0]
+    chunks = dict(part.chunks(part.index.with_messages))
+    assert len(chunks) > 5
+    for number, chunk in chunks.items():
+        CHUNKS.clear()
+        ((_, alone),) = part.chunks(np.array([number]))
+        assert bytes(alone.buffer) == bytes(chunk.buffer)
+        assert alone.log_time.tolist() == chunk.log_time.tolist()
 
 
 def test_results_come_in_order_and_jobs_run_in_threads():

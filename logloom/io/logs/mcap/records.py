@@ -8,7 +8,6 @@ A record is an opcode (u8), the length of its content (u64) and the content; int
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.logs.base import MAX_TIME
-from logloom.io.logs.compression import decompress, decompress_prefix
+from logloom.io.logs.compression import crc32, decompress, decompress_prefix
 from logloom.io.logs.container import (
     Buffer,
     Channel,
@@ -121,11 +120,11 @@ def chunk_head(record: memoryview) -> ChunkHead:
         raise ValueError(f"the chunk claims {body_length} bytes of data in a record of {length} bytes")
     return ChunkHead(min(first, MAX_TIME), min(last, MAX_TIME), size, crc, compression, body, body_length)
 
+
 def has_crc(record: memoryview) -> bool:
     """Whether a chunk record brings a checksum of its contents."""
     at = RECORD.size + 8 + 8 + 8
     return any(record[at : at + 4])
-
 
 
 def uncompressed(record: memoryview, head: ChunkHead, max_bytes: int, cut: bool) -> Buffer:
@@ -141,7 +140,7 @@ def uncompressed(record: memoryview, head: ChunkHead, max_bytes: int, cut: bool)
         plain = decompress_prefix(head.compression, body, head.size)
     else:
         plain = decompress(head.compression, body, head.size)
-        if head.crc and zlib.crc32(plain) != head.crc:
+        if head.crc and crc32(plain) != head.crc:
             raise ValueError("the chunk's CRC doesn't match its bytes")
     return np.frombuffer(plain, np.uint8)
 
