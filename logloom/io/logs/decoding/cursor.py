@@ -1,22 +1,22 @@
 """Reading the same place of many payloads at once.
 
-Here: `Cursor`, some payloads that lie in one buffer and have one byte order, and how to read words, values
-and stretches of bytes of all of them in one numpy call. It is the only code that touches payload bytes, and
-checks every read against the end of its message.
+Here: `Cursor`, payloads of one byte order, and how to read words, values and stretches of bytes of all of
+them in one call. It is the only code that touches payload bytes, and checks every read against the end of
+its message.
 Elsewhere: what lies where (layouts).
 
 A place is counted from the start of each payload's body. It is a plain int while it is the same in all
 payloads, and an array (n,) from where they differ; so messages of one layout are walked once, whatever their
-number, and others at the cost of a few numpy calls a field. Payloads at equal distances, as those of one
-topic alone in a chunk, are read as one strided view; what was read of them to find the way is remembered, so
-that going the same way again touches nothing but the values wanted.
+number, and others at the cost of a few numpy calls a field. Payloads at equal distances in their buffer, as
+those of one topic alone in a chunk, are read as one strided view; what was read of them to find the way is
+remembered, so that going the same way again touches nothing but the values wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from logloom.schema import BYTES
 
 Array = NDArray[Any]
 At = int | NDArray[np.int64]
+Buffer = NDArray[np.uint8]
 
 VIEW_BYTES = 256  # rows of bytes this long on average stay views of their buffers
 _COPY_BYTES = 96  # from about here one slice a row is faster than an index for every byte
@@ -47,38 +48,73 @@ class MisfitError(Exception):
         self.reason = reason
 
 
-class Cursor:
-    """Payloads in one buffer.
+class Run(NamedTuple):
+    """Neighbours among the payloads of a cursor that lie in one buffer.
 
     Attributes:
-        rows: (n,) which of the RawMessages they are; n >= 1.
-        order: "<" or ">".
-        size: (n,) bytes of each body.
+        rows: of the cursor.
+        start: of the first one's body.
         step: from the start of one body to the next, where that is the same for all; else None.
     """
 
-    __slots__ = ("_ended", "_words", "base", "buffer", "order", "rows", "shortest", "size", "step")
+    buffer: Buffer
+    rows: slice
+    start: int
+    step: int | None
+
+
+class Cursor:
+    """Payloads of one byte order.
+
+    Attributes:
+        buffers: what they lie in.
+        buffer: (n,) each of them in which.
+        base: (n,) where in it its body starts.
+        size: (n,) bytes of each body.
+        rows: (n,) which of the RawMessages they are; n >= 1.
+        order: "<" or ">".
+    """
+
+    __slots__ = (
+        "_ended",
+        "_runs",
+        "_words",
+        "base",
+        "buffer",
+        "buffers",
+        "order",
+        "rows",
+        "shortest",
+        "size",
+    )
 
     def __init__(
         self,
-        buffer: NDArray[np.uint8],
+        buffers: Sequence[Buffer],
+        buffer: NDArray[np.intp],
         base: NDArray[np.int64],
         size: NDArray[np.int64],
         rows: NDArray[np.intp],
         order: str,
     ):
-        self.buffer, self.base, self.size, self.rows, self.order = buffer, base, size, rows, order
+        self.buffers, self.buffer, self.base, self.size = buffers, buffer, base, size
+        self.rows, self.order = rows, order
         self.shortest = int(size[0]) if len(size) == 1 else int(size.min())
-        self.step = _step(base)
+        self._runs = _runs(buffers, buffer, base)
         self._words: dict[int, At] = {}
         self._ended: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, which: Array) -> Cursor:
+    def take(self, which: Array | slice) -> Cursor:
         """Some of the payloads."""
-        return Cursor(self.buffer, self.base[which], self.size[which], self.rows[which], self.order)
+        base, size, rows = self.base[which], self.size[which], self.rows[which]
+        return Cursor(self.buffers, self.buffer[which], base, size, rows, self.order)
+
+    def by_buffer(self) -> list[Cursor]:
+        """The payloads of each buffer."""
+        return [self.take(run.rows) for run in self._runs]
 
     def refuse(self, bad: bool | NDArray[np.bool_], reason: str) -> None:
         """Raises a MisfitError of the payloads for which `bad` is true; one bool stands for all."""
@@ -87,10 +123,6 @@ class Cursor:
                 raise MisfitError(self.rows[bad], reason)
         elif bad:
             raise MisfitError(self.rows, reason)
-
-    def lends(self, values: Array) -> bool:
-        """Whether values may be a view of the buffer, and not a copy."""
-        return np.may_share_memory(values, self.buffer)
 
     def need(self, at: At) -> None:
         """Refuses messages that end before `at`."""
@@ -102,7 +134,8 @@ class Cursor:
         if len(self) == 1:  # a numpy call on one value costs ten times as much
             self.need(at + 4)
             start = int(self.base[0]) + int(at if isinstance(at, int) else at[0])
-            return int.from_bytes(self.buffer[start : start + 4], "little" if self.order == "<" else "big")
+            word = self.buffers[self.buffer[0]][start : start + 4]
+            return int.from_bytes(word, "little" if self.order == "<" else "big")
         if not isinstance(at, int):
             return settle(self.items(at, np.dtype(self.order + "u4")))
         if at not in self._words:
@@ -118,37 +151,42 @@ class Cursor:
             self._ended.add(at)
 
     def items(self, at: At, dtype: np.dtype[Any]) -> Array:
-        """(n, *shape of dtype): one value of each payload; a view of the buffer where there is a step."""
+        """(n, *shape of dtype): one value of each payload."""
         self.need(at + dtype.itemsize)
         shape, base = dtype.shape, dtype.base
         if dtype.itemsize == 0:
             return np.zeros((len(self), *shape), base)
-        if self.step is not None and isinstance(at, int):
-            item, start = np.dtype([("", dtype)]), int(self.base[0]) + at
-            every: Array = np.ndarray((len(self),), item, self.buffer.data, start, (self.step,))["f0"]
-            return every
-        window = np.ndarray(
-            (max(0, len(self.buffer) - dtype.itemsize + 1),), f"V{dtype.itemsize}", self.buffer, strides=(1,)
-        )
-        values: Array = window[self.base + at].view(base).reshape(len(self), *shape)
+        opaque = np.dtype(f"V{dtype.itemsize}")
+        packed = np.empty(len(self), opaque)
+        for buffer, rows, start, step in self._runs:
+            if step is not None and isinstance(at, int):
+                every = np.ndarray((rows.stop - rows.start,), opaque, buffer.data, start + at, (step,))
+                packed[rows] = every
+                continue
+            places = max(0, len(buffer) - dtype.itemsize + 1)
+            window = np.ndarray((places,), opaque, buffer.data, strides=(1,))
+            packed[rows] = window[self.base[rows] + (at if isinstance(at, int) else at[rows])]
+        values: Array = packed.view(base).reshape(len(self), *shape)
         return values
 
-    def runs(self, at: At, lengths: At) -> NDArray[np.uint8]:
+    def runs(self, at: At, lengths: At) -> Buffer:
         """Stretches of `lengths` bytes at a place of each payload, end to end."""
         self.need(at + lengths)
         if isinstance(lengths, int):
-            equal: NDArray[np.uint8] = self.items(at, np.dtype((np.uint8, (lengths,)))).copy()
-            return equal.reshape(-1)
+            return self.items(at, np.dtype((np.uint8, (lengths,)))).reshape(-1)
         starts, ends = self.base + at, np.cumsum(lengths)
-        total = int(ends[-1])
-        if total < _COPY_BYTES * len(self):
-            gathered: NDArray[np.uint8] = self.buffer[
-                np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-            ]
-            return gathered
-        joined = np.empty(total, np.uint8)
-        for start, end, length in zip(starts.tolist(), ends.tolist(), lengths.tolist(), strict=True):
-            joined[end - length : end] = self.buffer[start : start + length]
+        begins = ends - lengths
+        joined = np.empty(int(ends[-1]), np.uint8)
+        few = len(joined) < _COPY_BYTES * len(self)
+        for buffer, rows, _, _ in self._runs:
+            if few:
+                first, stop = int(begins[rows.start]), int(ends[rows.stop - 1])
+                where = np.repeat(starts[rows] - begins[rows], lengths[rows])
+                joined[first:stop] = buffer[np.arange(first, stop) + where]
+                continue
+            places = zip(starts[rows].tolist(), begins[rows].tolist(), ends[rows].tolist(), strict=True)
+            for start, begin, end in places:
+                joined[begin:end] = buffer[start : start + end - begin]
         return joined
 
     def bytes(self, at: At, lengths: At) -> Ragged:
@@ -157,16 +195,27 @@ class Cursor:
         counts = spread(lengths, len(self))
         if counts.sum() < VIEW_BYTES * len(self):
             return Ragged(self.runs(at, lengths), counts)
-        starts = (self.base + at).tolist()
-        views = [self.buffer[start : start + n] for start, n in zip(starts, counts.tolist(), strict=True)]
+        views: list[Buffer] = []
+        starts, ends = self.base + at, self.base + at + counts
+        for buffer, rows, _, _ in self._runs:
+            places = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+            views += [buffer[start:end] for start, end in places]
         return Ragged.from_rows(views, BYTES)
 
 
-def _step(base: NDArray[np.int64]) -> int | None:
+def _runs(buffers: Sequence[Buffer], buffer: NDArray[np.intp], base: NDArray[np.int64]) -> list[Run]:
     if len(base) == 1:
-        return 0
-    step = int(base[1]) - int(base[0])
-    return step if step >= 0 and bool((base[1:] - base[:-1] == step).all()) else None
+        return [Run(buffers[buffer[0]], slice(0, 1), int(base[0]), 0)]
+    gaps = np.diff(base)
+    turns = np.flatnonzero(buffer[1:] != buffer[:-1]) + 1
+    runs = []
+    for first, stop in pairwise([0, *turns.tolist(), len(base)]):
+        inside = gaps[first : stop - 1]
+        step = int(inside[0]) if len(inside) else 0
+        is_even = step >= 0 and bool((inside == step).all())
+        start = int(base[first])
+        runs.append(Run(buffers[buffer[first]], slice(first, stop), start, step if is_even else None))
+    return runs
 
 
 def settle(at: NDArray[np.integer[Any]]) -> At:
@@ -181,7 +230,7 @@ def spread(at: At, n: int) -> NDArray[np.int64]:
 
 
 def cursors(raw: RawMessages, encapsulated: bool) -> Sequence[Cursor | MisfitError]:
-    """All payloads, by buffer and byte order; and those whose first bytes show that they can't be read.
+    """All payloads, by byte order; and those whose first bytes show that they can't be read.
 
     They are made once: checking messages, their times and each of their columns go the same ways.
 
@@ -196,53 +245,50 @@ def cursors(raw: RawMessages, encapsulated: bool) -> Sequence[Cursor | MisfitErr
 
 
 def _cursors(raw: RawMessages, encapsulated: bool) -> Iterator[Cursor | MisfitError]:
-    for rows, buffer, start, size in _by_buffer(raw):
-        if size.min() < 4 * encapsulated or start.min() < 0 or (start + size).max() > len(buffer):
-            ok = (size >= 4 * encapsulated) & (start >= 0) & (start + size <= len(buffer))
-            yield MisfitError(rows[~ok], "it ends before its definition does")
-            rows, start, size = rows[ok], start[ok], size[ok]
-        if not encapsulated:
-            if len(rows):
-                yield Cursor(buffer, start, size, rows, "<")
-            continue
-        if not len(rows):
-            continue
-        heads = Cursor(buffer, start, size, rows, ">")
-        kinds = settle(heads.items(0, np.dtype(">u2")))
-        for value in [kinds] if isinstance(kinds, int) else np.unique(kinds).tolist():
-            some = heads if isinstance(kinds, int) else heads.take(np.flatnonzero(kinds == value))
-            if value > 1:
-                reason = f"its encapsulation is 0x{value:04x}, and only plain CDR (0x0000, 0x0001) is read"
-                yield MisfitError(some.rows, reason)
-            else:
-                yield Cursor(buffer, some.base + 4, some.size - 4, some.rows, "><"[value])
-
-
-_Group = tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
-
-
-def _by_buffer(raw: RawMessages) -> Iterator[_Group]:
-    """Rows, buffer, and start and length of each payload, for each buffer."""
     if not len(raw):
         return
-    turns = np.flatnonzero(raw.buffer[1:] != raw.buffer[:-1]) + 1
-    in_order = bool((raw.buffer[turns] > raw.buffer[turns - 1]).all())
-    order = np.arange(len(raw)) if in_order else np.argsort(raw.buffer, kind="stable")
-    buffer = raw.buffer if in_order else raw.buffer[order]
-    if not in_order:
-        turns = np.flatnonzero(buffer[1:] != buffer[:-1]) + 1
-    bounds = [0, *turns.tolist(), len(raw)]
-    few, small = len(raw) < _JOIN_ROWS * (len(bounds) - 1), raw.length.sum() < _JOIN_BYTES * len(raw)
-    if len(bounds) > 2 and few and small:
-        yield _joined(raw)
+    head = 4 * encapsulated
+    buffers, buffer, start, size, rows = _by_buffer(raw)
+    room = np.array([len(memory) for memory in buffers])
+    if size.min() < head or start.min() < 0 or (start + size > room[buffer]).any():
+        ok = (size >= head) & (start >= 0) & (start + size <= room[buffer])
+        yield MisfitError(rows[~ok], "it ends before its definition does")
+        buffer, start, size, rows = buffer[ok], start[ok], size[ok], rows[ok]
+    if not len(rows):
         return
-    for first, stop in pairwise(bounds):
-        rows = order[first:stop]
-        which = slice(first, stop) if in_order else rows
-        yield rows, raw.buffers[buffer[first]], raw.start[which], raw.length[which]
+    bodies = Cursor(buffers, buffer, start + head, size - head, rows, "<")
+    if not encapsulated:
+        yield bodies
+        return
+    kinds = settle(bodies.items(-head, np.dtype(">u2")))
+    for value in [kinds] if isinstance(kinds, int) else np.unique(kinds).tolist():
+        some = bodies if isinstance(kinds, int) else bodies.take(np.flatnonzero(kinds == value))
+        if value > 1:
+            reason = f"its encapsulation is 0x{value:04x}, and only plain CDR (0x0000, 0x0001) is read"
+            yield MisfitError(some.rows, reason)
+        else:
+            some.order = "><"[value]
+            yield some
 
 
-def _joined(raw: RawMessages) -> _Group:
+_Placed = tuple[
+    Sequence[Buffer], NDArray[np.intp], NDArray[np.int64], NDArray[np.int64], NDArray[np.intp]
+]  # buffers; of each payload: which buffer, start, length, row
+
+
+def _by_buffer(raw: RawMessages) -> _Placed:
+    """The payloads, those of each buffer next to each other."""
+    turns = np.flatnonzero(raw.buffer[1:] != raw.buffer[:-1]) + 1
+    few, small = len(raw) < _JOIN_ROWS * (len(turns) + 1), raw.length.sum() < _JOIN_BYTES * len(raw)
+    if len(turns) and few and small:
+        return _joined(raw)
+    if (raw.buffer[turns] > raw.buffer[turns - 1]).all():
+        return raw.buffers, raw.buffer, raw.start, raw.length, np.arange(len(raw))
+    order = np.argsort(raw.buffer, kind="stable")
+    return raw.buffers, raw.buffer[order], raw.start[order], raw.length[order], order
+
+
+def _joined(raw: RawMessages) -> _Placed:
     """All payloads in one buffer."""
     starts = np.maximum(raw.start, 0)
     where = zip(raw.buffer.tolist(), starts.tolist(), (starts + raw.length).tolist(), strict=True)
@@ -250,4 +296,5 @@ def _joined(raw: RawMessages) -> _Group:
     found = np.array([len(payload) for payload in payloads], np.int64)
     # A payload that leaves its buffer was cut short here; it must not look as if it were whole.
     size = np.where((found < raw.length) | (raw.start < 0), -1, raw.length)
-    return np.arange(len(raw)), np.frombuffer(b"".join(payloads), np.uint8), np.cumsum(found) - found, size
+    joined = np.frombuffer(b"".join(payloads), np.uint8)
+    return [joined], np.zeros(len(raw), np.intp), np.cumsum(found) - found, size, np.arange(len(raw))

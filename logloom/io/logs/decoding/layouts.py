@@ -19,11 +19,11 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.compiler import compile_layout
-from logloom.io.logs.decoding.cursor import Array, At, Cursor, MisfitError, cursors
+from logloom.io.logs.decoding.cursor import At, Cursor, MisfitError, cursors
 from logloom.io.logs.decoding.definitions import Struct, parse
-from logloom.io.logs.decoding.fields import Selection, column_type, joined_type, select
+from logloom.io.logs.decoding.fields import Selection, joined_type, select
 from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.io.logs.decoding.values import copy_all
+from logloom.io.logs.decoding.values import side_by_side
 from logloom.io.logs.decoding.wire import CDR, ROS1, Fixed, Repeated, Wire
 from logloom.io.logs.raw import RawMessages
 from logloom.schema import ColumnType
@@ -96,9 +96,7 @@ class _LayoutDecoder:
                 found = self._read(raw, selections)
                 return adapters.convert(spec, dict(zip(read, found, strict=True)))
             selections = self._selections(spec.paths, spec.strings)
-            if len(selections) == 1:
-                return self._read(raw, selections)[0]
-            return self._side_by_side(raw, selections, ctype)
+            return side_by_side(self._read(raw, selections))
         except UnfitError as error:
             raise LogReadError(f"{raw.place(error.row)}: {error}") from error
         except MisfitError as error:
@@ -112,62 +110,20 @@ class _LayoutDecoder:
     def _selections(self, paths: Iterable[str], width: int) -> list[Selection]:
         return [select(self.root, path, width) for path in paths]
 
-    def _side_by_side(self, raw: RawMessages, selections: Sequence[Selection], ctype: ColumnType) -> Values:
-        """Fields of one number type, laid next to each other along the last axis."""
-        if ctype.is_ragged:
-            parts = [part for part in self._read(raw, selections) if isinstance(part, Ragged)]
-            columns = [p.values if p.tail else p.values[:, None] for p in parts]
-            return Ragged(np.concatenate(columns, axis=1), parts[0].shapes)
-        joined = np.empty((len(raw), *ctype.tail), ctype.dtype)
-        targets, at = [], 0
-        for selection in selections:
-            shape = column_type(selection).tail
-            width = shape[0] if shape else 1
-            targets.append(joined[:, at : at + width] if shape else joined[:, at])
-            at += width
-        self._read(raw, selections, targets)
-        return joined
-
-    def _read(
-        self, raw: RawMessages, selections: Sequence[Selection], targets: Sequence[Array] | None = None
-    ) -> list[Values]:
-        """What is selected, of all messages in their order.
-
-        Args:
-            targets: for selections of fixed shape, where to put them: (N, *shape) each.
-        """
+    def _read(self, raw: RawMessages, selections: Sequence[Selection]) -> list[Values]:
+        """What is selected, of all messages in their order."""
         wants: dict[Hashable, Selection] = dict(enumerate(selections))
-        fixed: dict[Hashable, Array] = dict(enumerate(targets or ()))
-        ragged: dict[Hashable, list[Ragged]] = {}
-        order = []
+        parts: list[tuple[Cursor, dict[Hashable, Values]]] = []
         for cursor in cursors(raw, self.encapsulated):
             if isinstance(cursor, MisfitError):
                 raise MisfitError(cursor.rows, cursor.reason)  # afresh: a traceback would keep the buffers
-            order.append(cursor.rows)
-            found = self._visit(cursor, wants)
-            where, copies = _slice(cursor.rows), []
-            for slot in wants:
-                values = found[slot]
-                if isinstance(values, Ragged):
-                    ragged.setdefault(slot, []).append(values)
-                    continue
-                # One cursor of all messages is in order.
-                if len(cursor) == len(raw) and not (slot in fixed or cursor.lends(values)):
-                    fixed[slot] = values
-                    continue
-                if slot not in fixed:
-                    fixed[slot] = np.empty((len(raw), *values.shape[1:]), values.dtype)
-                if isinstance(where, slice):
-                    copies.append((fixed[slot][where], values))
-                else:
-                    fixed[slot][where] = values
-            copy_all(copies)
-        columns = {slot: Ragged.concatenate(parts) for slot, parts in ragged.items()}
-        rows = np.concatenate(order)
-        if columns and (np.diff(rows) < 0).any():
-            back = np.argsort(rows, kind="stable")
-            columns = {slot: column.take(back) for slot, column in columns.items()}
-        return [columns[slot] if slot in columns else fixed[slot] for slot in wants]
+            parts.append((cursor, self._visit(cursor, wants)))
+        rows = np.concatenate([cursor.rows for cursor, _ in parts])
+        columns = [_end_to_end([found[slot] for _, found in parts]) for slot in wants]
+        if (rows[1:] > rows[:-1]).all():
+            return columns
+        back = np.argsort(rows, kind="stable")
+        return [blocks.take(column, back) for column in columns]
 
     def _visit(self, cursor: Cursor, wants: Mapping[Hashable, Selection]) -> dict[Hashable, Values]:
         """What is wanted of some messages, whose lengths must be those of their definition."""
@@ -236,7 +192,10 @@ def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[
             if not fits.any():
                 return []
             cursor = cursor.take(fits)
-    results = []
+    results: list[tuple[Cursor, _T]] = []
+    parts = cursor.by_buffer()
+    if len(parts) > 1:
+        return [found for part in parts for found in _attempt(part, read)]
     for row in range(len(cursor)):
         alone = cursor.take(np.array([row]))
         try:
@@ -246,7 +205,9 @@ def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[
     return results
 
 
-def _slice(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:
-    """Consecutive rows as a slice, which is copied to in one go."""
-    first, last = int(rows[0]), int(rows[-1])
-    return slice(first, last + 1) if last - first + 1 == len(rows) else rows
+def _end_to_end(parts: Sequence[Values]) -> Values:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], Ragged):
+        return Ragged.concatenate([part for part in parts if isinstance(part, Ragged)])
+    return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])

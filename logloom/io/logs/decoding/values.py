@@ -7,7 +7,7 @@ A bool is true for any byte but 0. Bits of NaNs pass untouched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,38 +72,34 @@ def flattened(values: Array) -> Array:
     return np.ascontiguousarray(values).view(dtype).reshape(*values.shape, *shape)
 
 
-def copy_all(copies: Iterable[tuple[Array, Array]]) -> None:
-    """Copies values of many messages to where they belong.
-
-    What costs is how often a message is gone to, not how much is taken from there: fields that lie side by
-    side in messages and in the target are copied as one, and the numbers of a message as one opaque item.
-
-    Args:
-        copies: targets and values of equal shapes (n, ...).
-    """
-    runs: list[list[tuple[Array, Array]]] = []
-    for target, values in copies:
-        if not (_is_rows(target) and _is_rows(values) and target.dtype == values.dtype):
-            target[...] = values
-        elif runs and all(map(_adjoin, runs[-1][-1], (target, values))):
-            runs[-1].append((target, values))
-        else:
-            runs.append([(target, values)])
-    for run in runs:
-        width = sum(target.shape[1] for target, _ in run)
-        target, values = run[0]
-        _opaque(target, width)[...] = _opaque(values, width)
+def side_by_side(parts: Sequence[Values]) -> Values:
+    """Columns of one number type, or one column of any, laid next to each other along the last axis."""
+    first = parts[0]
+    if isinstance(first, Ragged):
+        if len(parts) == 1:
+            return first
+        columns = [p.values if p.tail else p.values[:, None] for p in parts if isinstance(p, Ragged)]
+        return Ragged(np.concatenate(columns, axis=1), first.shapes)
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) > 1:
+        arrays = [_beside(arrays)]
+    # What was picked of a fixed array must not keep all of it.
+    return np.ascontiguousarray(arrays[0])
 
 
-def _is_rows(array: Array) -> bool:
-    """Whether each row is some numbers without gaps."""
-    packed = array.ndim == 2 and array.shape[1] > 0 and array.strides[1] == array.itemsize
-    return packed and not array.dtype.names
+def _beside(parts: Sequence[Array]) -> Array:
+    """Rows next to each other; those that were fetched together are already, and are not copied."""
+    parts = [part if part.ndim > 1 else part[:, None] for part in parts]
+    first, width = parts[0], sum(part.shape[1] for part in parts)
+    if first.strides[0] == width * first.itemsize and all(map(_adjoin, parts, parts[1:])):
+        return as_strided(first, (len(first), width), first.strides)
+    return np.concatenate(parts, axis=1)
 
 
 def _adjoin(left: Array, right: Array) -> bool:
-    """Whether the rows of `right` start where those of `left` end."""
-    if left.dtype != right.dtype or left.strides != right.strides or len(left) != len(right):
+    """Whether each row of `right` starts where that of `left` ends."""
+    is_packed = left.strides[1] == right.strides[1] == left.itemsize
+    if not is_packed or left.strides != right.strides or left.dtype != right.dtype:
         return False
     stop: int = _address(left) + left.shape[1] * left.itemsize
     return stop == _address(right)
@@ -112,13 +108,6 @@ def _adjoin(left: Array, right: Array) -> bool:
 def _address(array: Array) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
-
-
-def _opaque(array: Array, width: int) -> Array:
-    """Rows, of `width` numbers each, as one item each."""
-    if width != array.shape[1]:
-        array = as_strided(array, (len(array), width), array.strides)
-    return array.view(f"V{width * array.itemsize}")
 
 
 def checked_text(cursor: Cursor, rows: Ragged) -> Ragged:
