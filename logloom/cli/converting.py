@@ -99,7 +99,9 @@ def convert(
     )
     folder = PlainFolder.at(destination, storage) if plain else None
     cores = workers or len(os.sched_getaffinity(0))
-    rows = open_source(source, kind=kind, output=output, storage_options=storage, num_workers=cores)
+    rows = open_source(
+        source, kind=kind, output=output, columns=columns, storage_options=storage, num_workers=cores
+    )
     as_it_is = not (chosen or columns or limit) and output in (None, format)
     if folder is not None and as_it_is and can_copy(rows, format):
         _copy(rows, folder, format, quiet, json)

@@ -100,6 +100,7 @@ def open_source(
     *,
     kind: str | None = None,
     output: str | None = None,
+    columns: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     num_workers: int = 1,
 ) -> Source:
@@ -108,6 +109,7 @@ def open_source(
     Args:
         kind: of a foreign dataset; None looks at its files.
         output: of a version, which to read; None takes one that keeps columns as they are.
+        columns: names or globs; of a foreign dataset only these are looked at.
         num_workers: processes that learn a foreign dataset's types.
 
     Raises:
@@ -120,7 +122,9 @@ def open_source(
         return VersionSource.open(store, read_manifest(store, version), output)
     if output is not None:
         raise UsageError(f"{uri}: --output chooses among the outputs of a version; this is none")
-    return ForeignSource.of(open_foreign(uri, kind, storage_options, num_workers=num_workers))
+    return ForeignSource.of(
+        open_foreign(uri, kind, storage_options, columns=columns, num_workers=num_workers)
+    )
 
 
 # --- versions -------------------------------------------------------------------------------------------

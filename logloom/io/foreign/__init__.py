@@ -6,7 +6,7 @@ Elsewhere: each kind (a module of its name), what they have in common (base, sur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -35,6 +35,7 @@ def open_foreign(
     kind: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     *,
+    columns: Sequence[str] | None = None,
     num_workers: int = 1,
 ) -> ForeignDataset:
     """Opens a dataset; one whose files don't say all types is read once.
@@ -42,6 +43,7 @@ def open_foreign(
     Args:
         uri: of a folder, or of a single .tar or .parquet file.
         kind: one of `KINDS`; None looks at the files.
+        columns: names or globs of columns to read, so that others can be what they like; all by default.
         num_workers: processes that read it once.
 
     Raises:
@@ -59,7 +61,7 @@ def open_foreign(
         return found
     from logloom.io.foreign.rows import SurveyedDataset
 
-    return SurveyedDataset(opener(store), num_workers=num_workers)
+    return SurveyedDataset(opener(store), columns, num_workers=num_workers)
 
 
 def _of(kind: str, place: int) -> Callable[..., Any]:

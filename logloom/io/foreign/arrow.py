@@ -31,27 +31,35 @@ class ArrowColumn:
         name: with a struct's fields joined by dots.
         path: from the table's column down to a struct's field.
         ctype: None where values tell (lists of text, lists of lists).
+        problem: why it can't be read, or "".
     """
 
     name: str
     path: tuple[str, ...]
     type: pa.DataType
     ctype: ColumnType | None
+    problem: str = ""
 
 
-def columns_of(schema: pa.Schema, place: str) -> list[ArrowColumn]:
-    """The columns that a table becomes.
-
-    Raises:
-        UsageError: a type has no counterpart; names all such columns.
-    """
+def columns_of(schema: pa.Schema) -> list[ArrowColumn]:
+    """The columns that a table becomes, those that can't be read among them."""
     found: list[ArrowColumn] = []
-    problems: list[str] = []
     for field in schema:
         try:
             found += _columns(field, (field.name,))
         except ValueError as error:
-            problems.append(f"{place}: column {field.name}: {error}")
+            found.append(ArrowColumn(field.name, (field.name,), field.type, None, str(error)))
+    return found
+
+
+def chosen(columns: Sequence[ArrowColumn], names: Sequence[str] | None, place: str) -> list[ArrowColumn]:
+    """The columns of these names; None is all.
+
+    Raises:
+        UsageError: one of them can't be read; names all such.
+    """
+    found = [column for column in columns if names is None or column.name in names]
+    problems = [f"{place}: column {column.name}: {column.problem}" for column in found if column.problem]
     if problems:
         raise UsageError("\n".join(problems))
     return found

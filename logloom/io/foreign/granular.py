@@ -63,6 +63,10 @@ class GranularReader:
         said = [self._spec.get(key) for key in (META, "log_id", "timestamp")]
         return said == ["msgpack", "utf8", "i64"]
 
+    def names(self) -> Sequence[str]:
+        """The keys."""
+        return [key for key in self._spec if not (key == META and self._is_ours)]
+
     def pieces(self) -> Sequence[Piece]:
         """Ranges of datapoints of a shard."""
         found = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
-from logloom.io.foreign.arrow import ArrowColumn, columns_of, raw_columns
+from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
 from logloom.io.foreign.rows import Batch, Piece
 from logloom.io.storage import Store
 
@@ -46,6 +46,10 @@ class LanceReader:
         except (ValueError, OSError) as error:
             raise DatasetError(f"{self.uri}: no Lance table, or a damaged one ({error})") from error
 
+    def names(self) -> Sequence[str]:
+        """Of the table."""
+        return [column.name for column in columns_of(self._open(self._version).schema)]
+
     def pieces(self) -> Sequence[Piece]:
         """The fragments in their order."""
         found = []
@@ -60,15 +64,14 @@ class LanceReader:
     def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """See `PieceReader.batches`."""
         table = self._open(self._version)
-        columns = columns_of(table.schema, piece.place)
-        chosen: list[ArrowColumn] = [c for c in columns if names is None or c.name in names]
-        roots = list(dict.fromkeys(column.path[0] for column in chosen))
+        columns = chosen(columns_of(table.schema), names, piece.place)
+        roots = list(dict.fromkeys(column.path[0] for column in columns))
         fragment = table.get_fragment(piece.where)
         if fragment is None:
             raise DatasetError(f"{piece.place}: is gone")
         try:
             for batch in fragment.to_batches(columns=roots, batch_size=_BATCH_ROWS):
-                yield raw_columns(batch, chosen)
+                yield raw_columns(batch, columns)
         except (ValueError, OSError) as error:
             raise DatasetError(f"{piece.place}: {error}") from error
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.foreign.arrow import ArrowColumn, columns_of, raw_columns
+from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
 from logloom.io.foreign.files import content_of, walk
 from logloom.io.foreign.rows import Batch, Piece
 from logloom.io.storage import Store
@@ -52,6 +52,11 @@ class ParquetReader:
                 "the folders one by one, or write the table without partitions"
             )
 
+    def names(self) -> Sequence[str]:
+        """Of the first file."""
+        with self._opened(self._files[0]) as file:
+            return [column.name for column in columns_of(file.schema_arrow)]
+
     def pieces(self) -> Sequence[Piece]:
         """The row groups of all files."""
         found = []
@@ -70,7 +75,7 @@ class ParquetReader:
         """See `PieceReader.batches`."""
         name, group = piece.where
         with self._opened(name) as file:
-            columns = _chosen(columns_of(file.schema_arrow, piece.place), names)
+            columns = chosen(columns_of(file.schema_arrow), names, piece.place)
             said = file.metadata.row_group(group)
             step = max(1, max_bytes * said.num_rows // max(1, said.total_byte_size))
             roots = list(dict.fromkeys(column.path[0] for column in columns))
@@ -97,7 +102,3 @@ class ParquetReader:
             raise DatasetError(f"{uri}: there is no such file") from None
         except (pa.ArrowException, OSError, json.JSONDecodeError) as error:
             raise DatasetError(f"{uri}: no Parquet file, or a damaged one ({error})") from error
-
-
-def _chosen(columns: Sequence[ArrowColumn], names: Sequence[str] | None) -> list[ArrowColumn]:
-    return [column for column in columns if names is None or column.name in names]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Block, Values
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.foreign.base import ForeignLog, Part, column_names
+from logloom.io.foreign.base import ForeignLog, Part, column_name, column_names
 from logloom.io.foreign.survey import RawColumn, Seen, UnfitError, stacked
 from logloom.schema import NO_AGE, RESERVED_LAST_PARTS, STRING, TIMESTAMP, ColumnType, Schema
 
@@ -58,6 +58,10 @@ class PieceReader(Protocol):
 
     kind: str
     uri: str
+
+    def names(self) -> Sequence[str]:
+        """What rows hold, by the names in the files."""
+        ...
 
     def pieces(self) -> Sequence[Piece]:
         """All pieces, in row order; opens no more than it must."""
@@ -100,14 +104,16 @@ class _Survey:
     ascends: bool = True
 
 
-def survey_piece(reader: PieceReader, piece: Piece, max_bytes: int = 64 << 20) -> _Survey:
-    """Goes through all rows of a piece.
+def survey_piece(
+    reader: PieceReader, piece: Piece, names: Sequence[str] | None, max_bytes: int = 64 << 20
+) -> _Survey:
+    """Goes through the named columns of all rows of a piece; None is all columns.
 
     Raises:
         DatasetError: it is damaged, or rows don't fit each other; names file and column.
     """
     survey = _Survey()
-    for batch in reader.batches(piece, None, max_bytes):
+    for batch in reader.batches(piece, names, max_bytes):
         rows = _num_rows(batch)
         if survey.rows and batch.keys() != survey.seen.keys():
             odd = sorted(batch.keys() ^ survey.seen.keys())
@@ -165,8 +171,11 @@ def _stamps_of(batch: Batch) -> NDArray[np.int64] | None:
 class SurveyedDataset:
     """See `ForeignDataset`."""
 
-    def __init__(self, reader: PieceReader, *, num_workers: int = 1):
+    def __init__(self, reader: PieceReader, columns: Sequence[str] | None = None, *, num_workers: int = 1):
         """Reads the whole dataset once.
+
+        Args:
+            columns: names or globs of columns to read; all by default.
 
         Raises:
             DatasetError: it is damaged, has no rows, or its rows don't fit each other.
@@ -175,7 +184,8 @@ class SurveyedDataset:
         self._reader = reader
         self.uri, self.kind = reader.uri, reader.kind
         self._pieces = list(reader.pieces())
-        surveys = _survey_all(reader, self._pieces, num_workers)
+        wanted = _wanted(reader, columns)
+        surveys = _survey_all(reader, self._pieces, wanted, num_workers)
         if not any(survey.rows for survey in surveys):
             raise DatasetError(f"{self.uri}: no rows")
         seen = self._merged(surveys)
@@ -350,10 +360,28 @@ def _usable_keys(surveys: Sequence[_Survey], seen: Mapping[str, Seen]) -> tuple[
     return has_ids, is_(TIME, TIMESTAMP) and ascends
 
 
-def _survey_all(reader: PieceReader, pieces: Sequence[Piece], num_workers: int) -> list[_Survey]:
+def _wanted(reader: PieceReader, patterns: Sequence[str] | None) -> list[str] | None:
+    """Names in the files of columns that match, and of the keys; None for all, whatever later files hold.
+
+    Raises:
+        UsageError: a pattern matches nothing.
+    """
+    if patterns is None:
+        return None
+    names = reader.names()
+    made = {name: column_name(name) for name in names}
+    plain = ColumnType(np.dtype("u1"))
+    chosen = Schema(dict.fromkeys(made.values(), plain)).select(patterns)
+    return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME)]
+
+
+def _survey_all(
+    reader: PieceReader, pieces: Sequence[Piece], names: Sequence[str] | None, num_workers: int
+) -> list[_Survey]:
     if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
-        return [survey_piece(reader, piece) for piece in pieces]
+        return [survey_piece(reader, piece, names) for piece in pieces]
     # Not fork: threads of the caller (progress, fsspec) may hold locks.
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(min(num_workers, len(pieces)), context) as pool:
-        return list(pool.map(survey_piece, [reader] * len(pieces), pieces))
+        count = len(pieces)
+        return list(pool.map(survey_piece, [reader] * count, pieces, [names] * count))

@@ -22,6 +22,7 @@ from logloom.io.tar.meta import parse_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.samples import EXTENSION, META
 from logloom.io.tar.stream import open_stream, stream_samples
+from logloom.schema import RESERVED_LAST_PARTS
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _KEY = "__key__"
@@ -48,6 +49,14 @@ class WebDatasetReader:
         if not self._shards:
             raise DatasetError(f"{store.uri}: no shards ({', '.join(SUFFIXES)})")
 
+    def names(self) -> Sequence[str]:
+        """Of the first sample."""
+        uri = self._store.uri_of(self._shards[0])
+        for sample in self._samples(self._shards[0]):
+            row = _row(sample, uri, None)
+            return [name for name in row if not _is_meta(name, row)]
+        raise DatasetError(f"{uri}: no samples")
+
     def pieces(self) -> Sequence[Piece]:
         """The shards by name."""
         return [
@@ -60,7 +69,7 @@ class WebDatasetReader:
         rows: list[dict[str, Any]] = []
         size = 0
         for sample in self._samples(piece.where):
-            row = _row(sample, piece.place)
+            row = _row(sample, piece.place, names)
             if rows and row.keys() != rows[0].keys():
                 odd = ", ".join(sorted(row.keys() ^ rows[0].keys())[:5])
                 raise DatasetError(
@@ -69,10 +78,10 @@ class WebDatasetReader:
             rows.append(row)
             size += sum(len(data) for data in sample.values())
             if size >= max_bytes:
-                yield _batch(rows, names)
+                yield _batch(rows)
                 rows, size = [], 0
         if rows:
-            yield _batch(rows, names)
+            yield _batch(rows)
 
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """Extensions of members that stay bytes, by the first sample."""
@@ -97,12 +106,12 @@ def _names_of(sample: Mapping[str, Any]) -> dict[str, str]:
     return dict(zip(stems if len(set(stems)) == len(stems) else suffixes, suffixes, strict=True))
 
 
-def _row(sample: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """A sample's values by column."""
+def _row(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> dict[str, Any]:
+    """A sample's values by column; None is all of them."""
     meta = _own_meta(sample)
-    row: dict[str, Any] = {"key": sample[_KEY]} if meta is None else {}
+    row: dict[str, Any] = {"key": sample[_KEY]} if meta is None else {**meta}
     for name, suffix in _names_of(sample).items():
-        if suffix == META and meta is not None:
+        if (suffix == META and meta is not None) or (names is not None and name not in names):
             continue
         decode = _DECODERS.get(suffix.rpartition(".")[2])
         data = sample[f".{suffix}"]
@@ -110,7 +119,8 @@ def _row(sample: Mapping[str, Any], place: str) -> dict[str, Any]:
             row[name] = decode(data) if decode is not None else data
         except (ValueError, UnicodeDecodeError) as error:
             raise DatasetError(f"{place}: {sample[_KEY]}.{suffix}: {error}") from error
-    return row if meta is None else {**meta, **row}
+    wanted = {name for name in row if names is None or name in names}
+    return {name: value for name, value in row.items() if {name, name.rpartition(".")[0]} & wanted}
 
 
 def _own_meta(sample: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -157,15 +167,13 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 }
 
 
-def _batch(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> Batch:
-    columns: dict[str, RawColumn] = {}
-    for name in rows[0]:
-        base, _, last = name.rpartition(".")
-        if last in ("age", "available") and base in rows[0]:
-            continue
-        if names is None or name in names:
-            columns[name] = _column(name, rows)
-    return columns
+def _is_meta(name: str, row: Mapping[str, Any]) -> bool:
+    base, _, last = name.rpartition(".")
+    return last in RESERVED_LAST_PARTS and base in row
+
+
+def _batch(rows: Sequence[Mapping[str, Any]]) -> Batch:
+    return {name: _column(name, rows) for name in rows[0] if not _is_meta(name, rows[0])}
 
 
 def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> RawColumn:
