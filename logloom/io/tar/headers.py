@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ BLOCK = 512
 END = bytes(2 * BLOCK)  # two zero blocks end an archive
 MAX_SIZE = 8**11 - 1  # what a USTAR header can say
 
-_NAME, _PREFIX = slice(0, 100), slice(345, 500)
+_PREFIX = slice(345, 500)
 _SIZE = slice(124, 135)
 _CHECKSUM = slice(148, 154)
 _OCTAL = re.compile(rb" *([0-7]*)(?:[ \0].*)?", re.DOTALL)
@@ -126,12 +125,7 @@ def _pax_record(key: str, value: str) -> bytes:
     return str(length).encode() + body
 
 
-class Header(NamedTuple):
-    """What a header says; `kind` is the type byte."""
-
-    name: str
-    size: int
-    kind: bytes
+Header = tuple[str, int, bytes]  # a plain tuple, since there are millions: name, size, and the type byte
 
 
 def is_end(block: bytes) -> bool:
@@ -144,20 +138,23 @@ def parse_header(block: bytes) -> Header:
     Raises:
         ValueError: not a tar header, or a damaged one.
     """
-    _check_sum(block)
-    name = block[_NAME].partition(b"\0")[0]
-    if block[345] and block[257:263] == b"ustar\0":
-        name = block[_PREFIX].partition(b"\0")[0] + b"/" + name
-    return Header(name.decode("utf-8", "surrogateescape"), _number(block[124:136]), block[156:157])
-
-
-def _check_sum(block: bytes) -> None:
-    field = block[148:156]
-    said = _octal_of(field[:7]) if field[6] == 0 else _octal_of(field)
     # The lower half of Adler-32 is the sum of all bytes and 1: a quick way to add 512 of them. The checksum
     # counts its own eight bytes as blanks.
-    if zlib.adler32(block) & 0xFFFF == said + 1 - 256 + sum(field):
-        return
+    field = block[148:156]
+    said = int(field[:6], 8) if field[6] == 0 and field[:6].isdigit() else _octal_of(field)
+    if zlib.adler32(block) & 0xFFFF != said - 255 + sum(field):
+        _check_signed_sum(block, said)
+    name = block[:100].rstrip(b"\0")
+    if 0 in name:
+        name = name.partition(b"\0")[0]
+    if block[345] and block[257:263] == b"ustar\0":
+        name = block[_PREFIX].partition(b"\0")[0] + b"/" + name
+    size = block[124:136]
+    length = int(size[:11], 8) if size[11] == 0 and size[:11].isdigit() else _number(size)
+    return name.decode("utf-8", "surrogateescape"), length, block[156:157]
+
+
+def _check_signed_sum(block: bytes, said: int) -> None:
     rest = block[:148] + block[156:]
     signed = sum(rest) - 256 * sum(byte >= 128 for byte in rest)  # some early tars add signed bytes
     if said - 256 not in (sum(rest), signed):
@@ -173,8 +170,6 @@ def _number(field: bytes) -> int:
 
 
 def _octal_of(field: bytes) -> int:
-    if field[:-1].isdigit() and field[-1] == 0:  # as nearly all writers have it, and quick
-        return int(field[:-1], 8)
     found = _OCTAL.fullmatch(field)
     if not found:
         raise ValueError("not a tar header")

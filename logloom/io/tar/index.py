@@ -64,26 +64,28 @@ def index_of(source: Source, allow_truncated: bool = False) -> ShardIndex:
     keys: list[str] = []
     layouts: dict[tuple[str, ...], int] = {}
     layout, starts, offsets, sizes = array("q"), array("q", [0]), array("q"), array("q")
-    members = ((entry, None) for entry in _whole(walk(_SourceCursor(source)), source))
+    members = (
+        (name, offset, (offset, size)) for name, offset, size in _whole(walk(_SourceCursor(source)), source)
+    )
     with contextlib.suppress(*[TarCutShort] * allow_truncated):
         for key, sample in group(members, source.uri):
             keys.append(key)
             layout.append(layouts.setdefault(tuple(sample), len(layouts)))
-            entries: list[Entry] = [entry for entry, _ in sample.values()]
-            offsets.extend([entry.offset for entry in entries])
-            sizes.extend([entry.size for entry in entries])
+            places = sample.values()
+            offsets.extend([offset for offset, _ in places])
+            sizes.extend([size for _, size in places])
             starts.append(len(offsets))
     return ShardIndex(keys, list(layouts), *(np.array(a, np.int64) for a in (layout, starts, offsets, sizes)))
 
 
 def _whole(entries: Iterator[Entry], source: Source) -> Iterator[Entry]:
-    for entry in entries:
-        if entry.offset + entry.size > source.size:
+    for name, offset, size in entries:
+        if offset + size > source.size:
             raise TarCutShort(
-                f"{source.uri}: at byte {entry.offset}: {entry.name} should hold {entry.size} bytes, the "
-                f"file ends after {source.size - entry.offset}: it was cut short, copy it again"
+                f"{source.uri}: at byte {offset}: {name} should hold {size} bytes, the "
+                f"file ends after {source.size - offset}: it was cut short, copy it again"
             )
-        yield entry
+        yield name, offset, size
 
 
 class _SourceCursor:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from logloom.errors import DatasetError
-from logloom.io.tar.headers import BLOCK, Header, is_end, padded, parse_header, parse_pax
+from logloom.io.tar.headers import BLOCK, is_end, padded, parse_header, parse_pax
 from logloom.io.tar.samples import split_name
 
 _MAX_EXTENDED = 1 << 20  # no PAX header or long name is longer
@@ -55,12 +55,7 @@ class Cursor(Protocol):
         ...
 
 
-class Entry(NamedTuple):
-    """A plain file in an archive: its name, and where its bytes are."""
-
-    name: str
-    offset: int
-    size: int
+Entry = tuple[str, int, int]  # a plain file in an archive: its name, and the offset and size of its bytes
 
 
 def walk(cursor: Cursor) -> Iterator[Entry]:
@@ -83,35 +78,35 @@ def walk(cursor: Cursor) -> Iterator[Entry]:
             _check_end(cursor)
             return
         try:
-            header = parse_header(block)
-            if header.kind in b"xgL":
-                records = _extended(cursor, header)
+            name, length, kind = parse_header(block)
+            if kind in b"xgL":
+                records = _extended(cursor, length, kind)
                 path, size = records.get("path", path), _size_record(records, size)
                 continue
-            name = header.name if path is None else path
-            is_file = _is_file(name, header.kind)
+            name = name if path is None else path
+            is_file = _is_file(name, kind)
         except ValueError as error:
             raise DatasetError(f"{cursor.name}: at byte {at}: {error}") from error
-        length = header.size if size is None else size
+        length = length if size is None else size
         path = size = None
         if is_file:
-            yield Entry(name, at + BLOCK, length)
+            yield name, at + BLOCK, length
         cursor.skip_to(at + BLOCK + padded(length))
 
 
-def _extended(cursor: Cursor, header: Header) -> dict[str, str]:
+def _extended(cursor: Cursor, size: int, kind: bytes) -> dict[str, str]:
     """What a PAX header or a GNU long name says about the next member."""
-    if header.size > _MAX_EXTENDED:
-        raise ValueError(f"a name or PAX header of {header.size} bytes")
-    end = cursor.position + padded(header.size)
-    data = cursor.read(header.size)
+    if size > _MAX_EXTENDED:
+        raise ValueError(f"a name or PAX header of {size} bytes")
+    end = cursor.position + padded(size)
+    data = cursor.read(size)
     cursor.skip_to(end)
-    if header.kind == b"L":
+    if kind == b"L":
         return {"path": data.partition(b"\0")[0].decode("utf-8", "surrogateescape")}
     records = parse_pax(data)
     if any(key.startswith("GNU.sparse") for key in records):
         raise ValueError("a sparse file; make the tar without --sparse")
-    if header.kind == b"g" and records.keys() & {"path", "size"}:
+    if kind == b"g" and records.keys() & {"path", "size"}:
         raise ValueError("a global PAX header that names files")
     return records
 
@@ -155,13 +150,11 @@ def _check_end(cursor: Cursor) -> None:
         rest = cursor.read(1 << 16)
 
 
-def group(
-    members: Iterable[tuple[Entry, T]], archive: str
-) -> Iterator[tuple[str, dict[str, tuple[Entry, T]]]]:
-    """Samples: key, and members by suffix in lower case.
+def group(members: Iterable[tuple[str, int, T]], archive: str) -> Iterator[tuple[str, dict[str, T]]]:
+    """Samples: key, and what belongs to each member by suffix in lower case.
 
     Args:
-        members: with whatever belongs to each.
+        members: name, offset, and whatever belongs to each.
         archive: its name, for errors.
 
     Raises:
@@ -169,12 +162,12 @@ def group(
         TarCutShort: as `members` raise it, after the last sample that is whole.
     """
     seen: set[str] = set()
-    key, sample = "", dict[str, tuple[Entry, T]]()
+    key, sample = "", dict[str, T]()
     before: frozenset[str] = frozenset()
     try:
-        for entry, what in members:
-            named = split_name(entry.name)
-            if named is None or (entry.name[:2] == "__" and _IGNORED.match(entry.name)):
+        for name, offset, what in members:
+            named = split_name(name)
+            if named is None or (name[:2] == "__" and _IGNORED.match(name)):
                 continue
             if named[0] != key:
                 if sample:
@@ -182,16 +175,14 @@ def group(
                 key, sample, before = named[0], {}, frozenset(sample)
                 if key in seen:
                     raise DatasetError(
-                        f"{archive}: at byte {entry.offset - BLOCK}: sample {key!r} in two places; its "
+                        f"{archive}: at byte {offset - BLOCK}: sample {key!r} in two places; its "
                         "members must be neighbours (`tar --sort=name`)"
                     )
                 seen.add(key)
             suffix = named[1].lower()
             if suffix in sample:
-                raise DatasetError(
-                    f"{archive}: at byte {entry.offset - BLOCK}: member {entry.name!r} is there twice"
-                )
-            sample[suffix] = entry, what
+                raise DatasetError(f"{archive}: at byte {offset - BLOCK}: member {name!r} is there twice")
+            sample[suffix] = what
     except TarCutShort:
         # At a cut nobody knows whether a sample is whole, unless it has all that the one before it has.
         if sample and before <= sample.keys():

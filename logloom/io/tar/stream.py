@@ -163,10 +163,10 @@ def stream_samples(
         DatasetError: damage, a cut, or members that are refused; names archive and offset.
     """
     cursor = _StreamCursor(stream, name or str(getattr(stream, "name", "archive")))
-    members = ((entry, cursor.payload(entry.size, max_bytes)) for entry in walk(cursor))
+    members = ((name, offset, cursor.payload(size, max_bytes)) for name, offset, size in walk(cursor))
     try:
         for key, sample in group(members, cursor.name):
-            yield {"__key__": key} | {f".{suffix}": data for suffix, (_, data) in sample.items()}
+            yield {"__key__": key} | {f".{suffix}": data for suffix, data in sample.items()}
     except TarCutShort:
         if not allow_truncated:
             raise
