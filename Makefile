@@ -22,7 +22,7 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 
-.PHONY: help demo test torch lint format bench bench-ray interop lock clean python
+.PHONY: help demo test torch lint format bench bench-ray bench-tables interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -50,6 +50,9 @@ bench: .venv/.installed ## compare with other ways of doing the job (BENCHMARKS=
 
 bench-ray: .venv-ray/.installed bench ## the same, with Ray Data in the comparison
 
+bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## compare blob tables with their peers
+	$(BIN)/python -m benchmarks.tables
+
 interop: ## make the environments of the original clients that tests/interop runs
 ifneq ($(PYTHON311),)
 interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed
@@ -62,6 +65,8 @@ lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade
 		--extra build --extra gcp --extra s3 --extra protobuf --group dev -o requirements.lock
 	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-ray.in --universal --python-version 3.11 \
 		-o benchmarks/requirements-ray.txt
+	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-mds.in --universal --python-version 3.11 \
+		-o benchmarks/requirements-mds.txt
 	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/torch/requirements.in --universal --python-version 3.11 \
 		-o tests/torch/requirements.txt
 
@@ -103,6 +108,16 @@ python:
 .venv-ray/.installed: benchmarks/requirements-ray.txt | python
 	$(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-peers/.installed: benchmarks/requirements-peers.txt
+	$(PYTHON311) -m venv .venv-peers
+	.venv-peers/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-mds/.installed: benchmarks/requirements-mds.txt | python
+	$(PYTHON) -m venv .venv-mds
+	.venv-mds/bin/python $(PIP) install --require-hashes -r $<
 	touch $@
 
 .venv-uv/.installed: | python

@@ -1,11 +1,11 @@
-"""Blob tables beside Lance, Parquet row groups, granular and plain reads. Prints a table for each row size.
+"""Blob tables beside Lance, Parquet row groups, granular, MDS and plain reads; prints a table for each size.
 
-    python benchmarks/tables.py [--rounds 5] [--sizes 20000 200000 5000000] [--folder DIR]
+    python -m benchmarks.tables [--rounds 5] [--sizes 20000 200000 5000000] [--folder DIR]
 
-Each contender is a process of its own (Lance and granular in `.venv-peers`, made from
-`benchmarks/requirements-peers.txt`); they take turns, and each figure is a median over rounds in one run.
-Files lie in the page cache. `plain` moves the same bytes without decoding: the limit. Plain and logloom fsync
-what they write, the others do not. MosaicML's MDS is left out: it needs torch.
+Each contender is a process of its own (Lance and granular in `.venv-peers`, MosaicML's MDS, which needs
+torch, in `.venv-mds`; `make bench-tables` makes both). They take turns, and each figure is a median over
+rounds in one run. Files lie in the page cache. `plain` moves the same bytes without decoding: the limit. Plain and
+logloom fsync what they write, the others do not.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ INTERPRETERS = {
     "parquet": sys.executable,
     "granular": str(PEERS),
     "lance": str(PEERS),
+    "mds": str(HERE.parent / ".venv-mds" / "bin" / "python"),
 }
 ORDERS = ("write", "row", "columns", "window", "batch")
 BATCH = 32
@@ -98,7 +99,7 @@ def measure(folder: pathlib.Path, row_bytes: int, rounds: int) -> None:
                     if number:
                         units = num_rows if order == "write" else count * (BATCH if order == "batch" else 1)
                         rates[order][name].append(units / seconds)
-    peers = ("granular", "lance", "parquet")
+    peers = ("granular", "lance", "parquet", "mds")
     rows = []
     for order in ORDERS:
         middle = {name: statistics.median(found) for name, found in rates[order].items()}
@@ -122,8 +123,8 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[20_000, 200_000, 5_000_000])
     parser.add_argument("--folder", type=pathlib.Path, default=None)
     arguments = parser.parse_args()
-    if not PEERS.exists():
-        sys.exit(f"{PEERS} is missing; see CONTRIBUTING for the benchmarks' environments")
+    if missing := [python for python in INTERPRETERS.values() if not pathlib.Path(python).exists()]:
+        sys.exit(f"{missing[0]} is missing; make bench-tables makes it")
     for row_bytes in arguments.sizes:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="tables-", dir=arguments.folder))
         try:

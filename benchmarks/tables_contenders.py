@@ -285,6 +285,45 @@ class Parquet(_Arrow):
         return [self.row(i) for i in sorted(many)]
 
 
+class Mds:
+    """MosaicML's MDS: whole rows in shards, so two columns cost as much as all."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+
+    def write(self, rows: list[Row]) -> None:
+        from streaming import MDSWriter
+
+        columns = {}
+        for name, value in rows[0].items():
+            if isinstance(value, str | bytes | int):
+                columns[name] = {str: "str", bytes: "bytes", int: "int"}[type(value)]
+            else:  # a cloud's length differs by row
+                shape = "" if name == "lidar_points" else ":" + ",".join(map(str, value.shape))
+                columns[name] = f"ndarray:{value.dtype}{shape}" if np.ndim(value) else str(value.dtype)
+        with MDSWriter(out=str(self.folder), columns=columns) as writer:
+            for row in rows:
+                writer.write(row)
+
+    def open(self) -> None:
+        from streaming import StreamingDataset
+
+        self.rows = StreamingDataset(local=str(self.folder), batch_size=1)
+
+    def row(self, i: int) -> Any:
+        return self.rows[i]
+
+    def columns(self, i: int) -> Any:
+        row = self.rows[i]
+        return {name: row[name] for name in SMALL}
+
+    def window(self, i: int) -> Any:
+        return [self.columns(number) for number in range(i, i + WINDOW)]
+
+    def batch(self, many: list[int]) -> Any:
+        return [self.rows[i] for i in many]
+
+
 CONTENDERS = {
     "plain": Plain,
     "logloom": Logloom,
@@ -292,6 +331,7 @@ CONTENDERS = {
     "granular": Granular,
     "lance": Lance,
     "parquet": Parquet,
+    "mds": Mds,
 }
 
 

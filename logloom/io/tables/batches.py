@@ -5,13 +5,13 @@ Elsewhere: which bytes (logloom.io.tables.loader), reading them (logloom.io.tabl
 
 What can be is read straight to its place in the result: chunks that are one column of fixed shape, and ragged
 ones whose size tells their length. Chunks of several fixed columns are read side by side and cut into columns
-at once; all others are decoded one by one, then laid end to end.
+at once; all others are decoded one by one, then laid end to end, unless large (logloom.io.tables.large).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,11 @@ from logloom.blocks import Array, empty
 from logloom.errors import DatasetError, UsageError
 from logloom.io.tables.chunks import row_bytes
 from logloom.io.tables.frames import Ints
-from logloom.io.tables.plans import Step
 from logloom.io.tables.ranges import Bytes
 from logloom.schema import NO_AGE, ColumnType
+
+if TYPE_CHECKING:
+    from logloom.io.tables.plans import Step
 
 Column = Array | tuple[Array, Ints] | list[Any]
 Failed = Callable[[int, Exception], NoReturn]
@@ -76,7 +78,7 @@ class _Fixed:
     def __init__(self, step: Step, rows: Ints, count: int, out: Mapping[str, Any]):
         self._step, self._count = step, count
         self._missing = np.setdiff1d(np.arange(count), rows) if len(rows) < count else None
-        self._arrays = {shown: _fixed_array(shown, t, count, out) for shown, t in step.types.items()}
+        self._arrays = {shown: fixed_array(shown, t, count, out) for shown, t in step.types.items()}
         size = step.layout.size or 0
         array, *others = self._arrays.values()
         self._direct = not others and array.nbytes == count * size > 0
@@ -110,7 +112,7 @@ class _Ragged:
         width, axes = row_bytes(ctype), ctype.num_ragged
         self._sizes = (lengths - 8 * axes) // width
         ends = np.cumsum(self._sizes)
-        self._values = _ragged_array(shown, ctype, int(ends[-1]) if len(ends) else 0, out)
+        self._values = ragged_array(shown, ctype, int(ends[-1]) if len(ends) else 0, out)
         self._heads = np.empty((len(rows), axes), "<u8")
         heads = self._heads.view(np.uint8)
         flat = self._values.reshape(-1).view(np.uint8) if self._values.size else np.empty(0, np.uint8)
@@ -168,18 +170,23 @@ def _stack(shown: str, ctype: ColumnType, values: list[Any], out: Mapping[str, A
     if ctype.kind != "array":
         return values
     if not ctype.is_ragged:
-        array = _fixed_array(shown, ctype, len(values), out)
+        array = fixed_array(shown, ctype, len(values), out)
         for row, value in enumerate(values):
             array[row] = value
         return array
     axes, tail = ctype.num_ragged, ctype.tail
     lengths = np.array([value.shape[:axes] for value in values], np.int64).reshape(len(values), axes)
-    target = _ragged_array(shown, ctype, int(lengths.prod(axis=1).sum()), out)
+    target = ragged_array(shown, ctype, int(lengths.prod(axis=1).sum()), out)
     np.concatenate(values if axes == 1 else [value.reshape(-1, *tail) for value in values], out=target)
     return target, lengths[:, 0] if axes == 1 else lengths
 
 
-def _fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any]) -> Array:
+def fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any]) -> Array:
+    """The (count, *tail) array of `out`, or a fresh one.
+
+    Raises:
+        UsageError: the array of `out` doesn't fit.
+    """
     shape = (count, *ctype.tail)
     if shown not in out:
         return np.empty(shape, ctype.dtype)
@@ -192,7 +199,12 @@ def _fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, An
     return array
 
 
-def _ragged_array(shown: str, ctype: ColumnType, total: int, out: Mapping[str, Any]) -> Array:
+def ragged_array(shown: str, ctype: ColumnType, total: int, out: Mapping[str, Any]) -> Array:
+    """The first `total` elements of the array of `out`, or a fresh (total, *tail) one.
+
+    Raises:
+        UsageError: the array of `out` doesn't fit.
+    """
     if shown not in out:
         return np.empty((total, *ctype.tail), ctype.dtype)
     array = np.asarray(out[shown])

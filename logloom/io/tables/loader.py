@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from logloom.errors import DatasetError, UsageError
 from logloom.io.tables.frames import Ints, OpenFrame, open_frame, shown_columns, union_schema
 from logloom.io.tables.plans import Cost, Plan, cost_of, make_plan
-from logloom.io.tables.ranges import LARGE_BYTES, LOCAL_GAP, REMOTE_GAP, RangeReader
+from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, RangeReader
 from logloom.io.tables.reading import PlanReader, at_positions
 from logloom.io.tables.windows import Window, Windows
 from logloom.schema import Schema
@@ -192,10 +192,10 @@ class RowLoader:
         if self._stamps is not None:
             row["timestamp"] = self._stamps[pos]
         try:
-            for codes, files, offsets, lengths, decode, lone_bytes in plan.fast:
+            for codes, files, offsets, lengths, decode, large, limit in plan.fast:
                 file, length = files[codes.item(pos)], lengths.item(pos)
-                if lone_bytes is not None and length >= LARGE_BYTES:
-                    row[lone_bytes] = self._reader.read_bytes(file, offsets.item(pos), length)
+                if length >= limit:
+                    large.row(self._reader, file, offsets.item(pos), length, row)
                 else:
                     decode(self._reader.read(file, offsets.item(pos), length), row)
         except DatasetError:

@@ -22,7 +22,10 @@ from logloom.io.tables.chunks import Decode, Layout
 from logloom.io.tables.description import Description
 from logloom.io.tables.frames import Column, Places
 from logloom.io.tables.groups import LOCAL_REQUEST, REMOTE_REQUEST, cheapest_cover
+from logloom.io.tables.large import LargeChunks
 from logloom.schema import ColumnType
+
+_NEVER = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Step:
         mean_bytes: of a chunk, by the sizes recorded when the table was written.
         places: of the frame's rows.
         decode: takes a chunk as stored, gives the columns to a row.
+        large: reads large chunks of local files; None where reading them whole is as quick.
     """
 
     slot: int
@@ -48,12 +52,7 @@ class Step:
     mean_bytes: float
     places: Places
     decode: Decode
-
-    @property
-    def lone_bytes(self) -> str | None:
-        """The column's name if chunks are one column of bytes, not compressed."""
-        lone = len(self.layout.columns) == 1 and self.unpack is None
-        return next((n for n, t in self.types.items() if lone and t.kind == "bytes"), None)
+    large: LargeChunks | None
 
     @functools.cached_property
     def _cuts(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], int, tuple[int, ...]]]:
@@ -91,8 +90,8 @@ class Plan:
 
     Attributes:
         template: shown names in order, log_id and timestamp first where the frame has them.
-        fast: of each step what reading one row needs: codes, files, offsets, lengths, decode, and the
-            column's name if chunks are one bytes column.
+        fast: of each step what reading one row needs: codes, files, offsets, lengths, decode, large, and the
+            bytes from which on chunks count as large.
     """
 
     names: tuple[str, ...]
@@ -162,7 +161,15 @@ def make_plan(
                 steps.append(_step(slot, uri, table, group, {c: shown[c] for c in own}, places[slot][group]))
     template = dict.fromkeys([*keys, *names])
     fast = tuple(
-        (s.places.codes, s.places.files, s.places.offsets, s.places.lengths, s.decode, s.lone_bytes)
+        (
+            s.places.codes,
+            s.places.files,
+            s.places.offsets,
+            s.places.lengths,
+            s.decode,
+            s.large,
+            s.large.limit if s.large is not None and local else _NEVER,
+        )
         for s in steps
     )
     return Plan(tuple(names), template, tuple(steps), fast)
@@ -176,6 +183,8 @@ def _step(
     codec = table.codecs.get(group)
     unpack = unpacker(codec, table.longest[group]) if codec else None
     decode = layout.decoder(columns)
+    # Arrays of a chunk are views of it; only bytes and texts are copied out.
+    copied = any(types[name].kind != "array" for name in columns)
     return Step(
         slot,
         uri,
@@ -187,6 +196,7 @@ def _step(
         table.mean_bytes(group),
         places,
         decode if unpack is None else _unpacking(unpack, decode),
+        LargeChunks(layout, columns) if unpack is None and copied else None,
     )
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
 from logloom.io.storage import filesystem, is_local
+from logloom.io.tables.memory import keep_freed_memory
 
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
 REMOTE_GAP = 1 << 20
@@ -32,7 +33,6 @@ _PARALLEL_RANGE = 256 << 10
 LARGE_BYTES = 32 << 10  # values from which on copying them costs more than another read
 
 _LARGE = 64 << 20
-_KEPT = (32 << 20) - (64 << 10)  # the most that glibc adapts to
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.integer[Any]]
@@ -74,9 +74,7 @@ class RangeReader:
         self._remote: dict[int, tuple[Any, str]] = {}
         self._pool: ThreadPoolExecutor | None = None
         _READERS.add(self)
-        # glibc gives the memory of large blocks back to the system, and each row would wait for fresh pages,
-        # unless it has seen a block of this size freed before. The block itself is never touched.
-        np.empty(_KEPT, np.uint8)
+        keep_freed_memory()
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_files", "_remote", "_pool")}
@@ -116,21 +114,17 @@ class RangeReader:
         return data
 
     def read_bytes(self, number: int, offset: int, length: int) -> bytes:
-        """The value of a chunk that is one bytes column: what follows its length, without copying it again.
+        """One range, as bytes.
 
         Raises:
-            DatasetError: the file is missing or cut short, or the length doesn't fit the chunk.
+            DatasetError: the file is missing, or ends before the range does.
         """
-        head = self.read(number, offset, 8)
-        size = int.from_bytes(head.data, "little")
-        if -(-size // 8) * 8 + 8 != length:
-            raise DatasetError(f"the chunk of {length} bytes claims a value of {size}")
         file = self._files.get(number)
-        if file is not None and offset + length <= file.size:
-            data = os.pread(file.fd, size, offset + 8)
-            if len(data) == size:
+        if file is not None and 0 <= offset <= offset + length <= file.size:
+            data = os.pread(file.fd, length, offset)
+            if len(data) == length:  # but for a signal, or more than 2 GiB
                 return data
-        return self.read(number, offset + 8, size).tobytes()
+        return self.read(number, offset, length).tobytes()
 
     def read_into(self, ranges: Sequence[Scatter]) -> None:
         """Reads many ranges in few large requests and several threads; they should be sorted.
@@ -168,6 +162,12 @@ class RangeReader:
         order = sorted(range(len(ranges)), key=ranges.__getitem__)
         self.read_into([(*ranges[i], (targets[i],)) for i in order])
         return targets
+
+    def check_one(self, number: int, offset: int, length: int) -> None:
+        """As `check`, for one range of a local file."""
+        file = self._files.get(number) or self._open(number)
+        if not 0 <= offset <= offset + length <= file.size:
+            raise self._cut(number, offset, length, file.size)
 
     def check(self, numbers: Ints, offsets: Ints, lengths: Ints) -> None:
         """Makes sure that files have the ranges (n,), so that nothing is allocated on an index's word.

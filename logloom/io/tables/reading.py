@@ -16,8 +16,9 @@ from logloom.errors import DatasetError
 from logloom.io.tables.batches import StepBatch, chunk_of, missing_value, prepare
 from logloom.io.tables.blobs import chunk_hash
 from logloom.io.tables.frames import Ints, OpenFrame
+from logloom.io.tables.large import LargeChunks
 from logloom.io.tables.plans import Plan, Step
-from logloom.io.tables.ranges import LARGE_BYTES, LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Scatter
+from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Scatter
 from logloom.io.tables.windows import Window, Windows
 
 
@@ -100,7 +101,7 @@ class PlanReader:
         whole = bool(exists.all())
         steps: list[tuple[Step, StepBatch]] = []
         requests: list[Scatter] = []
-        large: dict[str, list[bytes]] = {}
+        large: dict[str, Any] = {}
         try:
             for step in plan.steps:
                 parts = [self._windows.ranges(step, window) for window in windows]
@@ -110,12 +111,10 @@ class PlanReader:
                 if not whole:
                     files, offsets = files[exists], offsets[exists]
                 own = lengths if whole else lengths[exists]
-                if step.lone_bytes and whole and not self._check and own.min() >= LARGE_BYTES:
-                    found_bytes = self._large_bytes(files, offsets, own)
-                    if found_bytes is not None:
-                        large[step.lone_bytes] = found_bytes
-                        continue
                 self._reader.check(files, offsets, own)
+                if step.large is not None and whole and self._reads_large(step.large, files, own):
+                    large |= step.large.batch(self._reader, files, offsets, own, out or {})
+                    continue
                 batch = prepare(step, lengths, exists, out or {})
                 steps.append((step, batch))
                 order = np.lexsort((offsets, files))
@@ -143,15 +142,10 @@ class PlanReader:
             found.update(self._finish(step, batch, windows, np.flatnonzero(exists)))
         return found
 
-    def _large_bytes(self, files: Ints, offsets: Ints, lengths: Ints) -> list[bytes] | None:
-        """The values of chunks that are one bytes column, read one by one; None where requests are dear."""
-        if not all(self._reader.is_local(number) for number in set(files.tolist())):
-            return None
-        values = [b""] * len(files)
-        order = np.lexsort((offsets, files)).tolist()
-        for i in order:
-            values[i] = self._reader.read_bytes(int(files[i]), int(offsets[i]), int(lengths[i]))
-        return values
+    def _reads_large(self, large: LargeChunks, files: Ints, lengths: Ints) -> bool:
+        if self._check or int(lengths.min()) < large.limit:
+            return False
+        return all(self._reader.is_local(number) for number in set(files.tolist()))
 
     def _finish(
         self, step: Step, batch: StepBatch, windows: Sequence[Window], existing: Ints

@@ -1,0 +1,159 @@
+"""Large chunks: read value by value, so that no value is copied twice.
+
+Here: `LargeChunks`, for local files only: a request costs little there, beside copying a picture.
+Elsewhere: chunks that are read whole (logloom.io.tables.chunks), who chooses (logloom.io.tables.reading).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import DatasetError
+from logloom.io.tables.batches import Column, fixed_array, ragged_array
+from logloom.io.tables.chunks import Layout, aligned, row_bytes
+from logloom.io.tables.frames import Ints
+from logloom.io.tables.ranges import LARGE_BYTES, RangeReader, Scatter
+from logloom.schema import ColumnType
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A column's value in a chunk: its lengths along the ragged axes, and where its bytes lie in the blob."""
+
+    lengths: tuple[int, ...]
+    offset: int
+    size: int
+
+
+class LargeChunks:
+    """Reads the columns of a group whose chunks differ in size, not compressed.
+
+    Attributes:
+        limit: bytes of a chunk from which on this is the quicker way.
+    """
+
+    def __init__(self, layout: Layout, columns: Mapping[str, str]):
+        """Takes the group's layout, and the wanted columns with the names that they are shown by."""
+        last = max(i for i, name in enumerate(layout.columns) if name in columns)
+        walked = list(layout.columns.items())[: last + 1]
+        self._steps = [
+            (name, columns.get(name), ctype, row_bytes(ctype), struct.Struct(f"<{ctype.num_ragged}Q"))
+            for name, ctype in walked
+        ]
+        self.limit = LARGE_BYTES * len(walked)
+
+    def row(self, reader: RangeReader, file: int, offset: int, length: int, row: dict[str, Any]) -> None:
+        """Adds the columns of one chunk to a row.
+
+        Raises:
+            DatasetError: the file is cut short, or the chunk's lengths don't fit it.
+        """
+        reader.check_one(file, offset, length)
+        for (shown, ctype), value in self._walk(reader, file, offset, length):
+            if ctype.kind == "array":
+                data = reader.read(file, value.offset, value.size)
+                array = _shaped(data, ctype, value)
+                row[shown] = array if array.ndim else array[()]
+            else:
+                row[shown] = _text(reader.read_bytes(file, value.offset, value.size), ctype)
+
+    def batch(
+        self, reader: RangeReader, files: Ints, offsets: Ints, lengths: Ints, out: Mapping[str, Any]
+    ) -> Mapping[str, Column]:
+        """The columns of many chunks, stacked.
+
+        Args:
+            files, offsets, lengths: (n,) where the chunks lie, checked against the files.
+            out: arrays by column to fill instead of fresh ones.
+
+        Raises:
+            DatasetError: a chunk's lengths don't fit it.
+        """
+        places = list(zip(files.tolist(), offsets.tolist(), lengths.tolist(), strict=True))
+        found = [list(self._walk(reader, *place)) for place in places]
+        columns: dict[str, Column] = {}
+        targets: list[list[Any]] = []  # by column, where each row's value goes
+        for (shown, ctype), values in (_unzipped(rows) for rows in zip(*found, strict=True)):
+            columns[shown], own = _target(shown, ctype, values, out)
+            targets.append(own)
+        requests: list[Scatter] = []
+        for i in np.lexsort((offsets, files)).tolist():
+            file = places[i][0]
+            for ((_, ctype), value), target in zip(found[i], targets, strict=True):
+                if ctype.kind != "array":
+                    target[i] = _text(reader.read_bytes(file, value.offset, value.size), ctype)
+                elif value.size:
+                    requests.append((file, value.offset, value.size, (target[i],)))
+        reader.read_into(requests)
+        return columns
+
+    def _walk(
+        self, reader: RangeReader, file: int, offset: int, length: int
+    ) -> Iterator[tuple[tuple[str, ColumnType], _Value]]:
+        """The wanted values of a chunk; reads no more than their lengths."""
+        at = 0
+        for name, shown, ctype, size, head in self._steps:
+            lengths: tuple[int, ...] = ()
+            if head.size:
+                if at + head.size > length:
+                    raise DatasetError(f"the chunk of {length} bytes ends before the lengths of {name}")
+                lengths = head.unpack(reader.read_bytes(file, offset + at, head.size))
+                at += head.size
+                size *= math.prod(lengths)
+            if at + size > length:
+                raise DatasetError(
+                    f"the chunk of {length} bytes is too short for {name} {lengths}: {size} at byte {at}"
+                )
+            if shown is not None:
+                yield (shown, ctype), _Value(lengths, offset + at, size)
+            at += aligned(size)
+
+
+def _unzipped(
+    values: Sequence[tuple[tuple[str, ColumnType], _Value]],
+) -> tuple[tuple[str, ColumnType], list[_Value]]:
+    return values[0][0], [value for _, value in values]
+
+
+def _shaped(data: Any, ctype: ColumnType, value: _Value) -> Any:
+    try:
+        return np.ndarray(value.lengths + ctype.tail, ctype.dtype, data)
+    except (ValueError, OverflowError) as error:  # absurd lengths beside one of 0
+        raise DatasetError(f"the chunk holds no {ctype} of lengths {value.lengths}: {error}") from error
+
+
+def _text(data: bytes, ctype: ColumnType) -> bytes | str:
+    if ctype.kind == "bytes":
+        return data
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"the chunk holds no text: {error}") from error
+
+
+def _target(
+    shown: str, ctype: ColumnType, values: list[_Value], out: Mapping[str, Any]
+) -> tuple[Column, list[Any]]:
+    """A column to be filled, and where in it each row's value goes: into a list, or bytes of an array."""
+    if ctype.kind != "array":
+        texts: list[Any] = [None] * len(values)
+        return texts, texts
+    if not ctype.is_ragged:
+        array = fixed_array(shown, ctype, len(values), out)
+        flat = array.reshape(len(values), -1).view(np.uint8) if array.size else array
+        return array, list(flat)
+    try:
+        lengths = np.array([value.lengths for value in values], np.int64)
+    except OverflowError as error:
+        raise DatasetError(f"the chunk holds no {ctype} of such lengths: {error}") from error
+    stops = np.cumsum([value.size for value in values]).tolist()
+    array = ragged_array(shown, ctype, stops[-1] // max(1, row_bytes(ctype)), out)
+    flat = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+    pieces = [flat[stop - value.size : stop] for stop, value in zip(stops, values, strict=True)]
+    return (array, lengths[:, 0] if lengths.shape[1] == 1 else lengths), pieces

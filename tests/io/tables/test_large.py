@@ -1,0 +1,141 @@
+"""Chunks large enough to be read value by value, against the same chunks read whole."""
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import logloom.io.tables as tt
+from logloom.errors import DatasetError
+from logloom.io.tables import large
+from logloom.schema import STRING, ColumnType, Schema
+
+TYPES = Schema(
+    {
+        "pose": ColumnType(np.dtype("<f8"), (4, 4)),
+        "jpeg": ColumnType(np.dtype("u1"), (None,), kind="bytes"),
+        "cloud": ColumnType(np.dtype("<f4"), (None, 3)),
+        "speed": ColumnType(np.dtype("<f4"), ()),
+        "nothing": ColumnType(np.dtype("<f4"), (0, 2)),
+        "image": ColumnType(np.dtype("u1"), (None, None, 3)),
+        "note": STRING,
+        "label": ColumnType(np.dtype("<i8"), ()),
+    }
+)
+
+
+def make_row(number: int, scale: int, rng: np.random.Generator) -> dict:
+    points, height, width = (int(rng.integers(0, scale)) for _ in range(3))
+    return {
+        "log_id": "a",
+        "timestamp": number * 10**8,
+        "pose": rng.random((4, 4)),
+        "jpeg": rng.bytes(int(rng.integers(0, scale))),
+        "cloud": rng.random((points, 3), np.float32),
+        "speed": np.float32(number),
+        "nothing": np.empty((0, 2), np.float32),
+        "image": rng.integers(0, 255, (height % 20, width % 20, 3)).astype(np.uint8),
+        "note": "ä" * int(rng.integers(0, scale)),
+        "label": np.int64(number),
+    }
+
+
+def assert_equal(found, wanted):
+    assert list(found) == list(wanted)
+    for name, value in wanted.items():
+        parts = (found[name], value) if isinstance(value, tuple) else ((found[name],), (value,))
+        for one, other in zip(*parts, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=name)
+            assert np.asarray(one).dtype == np.asarray(other).dtype
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Six rows, in one group and in another of three columns."""
+    root = tmp_path_factory.mktemp("large") / "table"
+    rng = np.random.default_rng(0)
+    rows = [make_row(number, 90, rng) for number in range(6)]
+    tt.write_table(str(root), rows, types=TYPES, groups={"row": ".*"})
+    return root
+
+
+def loaders(root, monkeypatch):
+    """The same table read value by value, and chunk by chunk."""
+    index = tt.read_index(str(root))
+    whole, pieces = tt.row_loader(index), tt.row_loader(index)
+    for loader, least in ((whole, 1 << 40), (pieces, 1)):
+        monkeypatch.setattr(large, "LARGE_BYTES", least)
+        for columns in (None, ["jpeg", "cloud", "label"], ["note"]):
+            for n in (0, 1):
+                loader.get_row(n, columns)  # a plan is made once
+                loader.get_many([n], columns)
+    return whole, pieces
+
+
+@pytest.mark.parametrize("columns", [None, ["jpeg", "cloud", "label"], ["note"]])
+def test_rows_and_batches_read_value_by_value_are_those_read_whole(table, monkeypatch, columns):
+    whole, pieces = loaders(table, monkeypatch)
+    for number in range(6):
+        assert_equal(pieces.get_row(number, columns), whole.get_row(number, columns))
+    for positions in ([0, 1, 2, 3, 4, 5], [4, 0, 4], [3]):
+        assert_equal(pieces.get_many(positions, columns), whole.get_many(positions, columns))
+
+
+def test_no_value_is_read_with_its_chunk(table, monkeypatch):
+    _, pieces = loaders(table, monkeypatch)
+    lengths = []
+    read = type(pieces._reader).read
+    monkeypatch.setattr(
+        type(pieces._reader), "read", lambda self, n, o, size: lengths.append(size) or read(self, n, o, size)
+    )
+    row = pieces.get_row(2)
+    assert max(lengths) == max(row["cloud"].nbytes, row["image"].nbytes, row["pose"].nbytes)
+
+
+def test_batches_of_large_chunks_fill_the_arrays_they_are_given(table, monkeypatch):
+    whole, pieces = loaders(table, monkeypatch)
+    wanted = whole.get_many([5, 1, 2])
+    out = {"pose": np.empty((3, 4, 4)), "cloud": np.zeros((1000, 3), np.float32)}
+    found = pieces.get_many([5, 1, 2], out=out)
+    assert found["pose"] is out["pose"]
+    assert found["cloud"][0].base is not None
+    np.testing.assert_array_equal(out["cloud"][: len(wanted["cloud"][0])], wanted["cloud"][0])
+    assert_equal(found, wanted)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_damaged_chunks_give_the_same_values_or_an_error_either_way(data, table, tmp_path_factory):
+    root = tmp_path_factory.mktemp("damaged") / "table"
+    blob = next(table.rglob("row.blob"))
+    content = bytearray(blob.read_bytes())
+    index = tt.read_index(str(table))
+    first = int(index["__0.row.offset"][2])
+    at = first + data.draw(
+        st.one_of(st.sampled_from([128, 129, 135]), st.integers(0, int(index["__0.row.length"][2]) - 1))
+    )
+    content[at] = data.draw(st.integers(0, 255))
+    shutil.copytree(table, root)
+    copy = root / blob.relative_to(table)
+    copy.chmod(0o644)
+    copy.write_bytes(content)
+    monkeypatch = pytest.MonkeyPatch()
+    found = []
+    index = tt.read_index(str(root))
+    for least in (1 << 40, 1):
+        monkeypatch.setattr(large, "LARGE_BYTES", least)
+        loader = tt.row_loader(index)
+        for read in (lambda loader=loader: loader.get_row(2), lambda loader=loader: loader.get_many([1, 2])):
+            try:
+                found.append(read())
+            except DatasetError as error:
+                found.append(str(error))
+    monkeypatch.undo()
+    for one, other in ((found[0], found[2]), (found[1], found[3])):
+        if isinstance(one, str):
+            assert "row 2 of log a" in one
+            assert "row 2 of log a" in other
+        else:
+            assert_equal(other, one)
