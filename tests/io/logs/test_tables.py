@@ -14,7 +14,9 @@ from logloom.blocks import Ragged
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.opening import kinds, open_log
+from logloom.io.logs.ranges import File, content_id
 from logloom.io.logs.tables import files as table_files
+from logloom.io.logs.tables import named_files
 from logloom.pipelines.doctor import examine
 from logloom.transforms.match import group_logs
 
@@ -189,6 +191,45 @@ def test_timestamps_of_any_unit_are_nanoseconds(tmp_path, unit, name):
     assert open_log([str(path)]).read({"/a": ALL})["/a"].time.tolist() == [START, START + 10**9]
 
 
+@pytest.mark.parametrize(("unit", "factor"), [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_integer_times_have_the_unit_that_their_size_or_their_name_tells(tmp_path, suffix, unit, factor):
+    times = np.array([START, START + 10**9, START + 5 * 10**9]) // factor
+    expected = [START, START + 10**9, START + 5 * 10**9]
+    for name, given in [
+        ("timestamp", times),
+        (f"timestamp_{unit}", times),
+        (f"timestamp_{unit}", times % 97),
+    ]:
+        path = write(pd.DataFrame({name: given, "v": [1, 2, 3]}), tmp_path / f"a{suffix}", rows=2)
+        found = open_log([str(path)]).read({"/a": ALL})["/a"].time.tolist()
+        assert found == (expected if given is times else (given * factor).tolist())
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [0, 10, 20],
+        [-START, START],
+        [START // 1000, START],  # of two units
+        [10**10, 10**10 + 1],
+        [0, START],
+    ],
+)
+def test_integer_times_of_no_clear_unit_are_refused_with_the_way_out(tmp_path, times):
+    path = write(pd.DataFrame({"time": times, "v": times}), tmp_path / "a.parquet", rows=1)
+    with pytest.raises(
+        LogReadError, match=r"a\.parquet: column time: .*name the column after it \(timestamp_ns"
+    ):
+        open_log([str(path)]).summary  # noqa: B018
+
+
+def test_times_beyond_64_bits_are_refused_and_never_wrap(tmp_path):
+    path = write(pd.DataFrame({"timestamp_s": [1, 1 << 62], "v": [1, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(LogReadError, match="don't fit 64 bits"):
+        open_log([str(path)]).summary  # noqa: B018
+
+
 def test_times_in_float_seconds_are_refused_with_the_way_out(tmp_path):
     path = write(pd.DataFrame({"timestamp": [1.7e9], "v": [1]}), tmp_path / "a.parquet")
     with pytest.raises(LogReadError, match=r"a\.parquet: column timestamp: .*\* 1e9"):
@@ -197,7 +238,7 @@ def test_times_in_float_seconds_are_refused_with_the_way_out(tmp_path):
 
 def test_a_table_without_times_is_refused_with_the_names_that_it_could_have(tmp_path):
     path = write(pd.DataFrame({"when": [1], "v": [1]}), tmp_path / "a.csv")
-    with pytest.raises(LogReadError, match="timestamp_ns, timestamp, time, stamp"):
+    with pytest.raises(LogReadError, match=r"timestamp_ns, .*timestamp_s, timestamp, time, stamp"):
         open_log([str(path)]).summary  # noqa: B018
 
 
@@ -291,6 +332,38 @@ def test_a_column_of_paths_is_taken_as_the_bytes_of_its_files(tmp_path):
         messages.take(FILES, np.array([3]))
 
 
+def test_the_content_id_tells_when_a_named_file_changes_its_size_comes_or_goes(tmp_path):
+    names = [f"samples/{i}.jpg" for i in range(5)]
+    _, folder = samples(tmp_path, *names)
+    bare = content_of(folder)
+    (folder / "samples").mkdir()
+    assert content_of(folder) == bare  # nothing is there, so nothing says that these texts name files
+    seen = [bare]
+    for i, size in [(1, 3), (3, 8), (3, 9)]:
+        (folder / names[i]).write_bytes(bytes(size))
+        seen.append(content_of(folder))
+    (folder / "samples" / "other.jpg").write_bytes(b"not named")
+    assert content_of(folder) == seen[-1]
+    (folder / names[3]).unlink()
+    seen.append(content_of(folder))
+    assert len(set(seen)) == 4  # the last equals the one before file 3 came
+    moved = tmp_path / "elsewhere"
+    folder.rename(moved)
+    assert content_of(moved) == seen[-1]
+
+
+def content_of(folder):
+    return open_log([str(folder / "camera.csv")]).summary.content_id
+
+
+def test_texts_that_name_no_files_cost_no_listing(tmp_path, monkeypatch):
+    path = write(poses(), tmp_path / "pose.parquet")
+    (tmp_path / "CAR 0").mkdir()
+    monkeypatch.setattr(named_files, "_listed", None)
+    log = open_log([str(path)])
+    assert log.summary.content_id == content_id(File(str(path)))
+
+
 @pytest.mark.parametrize(
     "name", ["../secret", "/etc/passwd", "a/../../secret", "link", "file:///etc/passwd", "a\\..\\b", "."]
 )
@@ -330,11 +403,12 @@ outputs: {{tar: {{}}}}
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_mutated_files_give_an_error_or_rows_and_never_a_crash(tmp_path, suffix):
+@pytest.mark.parametrize("count", [150, pytest.param(2000, marks=pytest.mark.slow)])
+def test_mutated_files_give_an_error_or_rows_and_never_a_crash(tmp_path, suffix, count):
     path = write(poses(60), tmp_path / f"pose{suffix}")
-    whole, rng = path.read_bytes(), random.Random(11)
+    whole, rng = path.read_bytes(), random.Random(count)
     refused = 0
-    for _ in range(150):
+    for _ in range(count):
         data = bytearray(whole)
         for _ in range(rng.randrange(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)

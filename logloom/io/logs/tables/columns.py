@@ -2,7 +2,7 @@
 
 Here: the definition that an Arrow schema amounts to, in the .msg language, and pure functions from Arrow
 columns to values.
-Elsewhere: reading files (table_files), rows as messages (tables), paths (fields), adapters.
+Elsewhere: reading files (files), rows as messages (log), their times (times), paths (fields), adapters.
 What a definition leaves out can't be a column: lists of lists, decimals, maps, names that no path can spell.
 """
 
@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
-from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Number, Struct, Text
@@ -229,27 +228,3 @@ def _refuse_nulls(array: pa.Array, name: str) -> None:
     if array.null_count:
         row = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
         raise UnfitError(row, f"{name} is null; only floats can be missing. Fill it, or leave the column out")
-
-
-def times_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """(N,) int64 ns of a time column; the smallest int64 where it is null.
-
-    Raises:
-        UsageError: the column is of a type that is no time.
-        pyarrow.ArrowInvalid: a time doesn't fit 64 bits.
-    """
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64())
-    elif pa.types.is_integer(kind):
-        column = column.cast(pa.int64())
-    elif pa.types.is_floating(kind):
-        raise UsageError(
-            f"its times are {kind}, which can't hold nanoseconds; write int64 nanoseconds or timestamps: "
-            'in pandas, df["timestamp_ns"] = (df["timestamp"] * 1e9).round().astype("int64")'
-        )
-    else:
-        raise UsageError(f"its times are {kind}; write int64 nanoseconds or timestamps")
-    missing = np.iinfo(np.int64).min
-    times: NDArray[np.int64] = column.fill_null(int(missing)).to_numpy()
-    return times

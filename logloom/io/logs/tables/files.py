@@ -187,7 +187,9 @@ class CsvTable(_Table):
     def _table(self) -> pa.Table:
         self._check_size(self._file.size, "a CSV file, which is read whole,")
         with self._source() as source:
-            return pa_csv.read_csv(source, read_options=pa_csv.ReadOptions(use_threads=False))
+            table = pa_csv.read_csv(source, read_options=pa_csv.ReadOptions(use_threads=False))
+            _named(table.schema)
+            return table
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,11 +1,10 @@
 """Logs made of tables: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
 Here: `TableLog`, which reads the row groups and columns that are asked for.
-Elsewhere: its kind (tables), the files (table_files), columns as fields of messages (table_columns), which
+Elsewhere: its kind (reader), the files (files), columns as fields of messages (columns), times (times), which
 files are one log (logloom.transforms.match).
-The time of a row stands in its column `timestamp_ns`, `timestamp`, `time` or `stamp`: integers are
-nanoseconds since the Unix epoch. It is the log time; rows have no header. Files of one topic are joined in
-name order. The position of a row is (group number << 32) | row in its group, groups counted over these files.
+The time of a row (see times) is its log time; rows have no header. Files of one topic are joined in name
+order. The position of a row is (group number << 32) | row in its group, groups counted over these files.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import File, content_id
 from logloom.io.logs.stamps import within
 from logloom.io.logs.tables import named_files
-from logloom.io.logs.tables.columns import ROOT, definition_of, times_of, top_level, values_of
+from logloom.io.logs.tables.columns import ROOT, definition_of, top_level, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
+from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, times_of
 from logloom.io.storage import file_name_of
 from logloom.schema import BYTES, ColumnType
 
-TIME_COLUMNS = ("timestamp_ns", "timestamp", "time", "stamp")
 KEPT_BYTES = 64 << 20  # of columns read last, since rows are taken block by block
 
 _REMEDY = "fill in or drop these rows"
@@ -119,7 +118,7 @@ class TableLog:
         return LogSummary(
             self._uris,
             sum(file.size for file in files),
-            content_id(*files),
+            self._content_id(files),
             infos,
             int(spans[:, 0].min()) if len(spans) else 0,
             int(spans[:, 1].max()) if len(spans) else 0,
@@ -218,6 +217,16 @@ class TableLog:
                 self._kept.popitem(last=False)
         return pa.table(found)
 
+    def _content_id(self, files: Sequence[File]) -> str:
+        """That of the tables, and where they name files the sizes of these, which columns may take."""
+        named = [
+            named_files.sizes(file, self._topics[name].root, self._options)
+            for name in sorted(self._topics)
+            for file in self._topics[name].files
+        ]
+        plain = content_id(*files)
+        return named_files.with_sizes(plain, named) if any(named) else plain
+
     def _messages(self, name: str, rows: NDArray[np.intp]) -> TableMessages:
         topic = self._topics[name]
         return TableMessages(name, topic.time[rows], topic.time[rows], topic.position[rows], (), self)
@@ -277,32 +286,24 @@ class TableLog:
         return np.array(spans, np.int64).reshape(-1, 2), np.array(sizes, np.int64)
 
 
-def time_column(file: TableFile) -> str:
-    """The column that holds the times of a table.
+def _times(file: TableFile) -> list[NDArray[np.int64]]:
+    """The times of each group of a file.
 
     Raises:
-        LogReadError: there is none.
+        LogReadError: it has none, or they can't be read.
     """
-    for name in TIME_COLUMNS:
-        if file.schema.names.count(name) == 1:
-            return name
-    raise LogReadError(
-        f"{file.uri}: has no time column ({', '.join(TIME_COLUMNS)}), "
-        f"only {', '.join(file.schema.names[:20])}. "
-        "Rename the one that holds its times, or leave the file out."
-    )
-
-
-def _times(file: TableFile) -> list[NDArray[np.int64]]:
-    """The times of each group of a file."""
-    name = time_column(file)
-    found = []
-    for group in range(len(file.groups)):
-        try:
-            found.append(times_of(file.read(group, [name]).column(name)))
-        except (UsageError, pa.ArrowException) as error:
-            raise LogReadError(f"{file.uri}: column {name}: {error}") from error
-    return found
+    name = time_column(file.schema.names)
+    if name is None:
+        raise LogReadError(
+            f"{file.uri}: has no time column ({', '.join(TIME_COLUMNS)}), "
+            f"only {', '.join(file.schema.names[:20])}. "
+            "Rename the one that holds its times, or leave the file out."
+        )
+    columns = [file.read(group, [name]).column(name) for group in range(len(file.groups))]
+    try:
+        return times_of(name, columns)
+    except (UsageError, pa.ArrowException) as error:
+        raise LogReadError(f"{file.uri}: column {name}: {error}") from error
 
 
 def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]]) -> Topic:

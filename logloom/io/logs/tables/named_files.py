@@ -1,23 +1,32 @@
 """Files that the rows of a table name: images, point clouds and the like, as their bytes (`as: file`).
 
-Here: reading them, never outside the folder that the table lies in.
-Elsewhere: tables (table_log), what the bytes mean (whoever reads the dataset).
+Here: reading them, never outside the folder that the table lies in; and their sizes, which are part of a
+log's content id, so that a build notices files that came, went or grew.
+Elsewhere: tables (log), what the bytes mean (whoever reads the dataset).
+A column of text names files where one of its first few texts is the name of a file that is there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
+
+from blake3 import blake3
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.decoding.definitions import Struct, Text
-from logloom.io.logs.decoding.fields import select
+from logloom.io.logs.decoding.fields import paths, select
+from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.ranges import File, read_ahead
-from logloom.io.storage import is_local
+from logloom.io.logs.tables.columns import top_level, values_of
+from logloom.io.logs.tables.files import TableFile
+from logloom.io.storage import filesystem, is_local
 
 NAME = "file"
+TRIED = 4  # texts of a column that are tried as names
 
 
 def check(spec: FieldSpec, root: Struct) -> None:
@@ -60,3 +69,69 @@ def _uri(folder: str, name: str) -> str:
         if os.path.commonpath([root, path]) != root:  # a link that leads elsewhere
             raise LogReadError(f"{folder}: a row names the file {name!r}, which lies outside this folder")
     return uri
+
+
+def sizes(file: TableFile, root: Struct, options: OpenOptions) -> dict[str, int]:
+    """The sizes of all files that a table names, by name; -1 for those that are missing.
+
+    Costs a listing of each folder that they lie in, and reads the columns that name them.
+    """
+    folder = file.uri.rpartition("/")[0]
+    named: set[str] = set()
+    for path in paths(root):
+        selection = select(root, path)
+        if isinstance(selection.type, Text) and selection.array is None:
+            first = dict.fromkeys(islice(_texts(file, path, root), TRIED))
+            if any(_is_there(folder, name, options) for name in first):
+                named.update(_texts(file, path, root))
+    uris = {name: uri for name in sorted(named) if (uri := _safe_uri(folder, name)) is not None}
+    known: dict[str, int] = {}
+    for within in sorted({uri.rpartition("/")[0] for uri in uris.values()}):
+        known |= _listed(within, options)
+    return {name: known.get(uri, -1) for name, uri in uris.items()}
+
+
+def with_sizes(content_id: str, named: Sequence[Mapping[str, int]]) -> str:
+    """A content id that tells which files each table names, and how large they are."""
+    digest = blake3(content_id.encode())
+    for number, files in enumerate(named):
+        for name in sorted(files):
+            digest.update(f"{number} {files[name]} {name}\n".encode())
+    return digest.hexdigest()
+
+
+def _texts(file: TableFile, path: str, root: Struct) -> Iterator[str]:
+    """The texts of a column, in the order of rows; nothing of groups where some are missing."""
+    spec = FieldSpec((path,))
+    for group in range(len(file.groups)):
+        try:
+            values = values_of(file.read(group, top_level(spec, root)), spec, root)
+        except UnfitError:
+            continue  # whoever takes the column will be told
+        yield from (value.tobytes().decode() for value in values)
+
+
+def _is_there(folder: str, name: str, options: OpenOptions) -> bool:
+    uri = _safe_uri(folder, name)
+    try:
+        return uri is not None and File(uri, options.storage_options).size >= 0
+    except LogReadError:
+        return False
+
+
+def _safe_uri(folder: str, name: str) -> str | None:
+    try:
+        return _uri(folder, name)
+    except LogReadError:
+        return None
+
+
+def _listed(folder: str, options: OpenOptions) -> dict[str, int]:
+    """The sizes of the files in a folder, by URI."""
+    fs, path = filesystem(folder, options.storage_options)
+    try:
+        entries = fs.ls(path, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found = {str(entry["name"]).rpartition("/")[2]: entry for entry in entries if entry["type"] == "file"}
+    return {f"{folder}/{name}": int(entry["size"]) for name, entry in found.items()}
