@@ -34,6 +34,12 @@ class OnError(enum.StrEnum):
     salvage = "salvage"
 
 
+class View(enum.StrEnum):
+    link = "link"
+    copy = "copy"
+    none = "none"
+
+
 RecipeArgument = Annotated[
     list[str], typer.Argument(metavar="RECIPE|LOG...", help="A recipe (.yaml), or logs to build as they are.")
 ]
@@ -132,6 +138,10 @@ def build(
     ] = "all",
     on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Commit even without any row.")] = False,
+    view: Annotated[
+        View,
+        typer.Option(help="Plain folders of the version: links on disks; copies in object stores; none."),
+    ] = View.link,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -179,7 +189,7 @@ def build(
     if detach and not planned.up_to_date:
         _report_submitted(submit(planned, engine, tell), planned, json)
         return
-    built = run(planned, runner=engine, watch=Watch.silent if quiet else Watch, tell=tell)
+    built = run(planned, runner=engine, view=view.value, watch=Watch.silent if quiet else Watch, tell=tell)
     _report_build(built, planned, json)
     if not (built.is_whole or planned.up_to_date):
         raise typer.Exit(NOT_WHOLE)
@@ -211,12 +221,15 @@ def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
             "view": built.view,
             **manifest.totals,
         }
-        print_json(result | {"units_built": built.built, "units_reused": built.reused})
+        result |= {"units_built": built.built, "units_reused": built.reused}
+        print_json(result | {"storage_retries": built.counters.get("storage_retries", 0)})
     root = planned.job.store.uri
     if planned.up_to_date:
         say(f"up to date: version {manifest.version} of {root} says all that the logs say")
     else:
         _tell_version(built, root)
+    if again := built.counters.get("storage_retries"):
+        say(f"{again} requests to the object store were refused or lost, and sent again")
     if built.copied:
         say("this disk has no hard links: the view holds copies")
     if not json:

@@ -1,4 +1,4 @@
-"""Looking at datasets: `head`, `verify`."""
+"""Looking at datasets: `head`, `verify`, `view`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from logloom.cli.common import (
     print_table,
     say,
 )
+from logloom.errors import UsageError
 
 
 @app.command(
@@ -115,3 +116,52 @@ def verify(
     )
     if report.findings:
         raise typer.Exit(NOT_WHOLE)
+
+
+@app.command(
+    epilog=examples(
+        "logloom view /data/urban@7",
+        "logloom view gs://datasets/urban --copy",
+        "logloom view gs://datasets/urban --list --output tar --split train > shards.txt",
+    )
+)
+def view(
+    root: Root,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="In an object store: copy the files there, without a download.")
+    ] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Only print where each file lies; webdataset takes such URLs.")
+    ] = False,
+    output: Annotated[str | None, typer.Option(help="With --list: only this output's.")] = None,
+    split: Annotated[str | None, typer.Option(help="With --list: only this split's.")] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Make a version's view (again): plain folders by format and split, for the formats' own clients."""
+    from logloom.io.manifest import read_manifest, split_root
+    from logloom.io.storage import Store
+    from logloom.pipelines.progress import steps
+    from logloom.pipelines.view import copy_view, files_of, make_view
+
+    where, version = split_root(root)
+    store = Store.at(where, parse_storage_options(storage_option))
+    manifest = read_manifest(store, version)
+    if listed:
+        files = files_of(store, manifest, output, split)
+        if json:
+            print_json([{"url": store.uri_of(f.stored), "name": f.name, "size": f.size} for f in files])
+        else:
+            print("\n".join(store.uri_of(file.stored) for file in files))
+        return
+    if store.local is not None:
+        place = str(make_view(store, manifest)[0])
+    elif copy:
+        with steps("copying") as on_done:
+            place = copy_view(store, manifest, on_done)
+    else:
+        raise UsageError(f"{where}: an object store has no links; say --copy for copies, or --list for URLs")
+    if json:
+        print_json({"version": manifest.version, "view": place})
+    else:
+        print(place)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -27,8 +28,16 @@ from typing import Any
 import fsspec
 
 from logloom.errors import LogloomError, StorageError, UsageError
+from logloom.io import retries
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
+NO_LINKS = (
+    errno.EXDEV,
+    errno.EPERM,
+    errno.EMLINK,
+    errno.ENOTSUP,
+    errno.ENOSYS,
+)  # how link() says: not on this disk
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 
 
@@ -65,6 +74,8 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
         extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
         hint = f"; pip install 'logloom[{extra}]'" if extra else ""
         raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from error
+    if protocol != "file":
+        retries.watch()
     return fs, path
 
 
@@ -166,6 +177,27 @@ class Store:
             self.fs.invalidate_cache()  # another process may have made it since the folder was listed
             return bool(self.fs.exists(self.uri_of(name)))
 
+    def size(self, name: str) -> int | None:
+        """The bytes of a file, None where it isn't there."""
+        try:
+            with self._explained(name, MISSING):
+                if self.local is not None:
+                    return (self.local / name).stat().st_size
+                self.fs.invalidate_cache()
+                return int(self.fs.info(self.uri_of(name))["size"])
+        except MISSING:
+            return None
+
+    def copy(self, name: str, new: str) -> None:
+        """Copies an object within the store, without its bytes coming here.
+
+        Raises:
+            FileNotFoundError: it isn't there.
+            StorageError: the store refused.
+        """
+        with self._explained(name, MISSING):
+            self.fs.cp_file(self.uri_of(name), self.uri_of(new))
+
     def names(self, folder: str = "") -> list[str]:
         """The names directly in a folder, sorted; none where the folder isn't there."""
         try:
@@ -196,9 +228,7 @@ class Store:
             path = self.local / name
             with _beside(path, data) as partial:
                 partial.chmod(0o444)  # created once, never changed
-                try:
-                    os.link(partial, path)
-                except FileExistsError:
+                if not _appear(partial, path):
                     return False
             sync(path.parent)
             return True
@@ -281,6 +311,26 @@ def _beside(path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
         yield partial
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
+    """Gives a file its name unless that is taken; says whether it did."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # renaming would replace what another process just created
+            if path.exists():
+                return False
+            partial.rename(path)
+        finally:
+            os.close(folder)
+    return True
 
 
 def sync(path: pathlib.Path) -> None:

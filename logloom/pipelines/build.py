@@ -18,10 +18,11 @@ from typing import Any
 import apache_beam as beam
 
 from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError
+from logloom.io import retries
 from logloom.io.manifest import Assembled, Manifest, read_manifest
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
-from logloom.pipelines.view import make_view
+from logloom.pipelines.view import copy_view, make_view
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import run
 from logloom.transforms import finish, partition
@@ -98,6 +99,7 @@ def _build_partition(element: Partition | PartitionResult, job: Job) -> Partitio
     beam.metrics.Metrics.counter("logloom", "partitions").inc()
     beam.metrics.Metrics.counter("logloom", "rows").inc(rows)
     beam.metrics.Metrics.counter("logloom", "bytes_written").inc(sum(entry.size for entry in result.entries))
+    _count_retries()
     for failure in result.failures:
         _log.warning("%s %s: %s", failure.log_id, failure.partition, failure.message)
     _log.info(
@@ -112,8 +114,14 @@ def _build_partition(element: Partition | PartitionResult, job: Job) -> Partitio
     return result
 
 
+def _count_retries() -> None:
+    beam.metrics.Metrics.counter("logloom", "storage_retries").inc(retries.take())
+
+
 def _read_back(result: PartitionResult, job: Job) -> PartitionResult:
-    return partition.read_back(job, result)
+    read = partition.read_back(job, result)
+    _count_retries()
+    return read
 
 
 def _log_id_of(result: PartitionResult) -> str:
@@ -121,7 +129,9 @@ def _log_id_of(result: PartitionResult) -> str:
 
 
 def _finish_log(grouped: tuple[str, Iterable[PartitionResult]], job: Job) -> finish.LogOutcome:
-    return finish.finish_log(job, grouped[1])
+    outcome = finish.finish_log(job, grouped[1])
+    _count_retries()
+    return outcome
 
 
 def _plan_chunks(_: None, job: Target, outcomes: list[finish.LogOutcome]) -> list[finish.ChunkTask]:
@@ -129,7 +139,9 @@ def _plan_chunks(_: None, job: Target, outcomes: list[finish.LogOutcome]) -> lis
 
 
 def _write_chunk(chunk: finish.ChunkTask, job: Target) -> tuple[str, dict[str, Any]]:
-    return finish.write_chunk(job, chunk)
+    written = finish.write_chunk(job, chunk)
+    _count_retries()
+    return written
 
 
 def _assemble(
@@ -139,13 +151,17 @@ def _assemble(
 
 
 def _read_back_assembled(part: Assembled, job: Target) -> finish.AssembledResult:
-    return finish.read_back_assembled(job, part)
+    result = finish.read_back_assembled(job, part)
+    _count_retries()
+    return result
 
 
 def _commit(
     _: None, job: Target, outcomes: list[finish.LogOutcome], assembled: list[finish.AssembledResult]
 ) -> dict[str, Any]:
-    return finish.commit(job, outcomes, assembled)
+    outcome = finish.commit(job, outcomes, assembled)
+    _count_retries()
+    return outcome
 
 
 # --- the job --------------------------------------------------------------------------------------------
@@ -156,7 +172,7 @@ class Built:
     """A committed version, and whether everything in it is whole.
 
     Attributes:
-        view: the folder of plain datasets; "" on an object store.
+        view: the folder of plain datasets; "" where none was made.
         built, reused: units.
         within_budget: the recipe gives a share of logs that may be skipped, and no more were.
         counters: of all workers, repeated attempts included; empty where the engine keeps none.
@@ -195,6 +211,7 @@ def build(
     *,
     num_workers: int = 1,
     runner: RunnerOptions | None = None,
+    view: str = "link",
     watch: Callable[[BuildPlan], Watch] = Watch.silent,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Built:
@@ -204,6 +221,8 @@ def build(
 
     Args:
         num_workers: of Beam's local runner, where no `runner` is given.
+        view: "link" makes the version's view where the root's disk has links, "copy" in an object store too,
+            "none" nowhere.
         tell: told what the engine does.
 
     Raises:
@@ -215,13 +234,13 @@ def build(
     """
     job = plan.job
     if plan.up_to_date and job.parent is not None:
-        return _with_view(job, job.parent, built=0, reused=0)
+        return _with_view(job, job.parent, view, built=0, reused=0)
     with watch(plan):
         finished = _run(plan, runner or RunnerOptions("direct", workers=num_workers), tell)
     outcome = job.store.read_json(finish.outcome_file(job))
     raise_outcome(outcome)
     counters = finished.counters if isinstance(finished, Finished) else {}
-    return _with_view(job, job.number, outcome["built"], outcome["reused"], counters)
+    return _with_view(job, job.number, view, outcome["built"], outcome["reused"], counters)
 
 
 def submit(
@@ -249,11 +268,16 @@ def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) ->
 
 
 def _with_view(
-    job: Job, version: int, built: int, reused: int, counters: Mapping[str, int] | None = None
+    job: Job, version: int, view: str, built: int, reused: int, counters: Mapping[str, int] | None = None
 ) -> Built:
     manifest = read_manifest(job.store, version)
-    view, copied = make_view(job.store, manifest) if job.store.local is not None else ("", False)
-    return Built(manifest, str(view), built, reused, copied, job.skip_budget > 0, counters or {})
+    place, copied = "", False
+    if job.store.local is not None and view != "none":
+        folder, copied = make_view(job.store, manifest)
+        place = str(folder)
+    elif view == "copy":
+        place = copy_view(job.store, manifest)
+    return Built(manifest, place, built, reused, copied, job.skip_budget > 0, counters or {})
 
 
 def raise_outcome(outcome: dict[str, Any]) -> None:

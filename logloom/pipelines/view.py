@@ -1,8 +1,8 @@
 """The view: a committed version as plain folders, one a format and split, that the formats' own clients open.
 
-Here: making the view of a version on a local disk from its manifest, by hard links, in one folder rename.
+Here: where a version's files lie and what the view calls them; making the view on a local disk by hard links,
+in one folder rename, and in an object store by copies, made there, and a last object that says they are all.
 Elsewhere: what stands in the manifest (logloom.io.manifest); which files a format shows (`Format.view`).
-On an object store the files stay where they are; `view_files` says where.
 """
 
 from __future__ import annotations
@@ -11,19 +11,25 @@ import errno
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.manifest import ENTRY, Manifest, entries_of, unit_folder, view_folder
-from logloom.io.storage import Store, explained
+from logloom.io.storage import NO_LINKS, Store, explained
 from logloom.io.units import format_named
+
+COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
+_COPIERS = 16  # threads; they wait for the store
 
 
 @dataclass(frozen=True)
 class ViewedFile:
     """A file of a version: where it lies in the root, and its name in the view."""
 
+    output: str
+    split: str
     stored: str
     name: str
     size: int
@@ -37,19 +43,45 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
         form = format_named(entry.output)
         if not entry.rows:
             continue
-        folder = f"{entry.output}/{record.split}{form.suffix}"
+        folder = _folder(entry.output, record.split)
         number = numbers.setdefault((entry.output, record.split), 0)
         numbers[entry.output, record.split] += 1
         shown = form.view(number, [file.name for file in entry.files])
         for file in entry.files:
             if file.name in shown:
                 name = f"{folder}/{shown[file.name]}"
-                yield ViewedFile(entry.path_of(file), name, file.size, file.digest)
+                yield ViewedFile(
+                    entry.output, record.split, entry.path_of(file), name, file.size, file.digest
+                )
     for part in manifest.assembled:
         stored = unit_folder(part.output, part.identity)
         for file in store.read_json(f"{stored}/{ENTRY}")["files"]:
-            name = f"{part.output}/{part.split}{format_named(part.output).suffix}/{file['name']}"
-            yield ViewedFile(f"{stored}/{file['name']}", name, file["size"], file["digest"])
+            name = f"{_folder(part.output, part.split)}/{file['name']}"
+            place = f"{stored}/{file['name']}"
+            yield ViewedFile(part.output, part.split, place, name, file["size"], file["digest"])
+
+
+def _folder(output: str, split: str) -> str:
+    """The view's folder of a split; one for all splits where a format names files by split itself."""
+    form = format_named(output)
+    return output if getattr(form, "splits_share_folder", False) else f"{output}/{split}{form.suffix}"
+
+
+def files_of(
+    store: Store, manifest: Manifest, output: str | None = None, split: str | None = None
+) -> list[ViewedFile]:
+    """The files that a view shows of one output, or split, or both, in row order.
+
+    Raises:
+        UsageError: no such output or split; lists those that there are.
+    """
+    files = list(view_files(store, manifest))
+    for what, name in (("output", output), ("split", split)):
+        there = sorted({getattr(file, what) for file in files})
+        if name is not None and name not in there:
+            raise UsageError(f"{store.uri}: no {what} {name!r}; there are {', '.join(there) or 'none'}")
+        files = [file for file in files if name is None or getattr(file, what) == name]
+    return files
 
 
 def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
@@ -79,16 +111,54 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
     return target, copied
 
 
+def copy_view(
+    store: Store, manifest: Manifest, on_done: Callable[[int, int], None] = lambda done, total: None
+) -> str:
+    """Makes a version's view in an object store, of copies that the store makes itself.
+
+    Several copy at once, and one that was interrupted goes on: what has its size already is left alone.
+
+    Args:
+        on_done: told how many files are there, and of how many.
+
+    Returns:
+        The view's URI.
+
+    Raises:
+        DatasetError: a file of the version is missing.
+    """
+    folder = view_folder(manifest.version)
+    if not store.exists(f"{folder}/{COPIED}"):
+        files = list(view_files(store, manifest))
+        with ThreadPoolExecutor(_COPIERS) as threads:
+            copying = [threads.submit(_copy, store, file, f"{folder}/{file.name}") for file in files]
+            for done, copied in enumerate(copying, 1):
+                copied.result()
+                on_done(done, len(files))
+        store.create(f"{folder}/{COPIED}", b"")
+    return store.uri_of(folder)
+
+
+def _copy(store: Store, file: ViewedFile, name: str) -> None:
+    try:
+        if store.size(name) != file.size:
+            store.copy(file.stored, name)
+    except FileNotFoundError:
+        raise _missing(store.uri_of(file.stored)) from None
+
+
+def _missing(place: object) -> DatasetError:
+    return DatasetError(f"{place}: a file of this version is missing; `logloom verify` lists all")
+
+
 def _link(source: pathlib.Path, path: pathlib.Path) -> bool:
     """Links a file, or copies it where the disk can't link; says whether it copied."""
     try:
         os.link(source, path)
     except FileNotFoundError:
-        raise DatasetError(
-            f"{source}: a file of this version is missing; `logloom verify` lists all"
-        ) from None
+        raise _missing(source) from None
     except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS):
+        if error.errno not in NO_LINKS:
             raise
         shutil.copyfile(source, path)
         path.chmod(0o444)

@@ -6,6 +6,7 @@ It fails the job when a worker dies and does not retry; a second build then find
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -75,11 +76,10 @@ class _DirectJob:
     def wait(self, tell: Tell) -> Finished:
         result = self._pipeline.run()
         result.wait_until_finish()
-        counters = {
-            counter.key.metric.name: int(counter.result)
-            for counter in result.metrics().query()["counters"]
-            if counter.key.metric.namespace == "logloom"
-        }
+        counters: Counter[str] = Counter()
+        for counter in result.metrics().query()["counters"]:  # one for each step
+            if counter.key.metric.namespace == "logloom":
+                counters[counter.key.metric.name] += int(counter.result)
         return Finished(self._name, counters)
 
     def detached(self) -> Submitted:

@@ -1,5 +1,6 @@
 """Files appear whole or not at all, on disks and in object stores."""
 
+import errno
 import os
 import pathlib
 import subprocess
@@ -27,6 +28,27 @@ def test_a_created_file_is_read_back_and_never_replaced(store):
     assert not store.create("versions/1.json", b"second")
     assert store.read("versions/1.json") == b"first"
     assert store.names("versions") == ["1.json"]
+
+
+def test_a_disk_without_hard_links_creates_files_just_the_same(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = Store.at(str(tmp_path))
+    assert store.create("versions/1.json", b"first")
+    assert not store.create("versions/1.json", b"second")
+    assert store.read("versions/1.json") == b"first"
+    assert [path.name for path in (tmp_path / "versions").iterdir()] == ["1.json"]
+
+
+def test_a_copy_has_the_same_bytes_and_a_size_is_none_where_nothing_lies(tmp_path):
+    store = Store.at(f"memory://{tmp_path.name}")
+    store.create("a", b"123")
+    store.copy("a", "b/c")
+    assert (store.read("b/c"), store.size("b/c"), store.size("b/d")) == (b"123", 3, None)
+    with pytest.raises(FileNotFoundError):
+        store.copy("d", "e")
 
 
 def test_a_replaced_file_holds_the_new_bytes(store):

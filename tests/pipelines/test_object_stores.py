@@ -5,13 +5,14 @@ import itertools
 import fsspec
 import pytest
 
-from logloom.errors import CommitConflictError
+from logloom.errors import CommitConflictError, DatasetError, UsageError
 from logloom.io.manifest import ENTRY, entries_of, read_manifest, version_file
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head, plan_summary
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
+from logloom.pipelines.view import COPIED, copy_view, files_of
 from logloom.transforms import partition
 from tests.pipelines.conftest import digests
 
@@ -82,6 +83,51 @@ def test_of_two_builds_into_an_object_store_the_second_is_refused(drive, root):
     build(plan_build(drive.recipe(**{"name: ": "name: other-"}), root))
     with pytest.raises(CommitConflictError, match="version 1 first; build again"):
         build(slow)
+
+
+def test_a_copied_view_holds_what_a_disk_s_view_holds(drive, built, root):
+    store = Store.at(root)
+    build(plan_build(drive.recipe(), root))
+    told = []
+    assert copy_view(store, read_manifest(store), lambda *counts: told.append(counts)) == f"{root}/v00000001"
+    there = {name: data for name, data in objects(root).items() if name.startswith("v0")}
+    assert there.pop(f"v00000001/{COPIED}") == b""
+    here = {name for name in digests(built) if name.startswith("v0")}
+    assert set(there) == here
+    assert all((built / name).read_bytes() == data for name, data in there.items())
+    assert told[-1] == (len(here), len(here))
+
+
+def test_a_copied_view_that_was_interrupted_is_finished(drive, root):
+    store = Store.at(root)
+    build(plan_build(drive.recipe(), root))
+    copy_view(store, read_manifest(store))
+    whole = objects(root)
+    lost = [name for name in whole if name.startswith("v00000001/")][::3]
+    for name in {*lost, f"v00000001/{COPIED}"}:
+        store.fs.rm_file(store.uri_of(name))
+    copy_view(store, read_manifest(store))
+    assert objects(root) == whole
+
+
+def test_a_copied_view_names_a_file_that_the_version_has_lost(drive, root):
+    store = Store.at(root)
+    build(plan_build(drive.recipe(), root))
+    lost = files_of(store, read_manifest(store), "tar")[0].stored
+    store.fs.rm_file(store.uri_of(lost))
+    with pytest.raises(DatasetError, match=f"{lost}: a file of this version is missing"):
+        copy_view(store, read_manifest(store))
+
+
+def test_the_files_of_an_output_and_a_split_are_listed_where_they_lie(drive, root):
+    store = Store.at(root)
+    build(plan_build(drive.recipe(), root))
+    manifest = read_manifest(store)
+    shards = files_of(store, manifest, "tar", "all")
+    assert [file.name for file in shards[:2]] == ["tar/all/000000.tar", "tar/all/000001.tar"]
+    assert all(store.size(file.stored) == file.size for file in shards)
+    with pytest.raises(UsageError, match="no output 'bag'; there are l5kit, tar"):
+        files_of(store, manifest, "bag")
 
 
 def test_a_changed_and_a_missing_object_are_found_and_named(drive, root):

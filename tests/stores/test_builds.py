@@ -1,0 +1,124 @@
+"""Whole builds in real object stores' interfaces: GCS by gcsfs, S3 by s3fs."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+import webdataset
+from webdataset.tariterators import group_by_keys, tar_file_expander
+
+from logloom.errors import CommitConflictError
+from logloom.pipelines.build import build
+from logloom.pipelines.inspect import head
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.verify import verify
+from tests.pipelines.conftest import digests
+
+pytestmark = pytest.mark.engines
+
+
+def build_at(drive, store, root, **changes):
+    return build(plan_build(drive.recipe(**changes), root, storage_options=store.storage_options))
+
+
+def findings(store, root, **choices):
+    report = verify(root, num_workers=1, storage_options=store.storage_options, **choices)
+    return [finding.message for finding in report.findings]
+
+
+def immutable(store, root):
+    return {name: data for name, data in store.objects(root).items() if not name.startswith("runs/")}
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "logloom", *map(str, arguments)], capture_output=True, text=True, timeout=200
+    )
+
+
+def test_a_version_has_the_bytes_that_it_has_on_a_disk_and_is_proven_against_its_logs(
+    drive, built, store, bucket
+):
+    root = f"{bucket}/root"
+    build_at(drive, store, root)
+    there = immutable(store, root)
+    assert set(there) == {name for name in digests(built) if not name.startswith("v0")}
+    assert all((built / name).read_bytes() == data for name, data in there.items())
+    assert findings(store, root, against_logs=True) == []
+    assert len(head(root, count=3, storage_options=store.storage_options)) == 3
+
+
+def test_a_second_build_is_up_to_date(drive, store, bucket):
+    build_at(drive, store, f"{bucket}/root")
+    before = store.objects(bucket)
+    plan = plan_build(drive.recipe(), f"{bucket}/root", storage_options=store.storage_options)
+    assert plan.up_to_date
+    assert build(plan).manifest.version == 1
+    assert store.objects(bucket) == before
+
+
+def test_logs_lie_in_a_store_too_and_one_more_of_them_adds_only_its_own(drive, built, store, bucket):
+    first, second = drive.logs
+    store.fs.put_file(str(first), f"{bucket}/logs/{first.name}")
+    text = drive.text.replace(str(first.parent), f"{bucket}/logs")
+    assert text != drive.text
+    source = type(drive)(drive.logs, text)
+    build_at(source, store, f"{bucket}/root")
+    store.fs.put_file(str(second), f"{bucket}/logs/{second.name}")
+    done = build_at(source, store, f"{bucket}/root")
+    assert done.manifest.version == 2
+    assert done.manifest.totals["logs"] == 2
+    assert done.reused == 0  # the first log's record is kept whole, its partitions aren't even planned
+    assert findings(store, f"{bucket}/root", against_logs=True) == []
+    units = {name for name in digests(built) if name.startswith("parts/tar/")}
+    assert units <= set(store.objects(f"{bucket}/root"))
+
+
+def test_of_two_builds_at_once_the_second_is_refused(drive, store, bucket):
+    root = f"{bucket}/root"
+    slow = plan_build(drive.recipe(), root, storage_options=store.storage_options)
+    build_at(drive, store, root, **{"name: ": "name: other-"})
+    with pytest.raises(CommitConflictError, match="version 1 first; build again"):
+        build(slow)
+
+
+def test_the_commands_take_the_store_s_options(drive, store, bucket, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(drive.text)
+    root = f"{bucket}/root"
+    done = command("build", recipe, "--to", root, "--quiet", "--json", *store.flags)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["version"] == 1
+    assert command("verify", root, *store.flags).returncode == 0
+    assert command("head", f"{root}@1", "-n", 1, *store.flags).returncode == 0
+
+
+def test_a_view_is_copied_within_the_store(drive, built, store, bucket):
+    root = f"{bucket}/root"
+    build_at(drive, store, root)
+    refused = command("view", root, *store.flags)
+    assert refused.returncode == 2
+    assert "say --copy for copies, or --list for URLs" in refused.stderr
+    done = command("view", root, "--copy", *store.flags)  # `build --view copy` does the same
+    assert (done.returncode, done.stdout) == (0, f"{root}/v00000001\n")
+    there = {name: data for name, data in immutable(store, root).items() if name.startswith("v0")}
+    assert there.pop("v00000001/_SUCCESS") == b""
+    assert set(there) == {name for name in digests(built) if name.startswith("v0")}
+    assert all((built / name).read_bytes() == data for name, data in there.items())
+
+
+def test_webdataset_reads_the_shards_from_the_urls_that_the_version_lists(drive, built, store, bucket):
+    root = f"{bucket}/root"
+    build_at(drive, store, root)
+    listed = command("view", root, "--list", "--output", "tar", *store.flags)
+    urls = listed.stdout.split()
+    assert all(url.startswith(f"{root}/parts/tar/") for url in urls)
+    streams = [{"url": url, "stream": io.BytesIO(store.fs.cat_file(url))} for url in urls]
+    samples = list(group_by_keys(tar_file_expander(streams)))
+    local = sorted(str(path) for path in (built / "v00000001/tar/all").iterdir())
+    expected = list(webdataset.WebDataset(local, shardshuffle=False, empty_check=False))
+    assert [sample["__key__"] for sample in samples] == [sample["__key__"] for sample in expected]
+    pictures = [[sample["camera.front.jpg"] for sample in side] for side in (samples, expected)]
+    assert pictures[0] == pictures[1]

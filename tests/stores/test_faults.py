@@ -1,0 +1,34 @@
+"""Stores that answer a tenth of the requests with 429 or 503, or break the connection, late too."""
+
+import pytest
+
+from logloom.errors import StorageError
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.verify import verify
+from tests.pipelines.conftest import digests
+
+pytestmark = [pytest.mark.engines, pytest.mark.faults]
+
+
+def test_a_build_into_a_failing_store_ends_with_the_same_bytes_and_counts_its_retries(
+    drive, built, store, bucket
+):
+    root = f"{bucket}/root"
+    store.faults.share = 0.1
+    done = build(plan_build(drive.recipe(), root, storage_options=store.storage_options))
+    verified = verify(root, num_workers=1, storage_options=store.storage_options)
+    store.faults.share = 0.0
+    assert done.manifest.version == 1
+    assert verified.findings == ()
+    assert len(store.faults.done) > 10
+    assert done.counters["storage_retries"] > 10
+    there = {name: data for name, data in store.objects(root).items() if not name.startswith("runs/")}
+    assert set(there) == {name for name in digests(built) if not name.startswith("v0")}
+    assert all((built / name).read_bytes() == data for name, data in there.items())
+
+
+def test_a_store_that_is_gone_is_an_error_that_names_it(drive, store, bucket):
+    store.faults.share = 1.0
+    with pytest.raises(StorageError, match=f"{bucket}/root"):
+        plan_build(drive.recipe(), f"{bucket}/root", storage_options=store.storage_options)
