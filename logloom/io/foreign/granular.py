@@ -9,7 +9,6 @@ Elsewhere: reading bags (logloom.io.bags).
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +27,6 @@ from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
 
 _PIECE_BYTES = 256 << 20
-_SHARD = re.compile(r"\d{6}")
 
 
 def recognises(store: Store) -> bool:
@@ -49,9 +47,11 @@ class GranularReader:
         self.uri = store.uri
         self._store = store
         self._folders = [""] if store.exists(SPEC) else store.names()
-        odd = [name for name in self._folders if name and not _SHARD.fullmatch(name)]
-        if odd or not self._folders:
-            raise DatasetError(f"{store.uri}: {odd[0]!r} is no shard" if odd else f"{store.uri}: no dataset")
+        for number, name in enumerate(self._folders):
+            if name not in ("", f"{number:06d}"):
+                raise DatasetError(f"{store.uri}: {name!r} is no shard, or one before it is missing")
+        if not self._folders:
+            raise DatasetError(f"{store.uri}: no dataset of bags")
 
     @functools.cached_property
     def _spec(self) -> dict[str, str]:
