@@ -1,6 +1,6 @@
 """Rows of several units as one sequence: what readers of tar shards and of folders of bags have in common.
 
-Here: `UnitRows`, which knows in which unit a row lies and which columns are meant.
+Here: `UnitRows`, which knows in which unit a row lies and which columns are meant, and makes batches.
 Elsewhere: reading the row (each format's reader).
 """
 
@@ -10,10 +10,17 @@ import abc
 import bisect
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from logloom.schema import Schema
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from logloom.blocks import Array, Ragged, Values, concatenate, python_value, take
+from logloom.errors import DatasetError
+from logloom.schema import ColumnType, Schema
+
+Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
 
 
 def uris_of(uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -48,6 +55,68 @@ class UnitRows(abc.ABC):
         """Many rows in the order asked for, as loaders ask for them."""
         return [self.row(index) for index in indices]
 
+    @abc.abstractmethod
+    def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
+        """Rows from `start` on of one unit: those up to `stop`, or fewer where these need several reads."""
+
+    def get_many(
+        self,
+        indices: ArrayLike,
+        columns: Sequence[str] | None = None,
+        out: Mapping[str, Array] | None = None,
+    ) -> dict[str, Any]:
+        """Many rows as one array per column; rows that follow each other are read together, each once.
+
+        Args:
+            indices: (n,) rows in any order, repeating or not; at least one.
+            columns: as for `row`.
+            out: arrays to fill by column name, for columns of fixed shape: (n, *shape).
+
+        Returns:
+            log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
+            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
+            strings: list of n.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetError: what is stored is damaged, or of other types than the schema says.
+        """
+        names = self._names(columns)
+        length = len(self)
+        wanted = np.asarray(indices, np.int64).reshape(-1)
+        outside = (wanted < -length) | (wanted >= length)
+        if outside.any():
+            raise IndexError(f"row {wanted[outside][0]} of {length}")
+        rows, back = np.unique(np.where(wanted < 0, wanted + length, wanted), return_inverse=True)
+        runs = list(self._runs(rows, names))
+        log_ids = [log_id for run in runs for log_id in run[0]]
+        batch: dict[str, Any] = {
+            "log_id": [log_ids[row] for row in back.tolist()],
+            "timestamp": np.concatenate([run[1] for run in runs])[back],
+        }
+        types = self.schema.all
+        for name in names:
+            values = take(concatenate([run[2][name] for run in runs]), back)
+            batch[name] = _batched(name, values, types[name])
+        for name, array in (out or {}).items():
+            if isinstance(batch.get(name), np.ndarray):
+                array[...] = batch[name]
+                batch[name] = array
+        return batch
+
+    def _runs(self, rows: NDArray[np.int64], names: Sequence[str]) -> Iterator[Run]:
+        """Ascending rows, in as few reads as there are runs of them within units."""
+        bounds = np.asarray(self._row_bounds())
+        units = np.searchsorted(bounds, rows, side="right") - 1
+        ends = np.flatnonzero((np.diff(rows) != 1) | (np.diff(units) != 0)) + 1
+        for first, last in itertools.pairwise([0, *ends.tolist(), len(rows)]):
+            number = int(units[first])
+            start, stop = int(rows[first] - bounds[number]), int(rows[last - 1] + 1 - bounds[number])
+            while start < stop:
+                run = self._run(number, start, stop, names)
+                yield run
+                start += len(run[0])
+
     def _row_bounds(self) -> list[int]:
         if self._bounds is None:
             self._bounds = [0, *itertools.accumulate(self._row_counts())]
@@ -74,3 +143,15 @@ class UnitRows(abc.ABC):
         if key not in self._selected:
             self._selected[key] = self.schema.select(key)
         return self._selected[key]
+
+
+def _batched(name: str, values: Values, ctype: ColumnType) -> Any:
+    """A column as `get_many` gives it."""
+    if ctype.kind != "array":
+        try:
+            return [python_value(value, ctype) for value in values]
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"a value of {name} is no UTF-8 ({error})") from error
+    if isinstance(values, Ragged):
+        return values.values, values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
+    return values

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from logloom.datasets.sources.base import RowSource, Stretches
+from logloom.blocks import Array
+from logloom.datasets.batches import Batch, stacked_rows
+from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.io.storage import file_name_of
 from logloom.io.tar.reader import TarReader
 from logloom.schema import BYTES, Schema
@@ -54,6 +56,12 @@ class ShardsSource(RowSource):
     @functools.cached_property
     def small(self) -> Mapping[str, Any]:
         return {"key": np.array([key for index in self._indices() for key in index.keys], object)}
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        return [self.reader.row(position, names) for position in positions.tolist()]
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        return stacked_rows(self.rows(positions, names), {}, self.place, positions)
 
     def _open(self) -> TarReader:
         return TarReader(self._uris, storage_options=self._storage)

@@ -19,7 +19,7 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.bags.columns import META, column_from, metas_from
 from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.limits import cut_evenly
-from logloom.io.rows import UnitRows, uris_of
+from logloom.io.rows import Run, UnitRows, uris_of
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 
@@ -101,6 +101,13 @@ class BagsReader(UnitRows):
                         part = whole.take(slice(first, last))
                     yield Block(str(log_id, "utf-8"), partition, start + first, part)
                     first = last
+
+    def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
+        found = self._read(number, start, stop, names)
+        log_ids = [str(row.tobytes(), "utf-8") for row in found.pop("log_id")]
+        stamps = found.pop("timestamp")
+        assert isinstance(stamps, np.ndarray)
+        return log_ids, stamps, found
 
     def _row_counts(self) -> list[int]:
         if self._entries is not None:

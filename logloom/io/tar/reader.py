@@ -15,7 +15,7 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values, python_value
 from logloom.errors import DatasetError, UsageError
-from logloom.io.rows import UnitRows, uris_of
+from logloom.io.rows import Run, UnitRows, uris_of
 from logloom.io.storage import file_name_of
 from logloom.io.tar.index import ShardIndex, index_of
 from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
@@ -156,6 +156,17 @@ class TarReader(UnitRows):
             for start, stop in _cuts(shard.index, max_bytes):
                 yield from _blocks_of(shard, start, stop, names, self.schema)
             shard.source.release()
+
+    def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
+        if not self._has_schema:
+            raise UsageError("batches need a schema: TarReader(uris, schema)")
+        shard = self._shards[number]
+        other = np.flatnonzero(shard.index.layout[start:stop] != shard.index.layout[start])
+        stop = start + int(other[0]) if len(other) else stop
+        keys = [parse_key(key, shard.source.uri) for key in shard.index.keys[start:stop]]
+        found = _read_columns(shard, start, stop, tuple(names), self.schema)
+        columns = {name: _column(found[name], 0, stop - start, self._types[name]) for name in names}
+        return [log_id for log_id, _ in keys], np.array([stamp for _, stamp in keys], np.int64), columns
 
     @property
     def indices(self) -> list[ShardIndex]:
