@@ -36,7 +36,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         """
         self._address = f"{host}:{port}"
         self._log = log
-        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._workers: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(4))
 
@@ -52,8 +52,12 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __exit__(self, *error: object) -> None:
         self._server.stop(0).wait()
-        for worker_id in list(self._workers):
-            self._stop(worker_id)
+        with self._lock:
+            for worker in self._workers:
+                worker.terminate()
+            for worker in self._workers:
+                _end(worker)
+            self._workers = []
 
     def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Starts a worker for an engine."""
@@ -79,27 +83,33 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
         with self._lock:
-            self._workers[request.worker_id] = worker
+            self._forget_ended()
+            self._workers.append(worker)
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Ends a worker."""
-        self._stop(request.worker_id)
+        """Does nothing: a worker ends by itself when its engine lets go of it.
+
+        Task managers number their workers alike, so a request may be meant for one of several.
+        """
+        with self._lock:
+            self._forget_ended()
         return beam_fn_api_pb2.StopWorkerResponse()
 
-    def _stop(self, worker_id: str) -> None:
-        with self._lock:
-            worker = self._workers.pop(worker_id, None)
-        if worker is None:
-            return
-        worker.terminate()
-        try:
-            worker.wait(5)
-        except subprocess.TimeoutExpired:
-            worker.kill()
-            worker.wait()
-        if worker.stdin is not None:
-            worker.stdin.close()
+    def _forget_ended(self) -> None:
+        for worker in [worker for worker in self._workers if worker.poll() is not None]:
+            _end(worker)
+            self._workers.remove(worker)
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    try:
+        worker.wait(5)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+    if worker.stdin is not None:
+        worker.stdin.close()
 
 
 def main() -> None:

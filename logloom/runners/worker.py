@@ -27,8 +27,12 @@ def main() -> None:
     from apache_beam.runners.worker import sdk_worker_main
 
     _name_loggers()
-    sdk_worker_main.main(None)
-    os._exit(0)  # gRPC's threads can hang the interpreter's own way out
+    code = 1
+    try:
+        sdk_worker_main.main(None)
+        code = 0
+    finally:
+        os._exit(code)  # gRPC's threads can hang the interpreter's own way out
 
 
 def _end_with_parent() -> None:

@@ -23,6 +23,7 @@ from logloom.runners.portable import EngineLostError, JobServer, PortableJob
 from logloom.runners.running import Construct, Tell
 
 _LOOK_EVERY = 1.0  # seconds
+_KEPT_FOR = "30000"  # milliseconds; else the workers of one stage end before the next starts its own
 _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _NOT_STARTED = ("INITIALIZING", "CREATED")
 # A lost worker or task manager restarts the job; units that are finished are found, so little is done twice.
@@ -92,6 +93,7 @@ class Flink:
         defaults = {
             "parallelism": str(self._parallel),
             "sdk_worker_parallelism": str(self._workers_each),
+            "environment_cache_millis": _KEPT_FOR,
             **(_RETRIES if "restart-strategy.type" not in self._options.settings else {}),
         }
         flags = [f"--{key}={value}" for key, value in defaults.items() if key not in self._options.settings]
