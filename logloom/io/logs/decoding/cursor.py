@@ -70,7 +70,7 @@ class Cursor:
         buffers: what they lie in.
         buffer: (n,) each of them in which.
         base: (n,) where in it its body starts.
-        size: (n,) bytes of each body.
+        size: (n,) bytes of each body; the least and the most are `shortest` and `longest`.
         rows: (n,) which of the RawMessages they are; n >= 1.
         order: "<" or ">".
     """
@@ -82,6 +82,7 @@ class Cursor:
         "base",
         "buffer",
         "buffers",
+        "longest",
         "order",
         "rows",
         "shortest",
@@ -99,7 +100,8 @@ class Cursor:
     ):
         self.buffers, self.buffer, self.base, self.size = buffers, buffer, base, size
         self.rows, self.order = rows, order
-        self.shortest = int(size[0]) if len(size) == 1 else int(size.min())
+        one = int(size[0])
+        self.shortest, self.longest = (one, one) if len(size) == 1 else (int(size.min()), int(size.max()))
         self._runs = _runs(buffers, buffer, base)
         self._words: dict[int, At] = {}
         self._ended: set[int] = set()

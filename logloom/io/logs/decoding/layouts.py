@@ -129,8 +129,9 @@ class _LayoutDecoder:
         """What is wanted of some messages, whose lengths must be those of their definition."""
         found: dict[Hashable, Values] = {}
         end = self._layout.visit(cursor, 0, wants, found)
-        left = cursor.size - end
-        cursor.refuse((left < 0) | (left > self.wire.padding), "its length isn't that of its fields")
+        if not isinstance(end, int) or cursor.shortest < end or cursor.longest > end + self.wire.padding:
+            left = cursor.size - end
+            cursor.refuse((left < 0) | (left > self.wire.padding), "its length isn't that of its fields")
         return found
 
     def _stamp(self) -> Selection | None:

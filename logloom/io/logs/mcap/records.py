@@ -202,28 +202,36 @@ def indexed_chunk(buffer: Buffer, entries: Mapping[int, NDArray[Any]]) -> Chunk:
         ValueError: the index and the records disagree.
     """
     lie = "the chunk's message index disagrees with its records"
-    counts = [len(part) for part in entries.values()]
-    table = np.concatenate([*entries.values(), np.empty(0, INDEX_ENTRY)])
-    channel = np.repeat(np.array(list(entries), np.int64), counts)
+    channel, table = _by_offset(entries)
     if len(table) and int(table["offset"].max()) > len(buffer) - MESSAGE_HEAD.itemsize:
         raise ValueError(lie)
     offset = table["offset"].astype(np.int64)
-    time = table["time"]
-    if (offset[1:] <= offset[:-1]).any():
-        order = np.argsort(offset, kind="stable")
-        offset, time, channel = offset[order], time[order], channel[order]
     chunk = chunk_at(buffer, offset)
     stops = chunk.start + chunk.length
-    opcode = every_offset(buffer, MESSAGE_HEAD)["op"][as_slice(offset)]
+    opcode = buffer[as_slice(offset)]
     fits = (chunk.length >= 0).all() and (stops <= len(buffer)).all() and (opcode == MESSAGE).all()
-    if not (fits and (chunk.channel == channel).all() and (chunk.log_time == clipped(time)).all()):
+    if not (fits and (chunk.channel == channel).all() and (chunk.log_time == clipped(table["time"])).all()):
         raise ValueError(lie)
-    edges = np.concatenate([[0], stops])
-    nexts = np.concatenate([offset, [len(buffer)]])
+    edges, nexts = np.empty((2, len(offset) + 1), np.int64)
+    edges[0], edges[1:], nexts[:-1], nexts[-1] = 0, stops, offset, len(buffer)
     for gap in np.flatnonzero(edges != nexts).tolist():
         if not _only_other_records(buffer, int(edges[gap]), int(nexts[gap])):
             raise ValueError(lie)
     return chunk
+
+
+def _by_offset(entries: Mapping[int, NDArray[Any]]) -> tuple[int | Int64s, NDArray[Any]]:
+    """The entries of a chunk's message indices by offset, and the channel of each, or of all."""
+    parts = list(entries.values()) or [np.empty(0, INDEX_ENTRY)]
+    channel: int | Int64s = next(iter(entries), 0)
+    table = parts[0]
+    if len(parts) > 1:
+        table = np.concatenate(parts)
+        channel = np.repeat(np.array(list(entries), np.int64), [len(part) for part in parts])
+    if (table["offset"][1:] > table["offset"][:-1]).all():
+        return channel, table
+    order = np.argsort(table["offset"], kind="stable")
+    return (channel if isinstance(channel, int) else channel[order]), table[order]
 
 
 def _only_other_records(buffer: Buffer, at: int, stop: int) -> bool:
