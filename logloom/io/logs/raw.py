@@ -17,6 +17,30 @@ from logloom.io.logs.base import FieldSpec, TimeSource
 from logloom.schema import ColumnType
 
 
+class Parsed:
+    """Objects made of messages, by position, as long as few bytes of payload stand behind them.
+
+    Columns are taken block by block of rows, one column after the other: so all go when there are too many,
+    and those of the block at hand are soon here again. Serves many threads: whoever finds none makes its own.
+    """
+
+    MAX_BYTES = 16 << 20
+
+    def __init__(self) -> None:
+        self._objects: dict[int, Any] = {}
+        self._num_bytes = 0
+
+    def get(self, position: int) -> Any | None:
+        return self._objects.get(position)
+
+    def put(self, position: int, value: Any, num_bytes: int) -> None:
+        if self._num_bytes + num_bytes > self.MAX_BYTES:
+            self._objects, self._num_bytes = {}, 0
+        if num_bytes <= self.MAX_BYTES:
+            self._objects[position] = value
+            self._num_bytes += num_bytes
+
+
 @dataclass(frozen=True)
 class RawMessages:
     """Payloads of one topic's messages, in log order, as ranges of the buffers that hold them.
@@ -27,6 +51,8 @@ class RawMessages:
         start, length: (N,) where in that buffer.
         places: for each buffer the words for errors, e.g. "drive.mcap: chunk at byte 5312".
         remembered: what their decoder found out about them, for its next call.
+        parsed: the objects that their decoder made of some of them, for its next call; shared by what is
+            taken of these messages.
     """
 
     topic: str
@@ -39,6 +65,7 @@ class RawMessages:
     length: NDArray[np.int64]
     places: Sequence[str]
     remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    parsed: Parsed = field(default_factory=Parsed, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.log_time)
@@ -61,6 +88,7 @@ class RawMessages:
             self.start[rows],
             self.length[rows],
             self.places,
+            parsed=self.parsed,
         )
 
 

@@ -15,6 +15,7 @@ from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.base import MIN_TIME, FieldSpec, OpenOptions, TopicInfo
 from logloom.io.logs.decoding.json import JsonDecoder
 from logloom.io.logs.opening import open_log
+from logloom.io.logs.raw import Parsed
 from tests.io.logs.making import SECOND, START, read_all
 from tests.io.logs.payloads import raw_messages
 
@@ -201,19 +202,20 @@ def test_a_schema_that_unfolds_absurdly_is_refused():
         decoder_of({"$ref": "#/$defs/l0", "$defs": definitions})
 
 
-def test_mutated_messages_and_schemas_decode_or_are_refused():
-    rng = random.Random(2)
+@pytest.mark.parametrize("count", [300, pytest.param(5000, marks=pytest.mark.slow)])
+def test_mutated_messages_and_schemas_decode_or_are_refused(count):
+    rng = random.Random(count)
     decoder, payload = decoder_of(), json.dumps(MESSAGES[3]).encode()
     schema = json.dumps(SCHEMA).encode()
     specs = [FieldSpec((path,)) for path in ("speed", "count", "name", "data", "boxes", "K", "timestamp")]
-    for _ in range(300):
+    for _ in range(count):
         raw = raw_messages([mutated(rng, payload)])
         if decoder.check(raw)[0]:
             decoder.header_time(raw)
             for spec in specs:
                 with contextlib.suppress(LogReadError):
                     assert len(decoder.take(raw, spec)) == 1
-    for _ in range(300):
+    for _ in range(count):
         definition = mutated(rng, schema)
         with contextlib.suppress(UnknownEncodingError):
             JsonDecoder(TopicInfo("/topic", "toy", "json", "jsonschema", definition, 0, 0, 0))
@@ -240,3 +242,34 @@ def test_messages_that_arent_json_are_salvaged_around(tmp_path):
     found = read_all(open_log([str(path)], OpenOptions(on_error="salvage")))["/j"]
     assert found.take(FieldSpec(("x",), dtype="int8"), np.arange(2)).tolist() == [1, 3]
     assert [refusal.log_time for refusal in found.refused] == [START + 1]
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Counts the messages that are parsed."""
+    counts = []
+    parse = JsonDecoder.parse
+    monkeypatch.setattr(JsonDecoder, "parse", lambda self, payload: counts.append(1) or parse(self, payload))
+    return counts
+
+
+def test_a_message_is_parsed_once_however_many_columns_look_into_it(counted):
+    decoder, raw = decoder_of(), raw_messages([json.dumps(m).encode() for m in MESSAGES])
+    assert decoder.check(raw).all()
+    decoder.header_time(raw)
+    some = raw.take(np.array([7, 3, 3, 11]))
+    for path in ("speed", "name", "boxes", "position"):
+        assert len(decoder.take(some, FieldSpec((path,)))) == 4
+    assert len(counted) == len(MESSAGES)
+    assert decoder.take(some, FieldSpec(("speed",))).tolist() == [MESSAGES[i]["speed"] for i in (7, 3, 3, 11)]
+
+
+def test_parsed_messages_are_kept_up_to_a_limit(counted, monkeypatch):
+    payloads = [json.dumps(m).encode() for m in MESSAGES]
+    monkeypatch.setattr(Parsed, "MAX_BYTES", sum(map(len, payloads[:5])))
+    decoder, raw = decoder_of(), raw_messages(payloads)
+    for _ in range(2):
+        found = decoder.take(raw, FieldSpec(("speed",)))
+        assert found.tolist() == [message["speed"] for message in MESSAGES]
+    assert len(counted) > len(MESSAGES)
+    assert len(raw.parsed._objects) <= 6

@@ -280,13 +280,14 @@ def test_without_the_protobuf_package_the_error_names_the_extra(monkeypatch):
         importlib.import_module("logloom.io.logs.decoding.protobuf")
 
 
-def test_mutated_messages_and_definitions_decode_or_are_refused():
-    rng = random.Random(1)
+@pytest.mark.parametrize("count", [300, pytest.param(5000, marks=pytest.mark.slow)])
+def test_mutated_messages_and_definitions_decode_or_are_refused(count):
+    rng = random.Random(count)
     payload = random_everything(rng).SerializeToString()
     decoder = ProtobufDecoder(info("toy.Everything"))
     specs = [FieldSpec((path,)) for path in ("a_double", "many_uint64", "text", "boxes", "data", "timestamp")]
     read = 0
-    for _ in range(300):
+    for _ in range(count):
         raw = raw_messages([mutated(rng, payload)])
         if not decoder.check(raw)[0]:
             continue
@@ -295,7 +296,7 @@ def test_mutated_messages_and_definitions_decode_or_are_refused():
             with contextlib.suppress(LogReadError):
                 read += len(decoder.take(raw, spec))
     assert read
-    for _ in range(300):
+    for _ in range(count):
         with contextlib.suppress(UnknownEncodingError):
             ProtobufDecoder(info("toy.Everything", mutated(rng, DEFINITION)))
 
@@ -324,3 +325,17 @@ def test_messages_that_arent_protobuf_are_salvaged_around(tmp_path):
     found = read_all(open_log([str(path)], OpenOptions(on_error="salvage")))["/p"]
     assert found.take(FieldSpec(("x",)), np.arange(2)).tolist() == [1, 0]
     assert [refusal.log_time for refusal in found.refused] == [START + 1]
+
+
+def test_a_message_is_parsed_once_however_many_columns_look_into_it(monkeypatch):
+    counts = []
+    parse = ProtobufDecoder.parse
+    monkeypatch.setattr(ProtobufDecoder, "parse", lambda self, data: counts.append(1) or parse(self, data))
+    messages = [random_everything(random.Random(i)) for i in range(9)]
+    decoder = ProtobufDecoder(info("toy.Everything"))
+    raw = raw_messages([message.SerializeToString() for message in messages])
+    assert decoder.check(raw).all()
+    decoder.header_time(raw)
+    for path in ("a_double", "text", "boxes"):
+        assert len(decoder.take(raw.take(np.array([4, 2])), FieldSpec((path,)))) == 2
+    assert len(counts) == 9

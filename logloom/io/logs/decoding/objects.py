@@ -1,7 +1,8 @@
 """Decoders whose own library makes an object of each message: what they share.
 
-Here: `ObjectDecoder`, which picks values out of such objects and lays them into columns.
-Elsewhere: the libraries and their definitions (protobuf_messages, json_messages), paths (fields), adapters.
+Here: `ObjectDecoder`, which picks values out of such objects and lays them into columns. An object is made
+once, however many columns look into it, as long as there aren't too many (`Parsed`).
+Elsewhere: the libraries and their definitions (protobuf, json), paths (fields), adapters.
 Columns have the types, and errors the words, that encodings of fixed layout have.
 """
 
@@ -129,12 +130,18 @@ class ObjectDecoder:
             return otherwise
 
     def _open(self, raw: RawMessages, row: int) -> Any:
+        position = int(raw.position[row])
+        known = raw.parsed.get(position)
+        if known is not None:
+            return known
         start = int(raw.start[row])
         payload = raw.buffers[raw.buffer[row]][start : start + int(raw.length[row])]
         try:
-            return self.parse(payload.tobytes())
+            message = self.parse(payload.tobytes())
         except (ValueError, RecursionError) as error:
             raise UnfitError(row, f"it is no {self.info.encoding} message: {error}") from error
+        raw.parsed.put(position, message, len(payload))
+        return message
 
     def _read(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
         """What is selected, of all messages in their order."""

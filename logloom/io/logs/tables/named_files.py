@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+import pyarrow as pa
 from blake3 import blake3
 
 from logloom.errors import LogReadError, UsageError
@@ -106,7 +107,7 @@ def _texts(file: TableFile, path: str, root: Struct) -> Iterator[str]:
     for group in range(len(file.groups)):
         try:
             values = values_of(file.read(group, top_level(spec, root)), spec, root)
-        except UnfitError:
+        except (UnfitError, pa.ArrowException):
             continue  # whoever takes the column will be told
         yield from (value.tobytes().decode() for value in values)
 

@@ -1,0 +1,89 @@
+"""The times of a table's rows: which column holds them, and in which unit.
+
+Here: `time_column`, and pure functions from Arrow columns to int64 nanoseconds since the Unix epoch.
+Elsewhere: reading the column (log).
+
+Timestamps bring their unit. Integers have that of their column's name (`timestamp_us`), else the one in which
+all times of the file lie between March 1973 and 2286: in seconds they have 9 or 10 digits, in milliseconds 12
+or 13, in microseconds 15 or 16, in nanoseconds 18 or 19. Where that tells none, nobody guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from logloom.errors import UsageError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME
+
+# Nanoseconds in a unit; a file has 10^8 to 10^10 s of it.
+UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+TIME_COLUMNS = (*(f"timestamp_{unit}" for unit in UNITS), "timestamp", "time", "stamp")
+
+Times = NDArray[np.int64]
+
+
+def time_column(names: Sequence[str]) -> str | None:
+    """The column that holds the times of a table; None where there is none."""
+    return next((name for name in TIME_COLUMNS if names.count(name) == 1), None)
+
+
+def times_of(name: str, columns: Sequence[pa.ChunkedArray]) -> list[Times]:
+    """(N,) int64 ns of each group of rows of a time column; `MIN_TIME` where it is null.
+
+    Raises:
+        UsageError: the column is of a type that is no time, its unit is unclear, or times don't fit 64 bits.
+        pyarrow.ArrowInvalid: a time doesn't fit 64 bits.
+    """
+    plain = [_plain(column) for column in columns]
+    if not columns or not pa.types.is_integer(columns[0].type):
+        return plain
+    known = [times[times != MIN_TIME] for times in plain]
+    lowest = min((int(times.min()) for times in known if len(times)), default=0)
+    highest = max((int(times.max()) for times in known if len(times)), default=0)
+    if not any(len(times) for times in known):
+        return plain
+    factor = UNITS[_unit(name, lowest, highest)]
+    if not MIN_TIME < lowest * factor <= highest * factor <= MAX_TIME:
+        raise UsageError(f"its times, {lowest} to {highest}, don't fit 64 bits as nanoseconds")
+    return [np.where(times == MIN_TIME, MIN_TIME, times * factor) if factor > 1 else times for times in plain]
+
+
+def _unit(name: str, lowest: int, highest: int) -> str:
+    """The unit of integer times.
+
+    Raises:
+        UsageError: neither name nor size tells.
+    """
+    named = name.rpartition("_")[2]
+    if named in UNITS:
+        return named
+    for unit, factor in UNITS.items():
+        if 10**17 <= lowest * factor <= highest * factor < 10**19:
+            return unit
+    names = ", ".join(f"timestamp_{unit}" for unit in UNITS)
+    raise UsageError(
+        f"its times are the integers {lowest} to {highest}, and nothing tells their unit: "
+        f"name the column after it ({names}), or write timestamps"
+    )
+
+
+def _plain(column: pa.ChunkedArray) -> Times:
+    """Times as int64, those of timestamps in ns; `MIN_TIME` where it is null."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64())
+    elif pa.types.is_integer(kind):
+        column = column.cast(pa.int64())
+    elif pa.types.is_floating(kind):
+        raise UsageError(
+            f"its times are {kind}, which can't hold nanoseconds; write int64 nanoseconds or timestamps: "
+            'in pandas, df["timestamp_ns"] = (df["timestamp"] * 1e9).round().astype("int64")'
+        )
+    else:
+        raise UsageError(f"its times are {kind}; write int64 nanoseconds or timestamps")
+    times: Times = column.fill_null(MIN_TIME).to_numpy()
+    return times
