@@ -13,6 +13,7 @@ import logloom.io.tables as tt
 from logloom.datasets import Loader
 from logloom.errors import DatasetError, UsageError
 from logloom.io import bags
+from logloom.io.l5kit import ChunkedDataset
 from logloom.io.l5kit.dtypes import AGENTS, FRAMES, SCENES, TL_FACES
 from tests.io.tables.making import drive
 
@@ -145,8 +146,6 @@ def test_arrays_of_a_foreign_zarr_group_are_columns(tmp_path, zarr_format):
 
 
 def write_l5kit(path, frames_of_scenes=(4, 3)):
-    from logloom.io.l5kit import ChunkedDataset
-
     frames = np.zeros(sum(frames_of_scenes), FRAMES.dtype)
     frames["timestamp"] = np.arange(len(frames)) * 10**8
     frames["ego_translation"][:, 0] = np.arange(len(frames))
@@ -172,6 +171,16 @@ def test_the_scenes_of_an_l5kit_dataset_are_logs_of_frames(tmp_path):
     batch = dataset.get_many([6, 1])
     assert batch["agents"][0]["track_id"].tolist() == [106, 101]
     assert batch["ego_translation"][:, 0].tolist() == [6.0, 1.0]
+
+
+def test_frames_whose_agents_end_before_they_begin_are_refused(tmp_path):
+    path = write_l5kit(tmp_path / "x.zarr")
+    frames = ChunkedDataset(path).open("r+").frames
+    changed = frames[:]
+    changed["agent_index_interval"][:3] = [[0, 2], [2, 1], [1, 3]]
+    frames[:] = changed
+    with pytest.raises(DatasetError, match="the agents of frame 1 end before they begin"):
+        logloom.datasets.open(path).get_many([0, 1, 2])
 
 
 def test_the_real_scene_opens(shared_data):

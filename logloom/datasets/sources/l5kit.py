@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from logloom.blocks import Array, Ragged
+from logloom.datasets.batches import Batch, rows_of
 from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.errors import DatasetError
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
-from logloom.io.l5kit.rows import DatasetReader
+from logloom.io.l5kit.rows import INTERVALS, DatasetReader, ReadRows
+from logloom.io.l5kit.rows import rows_of as rows_of_arrays
 from logloom.schema import Schema
 
 
@@ -45,10 +50,35 @@ class L5KitSource(RowSource):
     def _open(self) -> DatasetReader:
         return DatasetReader(self.place, self._storage)
 
-    def rows(self, positions: Ints, names: Any) -> list[dict[str, Any]]:
-        rows = super().rows(positions, names)
-        if self._told is not None:
-            numbers = self._told.number_of(positions).tolist()
-            for row, number in zip(rows, numbers, strict=True):
-                row["log_id"] = self._told.log_ids[number]
-        return rows
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        return rows_of(self.batch(positions, names), len(positions))
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """Frames, each read once; agents and lights of frames that follow each other in one read."""
+        dataset = self.reader.dataset
+        unique, back = np.unique(positions, return_inverse=True)
+        frames = dataset.frames[unique]
+        stretches = self.stretches
+        batch: Batch = {
+            "log_id": [stretches.log_ids[number] for number in stretches.number_of(positions).tolist()],
+            "timestamp": frames["timestamp"][back],
+        }
+        for name in names:
+            if name in INTERVALS:
+                intervals = frames[INTERVALS[name]]
+                if (backwards := intervals[:, 1] < intervals[:, 0]).any():
+                    frame = int(unique[backwards.argmax()])
+                    raise DatasetError(f"{self.place}: the {name} of frame {frame} end before they begin")
+                column = _ragged(rows_of_arrays(dataset), name, intervals).take(back)
+                batch[name] = (column.values, column.shapes[:, 0])
+            else:
+                batch[name] = frames[name][back]
+        return batch
+
+
+def _ragged(read: ReadRows, name: str, intervals: Ints) -> Ragged:
+    """The agents or lights of some frames, by their (n, 2) intervals."""
+    cuts = np.flatnonzero(intervals[1:, 0] != intervals[:-1, 1]) + 1
+    runs = itertools.pairwise([0, *cuts.tolist(), len(intervals)])
+    parts = [read(name, int(intervals[first, 0]), int(intervals[last - 1, 1])) for first, last in runs]
+    return Ragged(np.concatenate(parts), intervals[:, 1] - intervals[:, 0])
