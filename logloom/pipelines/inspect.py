@@ -15,6 +15,7 @@ import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.logs.base import Log, LogSummary
+from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
 from logloom.io.storage import Store
@@ -27,7 +28,7 @@ from logloom.transforms.match import LogFiles, group_logs
 
 _JPEG = b"\xff\xd8\xff"
 
-COLUMNS = ("topic", "type", "messages", "Hz", "first", "last")
+COLUMNS = ("topic", "type", "messages", "Hz", "first", "last", "silent")
 
 
 # --- logs -----------------------------------------------------------------------------------------------
@@ -35,10 +36,15 @@ COLUMNS = ("topic", "type", "messages", "Hz", "first", "last")
 
 @dataclass(frozen=True)
 class LogDescription:
-    """What `info` says of a log."""
+    """What `info` says of a log.
+
+    Attributes:
+        silences: by topic, ns; see `longest_silence`.
+    """
 
     log_id: str
     summary: LogSummary
+    silences: Mapping[str, int]
 
     @property
     def headline(self) -> str:
@@ -59,6 +65,7 @@ class LogDescription:
                 f"{rate(t.num_messages, t.first, t.last):.2f}",
                 f"{(t.first - start) / 1e9:.3f} s" if t.num_messages else "",
                 f"{(t.last - start) / 1e9:.3f} s" if t.num_messages else "",
+                f"≥ {self.silences[t.topic] / 1e9:.3f} s" if self.silences.get(t.topic) else "",
             )
             for t in self.summary.topics.values()
         ]
@@ -76,6 +83,18 @@ class LogDescription:
             for t in self.summary.topics.values()
         ]
         return {"log_id": self.log_id, "uri": self.summary.uris[0], "topics": topics}
+
+
+def longest_silence(log: ContainerLog, topic: str) -> int:
+    """The longest time, in ns, between two messages of a topic that the index proves; 0 where it proves none.
+
+    An index tells which chunks hold a topic and when these begin and end, so the true longest gap may be
+    longer; `doctor` looks at each message.
+    """
+    shares = np.concatenate([part.shares(topic)[["first", "last"]] for part in log.parts])
+    shares = shares[np.argsort(shares["first"], kind="stable")]
+    between = shares["first"][1:] - np.maximum.accumulate(shares["last"])[:-1]
+    return max(0, int(between.max(initial=0)))
 
 
 def rate(messages: int, first: int, last: int) -> float:
@@ -107,7 +126,13 @@ def open_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[tu
 
 def describe(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[LogDescription]:
     """What `info` says of each log."""
-    return [LogDescription(files.log_id, log.summary) for files, log in open_all(logs, storage_options)]
+    described = []
+    for files, log in open_all(logs, storage_options):
+        silences: dict[str, int] = {}
+        if isinstance(log, ContainerLog):
+            silences = {topic: longest_silence(log, topic) for topic in log.summary.topics}
+        described.append(LogDescription(files.log_id, log.summary, silences))
+    return described
 
 
 def suggested_recipe(logs: Sequence[str], storage_options: Mapping[str, Any]) -> str:

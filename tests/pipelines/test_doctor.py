@@ -19,6 +19,7 @@ from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
 from logloom.pipelines import doctor
 from logloom.pipelines.doctor import Thinned, examine, examine_all, spans
+from logloom.pipelines.inspect import COLUMNS, describe
 from logloom.transforms.match import LogFiles
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import (
@@ -253,6 +254,18 @@ def test_a_silence_is_a_gap_where_its_topic_is_not_usually_silent(tmp_path):
     assert found.topics[0].longest_gap == 810 * MS
     assert found.topics[0].gap_at == messages[99].stamp
     assert look(write_mcap(tmp_path / "slow.mcap", regular(20, step=3 * SECOND))).is_healthy
+
+
+@pytest.mark.parametrize("options", [{}, {"index_types": ["NONE"]}], ids=["indexed", "scanned"])
+def test_info_shows_the_silences_that_the_index_proves(tmp_path, options):
+    pausing, steady = regular(400), regular(400, topic="/b")
+    messages = pausing[:100] + pausing[200:] + steady
+    path = write_mcap(tmp_path / "drive.mcap", sorted(messages, key=lambda m: m.log_time), **options)
+    (log,) = describe([str(path)], {})
+    assert 800 * MS < log.silences["/a"] <= 1010 * MS
+    assert log.silences["/b"] < 20 * MS
+    shown = {row[0]: row[COLUMNS.index("silent")] for row in log.table_rows()}
+    assert shown["/a"] == f"≥ {log.silences['/a'] / 1e9:.3f} s"
 
 
 def test_a_damaged_bag_is_examined_like_an_mcap_file(tmp_path):

@@ -69,6 +69,11 @@ class JsonDecoder(ObjectDecoder):
 
     def root_for(self, spec: FieldSpec) -> Struct:
         if spec.adapter is not None:
+            if not self.root.fields:
+                raise UsageError(
+                    f"as {spec.adapter}: JSON messages without a schema don't tell types; take fields, and "
+                    "say their dtype"
+                )
             return self.root
         unknown = [path for path in spec.paths if not _is_known(self.root, path)]
         if not unknown:
