@@ -22,7 +22,7 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 
-.PHONY: help demo test torch lint format bench bench-ray bench-tables interop lock clean python
+.PHONY: help demo test torch lint format bench bench-ray bench-tables bench-loaders interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -53,9 +53,12 @@ bench-ray: .venv-ray/.installed bench ## the same, with Ray Data in the comparis
 bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## compare blob tables with their peers
 	$(BIN)/python -m benchmarks.tables
 
+bench-loaders: .venv/.installed .venv-loaders/.installed interop ## compare bags, tar, zarr and the Loader with their peers
+	for name in bags tar loader zarr_datasets; do $(BIN)/python -m "benchmarks.$$name"; done
+
 interop: ## make the environments of the original clients that tests/interop runs
 ifneq ($(PYTHON311),)
-interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed
+interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed .venv-mmengine/.installed
 else
 	@echo "no Python 3.11 on PATH (or in PYTHON311=...): the tests against the original clients are skipped"
 endif
@@ -67,6 +70,8 @@ lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade
 		-o benchmarks/requirements-ray.txt
 	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-mds.in --universal --python-version 3.11 \
 		-o benchmarks/requirements-mds.txt
+	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-loaders.in --universal --python-version 3.11 \
+		-o benchmarks/requirements-loaders.txt
 	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/torch/requirements.in --universal --python-version 3.11 \
 		-o tests/torch/requirements.txt
 
@@ -99,6 +104,12 @@ python:
 	.venv-granular$*/bin/python $(PIP) install --require-hashes -r $<
 	touch $@
 
+# Without torch, matplotlib and OpenCV, gigabytes that mmengine names and its datasets don't use.
+.venv-mmengine/.installed: tests/interop/requirements-mmengine.txt
+	$(PYTHON311) -m venv .venv-mmengine
+	.venv-mmengine/bin/python $(PIP) install --require-hashes --no-deps -r $<
+	touch $@
+
 .venv-torch/.installed: tests/torch/requirements.txt | python
 	$(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python $(PIP) install --require-hashes -r $<
@@ -113,6 +124,11 @@ python:
 .venv-peers/.installed: benchmarks/requirements-peers.txt
 	$(PYTHON311) -m venv .venv-peers
 	.venv-peers/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-loaders/.installed: benchmarks/requirements-loaders.txt | python
+	$(PYTHON) -m venv .venv-loaders
+	.venv-loaders/bin/python $(PIP) install --require-hashes -r $<
 	touch $@
 
 .venv-mds/.installed: benchmarks/requirements-mds.txt | python

@@ -1,10 +1,11 @@
-"""The Loader beside granular's: two workers, batches of 32, globally shuffled, over bags and over a table.
+"""The Loader beside other loaders: two workers, batches of 32, globally shuffled, over bags and over a table.
 
     python -m benchmarks.loader [--rows 3000] [--rounds 5] [--folder /tmp]
 
 Rows are 94 kB in eight columns, decoded to numpy. Each figure is the median of interleaved rounds, in the
 same run, after the tenth batch; ratios are taken round by round. Also the time to the first batch, and the
-memory that a long dataset costs with more and more workers (PSS). `make interop` installs granular.
+memory that a long dataset costs with more and more workers (PSS). `make interop` installs granular, `make
+bench-loaders` array_record with grain and litdata (which shuffles within the chunks it has open only).
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ import numpy as np
 
 from benchmarks.harness import Contender, in_process, print_table, warn_if_busy
 from benchmarks.scripts.bags_side import BATCH, SPEC, points
-from benchmarks.scripts.sides import open_sides, rows_of_table
+from benchmarks.scripts.sides import LOADERS, Side, open_sides, rows_of_table
 from logloom.datasets.loader import Loader
 
 BASE = "granular 0.17"  # later ones have no loader over a dataset
+PEERS = {"array_record, grain": "array_record", "litdata": "litdata"}
 
 
 def plain_reads(folder: pathlib.Path, rows: int, workers: int = 2) -> Contender:
@@ -131,6 +133,11 @@ def phase(
         for name, side in open_sides(folder, rows).items():
             stack.enter_context(side)
             if name in ("logloom", BASE):
+                side.task("write")()
+                contenders[name] = side.task(task)
+        if LOADERS.exists() and task in ("loader", "first_batch"):
+            for name, who in PEERS.items():
+                side = stack.enter_context(Side(LOADERS, "loader_side.py", who, folder / who, rows))
                 side.task("write")()
                 contenders[name] = side.task(task)
         base = BASE if BASE in contenders else None

@@ -1,15 +1,16 @@
 """Tar shards beside the webdataset package: writing, streaming, random rows. Prints a table.
 
-    python benchmarks/tar.py [--rows 1000] [--pairs 7] [--folder /tmp]
+    python -m benchmarks.tar [--rows 1000] [--pairs 7] [--folder /tmp]
 
 Rows are 93 kB in eight columns. Each figure is a median of rows per second over interleaved pairs in one run;
 the ratio is the median of the pairs' ratios, so that a noisy machine slows both sides. Files lie in the page
-cache and are not fsynced. wids is measured where it can be imported; webdataset 1.0 no longer holds it.
+cache and are not fsynced. `make bench-loaders` installs wids, which webdataset 1.0 no longer holds.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
 import pathlib
@@ -21,6 +22,8 @@ from collections.abc import Callable
 import numpy as np
 import webdataset
 
+from benchmarks.harness import Sample
+from benchmarks.scripts.sides import LOADERS, Side
 from logloom.blocks import Block, Ragged
 from logloom.datasets.tar import generic_open, sampleiterator
 from logloom.io.tar import TarReader, TarWriter
@@ -74,8 +77,8 @@ def samples_of(block: Block) -> list[dict]:
 def timed(function: Callable[[], object]) -> float:
     gc.collect()
     began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
+    said = function()
+    return said.seconds if isinstance(said, Sample) else time.perf_counter() - began
 
 
 def compare(rows: int, pairs: int, sides: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
@@ -162,22 +165,7 @@ def random_rows(shard: str, order: list[int]) -> dict[str, Callable[[], object]]
         for n in order:
             os.pread(descriptor, size, n * size)
 
-    sides: dict[str, Callable[[], object]] = {"logloom": ours}
-    try:
-        import wids
-    except ImportError:
-        pass
-    else:
-        shards = [{"url": shard, "nsamples": len(order), "filesize": os.path.getsize(shard)}]
-        dataset = wids.ShardListDataset(shards, transformations=[], keep=True)
-
-        def theirs() -> None:
-            for n in order:
-                # Its members are open files until they are read.
-                _ = [v.read() if hasattr(v, "read") else v for v in dataset[n].values()]
-
-        sides["wids"] = theirs
-    return {**sides, "plain reads": plain}
+    return {"logloom": ours, "plain reads": plain}
 
 
 def typed_rows(shard: str, order: list[int]) -> dict[str, dict[str, Callable[[], object]]]:
@@ -200,13 +188,21 @@ def main() -> None:
     size = block.nbytes // len(block)
     print(f"{arguments.rows} rows of {size:,} bytes, {arguments.pairs} interleaved pairs\n")
     print("| what | by | rows/s | from, to | logloom beside it |\n|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
         sections = {"write": writing(folder, block)}
         report("write", compare(arguments.rows, arguments.pairs, sections["write"]))
         shard = str(folder / "ours.tar")
-        sections = {"stream raw samples": streaming(shard), "random raw rows": random_rows(shard, order)}
-        for what, sides in {**sections, **typed_rows(shard, order)}.items():
+        sections = {
+            "stream raw samples": streaming(shard),
+            "random raw rows": random_rows(shard, order),
+            **typed_rows(shard, order),
+        }
+        if LOADERS.exists():
+            wids = stack.enter_context(Side(LOADERS, "wids_side.py", "wids", folder, arguments.rows))
+            sections["random raw rows"]["wids"] = wids.task("random_rows")
+            sections["typed rows"]["wids"] = wids.task("decoded_rows")
+        for what, sides in sections.items():
             report(what, compare(arguments.rows, arguments.pairs, sides))
 
 

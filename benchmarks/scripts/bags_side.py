@@ -1,20 +1,15 @@
 """One side of the comparisons of bags and loaders: the same calls, of granular or of logloom under its names.
 
-Runs in the environment of either: `python bags_side.py MODULE FOLDER ROWS`. Each line on standard input names
-a task; the answer is a line of JSON, its seconds or what is wrong.
+Runs in the environment of either: `python bags_side.py MODULE FOLDER ROWS`; see answering.py.
 """
 
-import gc
 import importlib
-import json
-import os
 import pathlib
-import resource
 import shutil
 import sys
-import time
 
 import numpy as np
+from answering import serve
 
 SPEC = {
     "front": "array",
@@ -71,16 +66,6 @@ class Side:
         self.mask = PAIR if hasattr(self.module, "sources") else masks  # 0.24 takes names, not masks
         self.readers = {}
         self.loaders = {}
-
-    def run(self, task):
-        """The seconds that a task takes."""
-        function = getattr(self, task)
-        prepared = function()  # what isn't to be timed happens up to the first yield
-        next(prepared)
-        gc.collect()
-        began = time.perf_counter()
-        next(prepared, None)
-        return time.perf_counter() - began
 
     def fresh(self, name):
         path = self.folder / name
@@ -194,22 +179,5 @@ def relabel(point, seed):
     return {**point, "step": np.asarray(seed[1])}
 
 
-def main():
-    side = Side(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    # granular's loader keeps the memory of batches open for long, eight descriptors each.
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # workers may print too
-    print(json.dumps("ready"), file=answers, flush=True)
-    for line in sys.stdin:
-        try:
-            answer = side.run(line.strip())
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
-        print(json.dumps(answer), file=answers, flush=True)
-    side.close()
-
-
 if __name__ == "__main__":
-    main()
+    serve(Side(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,4 +1,4 @@
-"""Sides of a comparison in processes of their own, which take turns: see benchmarks/scripts/bags_side.py."""
+"""Sides of a comparison in processes of their own, which take turns: see benchmarks/scripts/answering.py."""
 
 from __future__ import annotations
 
@@ -14,22 +14,32 @@ from typing import Self
 from benchmarks.harness import Contender, Sample, compare, spread
 
 REPOSITORY = pathlib.Path(__file__).parent.parent.parent
-SCRIPT = REPOSITORY / "benchmarks" / "scripts" / "bags_side.py"
+LOADERS = REPOSITORY / ".venv-loaders" / "bin" / "python"
 GRANULAR = {f"granular 0.{n}": REPOSITORY / f".venv-granular{n}" / "bin" / "python" for n in (17, 24)}
 
 
 class Side:
     """A process that runs tasks by name."""
 
-    def __init__(self, python: str | os.PathLike[str], module: str, folder: pathlib.Path, rows: int):
-        self._module = module
+    def __init__(
+        self, python: str | os.PathLike[str], script: str, who: str, folder: pathlib.Path, rows: int
+    ):
+        """Starts it.
+
+        Args:
+            python: the interpreter of its environment.
+            script: in this folder.
+            who: the first argument of the script.
+        """
+        self._who = who
         folder.mkdir(parents=True, exist_ok=True)
+        ours = who.startswith("logloom")
         self._process = subprocess.Popen(
-            [python, SCRIPT, module, folder, str(rows)],
+            [python, pathlib.Path(__file__).parent / script, who, folder, str(rows)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY) if module != "granular" else ""},
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY) if ours else ""},
         )
         self._answer()
 
@@ -52,7 +62,7 @@ class Side:
             print(name, file=self._process.stdin, flush=True)
             answer = self._answer()
             if not isinstance(answer, float):
-                raise RuntimeError(f"{self._module}: {name}: {answer}")
+                raise RuntimeError(f"{self._who}: {name}: {answer}")
             return Sample(answer, 0.0)
 
         return run
@@ -65,15 +75,15 @@ class Side:
     ) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(60)
 
 
 def open_sides(folder: pathlib.Path, rows: int) -> dict[str, Side]:
     """logloom, and each granular that `make interop` installed."""
-    sides = {"logloom": Side(sys.executable, "logloom.io.bags", folder / "logloom", rows)}
+    sides = {"logloom": Side(sys.executable, "bags_side.py", "logloom.io.bags", folder / "logloom", rows)}
     for name, python in GRANULAR.items():
         if python.exists():
-            sides[name] = Side(python, "granular", folder / name.replace(" ", "-"), rows)
+            sides[name] = Side(python, "bags_side.py", "granular", folder / name.replace(" ", "-"), rows)
     return sides
 
 

@@ -198,11 +198,14 @@ def _raw_row(shard: _Shard, sample: int, columns: Sequence[str] | None) -> dict[
     index = shard.index
     start, stop = index.starts[sample : sample + 2].tolist()
     suffixes = index.layouts[index.layout[sample]]
-    wanted = [k for k, suffix in enumerate(suffixes) if columns is None or suffix in columns]
     offsets, sizes = index.offsets[start:stop].tolist(), index.sizes[start:stop].tolist()
-    data = shard.source.read_bytes([offsets[k] for k in wanted], [sizes[k] for k in wanted])
-    found = {suffixes[k]: part for k, part in zip(wanted, data, strict=True)}
-    return {"__key__": index.keys[sample], **found}
+    if columns is not None:
+        wanted = [k for k, suffix in enumerate(suffixes) if suffix in columns]
+        suffixes = tuple(suffixes[k] for k in wanted)
+        offsets, sizes = [offsets[k] for k in wanted], [sizes[k] for k in wanted]
+    row: dict[str, Any] = {"__key__": index.keys[sample]}
+    row.update(zip(suffixes, shard.source.read_bytes(offsets, sizes), strict=True))
+    return row
 
 
 def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) -> _Plan:

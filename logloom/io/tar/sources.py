@@ -7,6 +7,7 @@ Elsewhere: what the bytes mean (members, reader).
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import threading
 import weakref
@@ -150,10 +151,10 @@ class Source:
             return [data.tobytes() for data in self.read_many(offsets, sizes)]
         file = self._open()
         try:
-            found = [os.pread(file.descriptor, size, at) for at, size in zip(offsets, sizes, strict=True)]
+            found = [*map(os.pread, itertools.repeat(file.descriptor), sizes, offsets)]
         except OSError as error:
             raise self._explain(error) from error
-        if any(len(data) != size for data, size in zip(found, sizes, strict=True)):
+        if [*map(len, found)] != [*sizes]:  # a read may give less than was asked for
             return [self.read(at, size).tobytes() for at, size in zip(offsets, sizes, strict=True)]
         return found
 

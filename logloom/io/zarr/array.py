@@ -25,7 +25,7 @@ from logloom.io.zarr.pieces import Pieces, cut, runs
 from logloom.io.zarr.shards import decode_chunk, decode_index, index_bytes
 
 _CACHED_RANGE_BYTES = 512
-_MAX_RUN = 1 << 20  # bytes that are read at a time stay in a core's cache until they are decoded
+_RUN_GAPS = 16  # so much of a local file stays in a core's cache until it is decoded
 
 
 class ChunkCache:
@@ -210,7 +210,7 @@ class ArrayReader:
             file = int(files[start])
             source = self._source(file)
             offsets, sizes = self._index(file)[places[start:stop]].T
-            bounds = runs(offsets, sizes, source.gap, _MAX_RUN).tolist()
+            bounds = runs(offsets, sizes, source.gap, _RUN_GAPS * source.gap).tolist()
             ends = (offsets + sizes).tolist()
             begins, names = offsets.tolist(), places[start:stop].tolist()
             for low, high in pairwise(bounds):
