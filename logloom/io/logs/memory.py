@@ -35,13 +35,14 @@ class _Blocks:
     def take(self, size: int) -> Bytes:
         with self._lock:
             if len(self._left) < size:
-                self._left = self._block()
+                self._left = self._block(size)
             taken = self._left[:size]
             self._left = self._left[size + -size % LINE :]
             return taken
 
-    def _block(self) -> Bytes:
-        memory = self._spare.pop() if self._spare else _aligned(BLOCK_BYTES)
+    def _block(self, size: int) -> Bytes:
+        fitting = [i for i, memory in enumerate(self._spare) if len(memory) >= size]
+        memory = self._spare.pop(fitting[-1]) if fitting else _aligned(block_bytes(size))
         # Through a buffer, so that views of it hold on to this array and not to the memory.
         block = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(block, self._take_back, memory).atexit = False
@@ -51,6 +52,13 @@ class _Blocks:
         # Runs whenever an array dies, perhaps while this thread holds the lock: so without it.
         if len(self._spare) < MAX_SPARE:
             self._spare.append(memory)
+
+
+def block_bytes(size: int) -> int:
+    """Whole huge pages, up to `BLOCK_BYTES`, in which rooms of `size` bytes leave little over."""
+    most = BLOCK_BYTES // size
+    pages = [-(-rooms * size // HUGE_PAGE) for rooms in range(most, most // 2, -1)]
+    return HUGE_PAGE * min(pages, key=lambda count: count * HUGE_PAGE % size / count)
 
 
 def _aligned(size: int) -> Bytes:

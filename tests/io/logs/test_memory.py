@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from logloom.io.logs import memory
-from logloom.io.logs.memory import BLOCK_BYTES, MAX_SPARE, SHARES_BLOCK, room
+from logloom.io.logs.memory import BLOCK_BYTES, MAX_SPARE, SHARES_BLOCK, block_bytes, room
 
 
 def test_rooms_never_overlap_while_they_are_looked_at() -> None:
@@ -43,6 +43,20 @@ def test_few_blocks_are_kept_for_later() -> None:
     held = [blocks.take(BLOCK_BYTES // 4) for _ in range(4 * (MAX_SPARE + 3))]
     del held
     assert len(blocks._spare) == MAX_SPARE
+
+
+def test_a_spare_block_that_is_too_small_is_passed_over() -> None:
+    blocks = memory._Blocks()
+    blocks._spare = [np.empty(1_000_000, np.uint8)]
+    assert len(blocks.take(2_000_000)) == 2_000_000
+    assert len(blocks._spare) == 1
+
+
+def test_blocks_leave_little_over() -> None:
+    for size in (*range(SHARES_BLOCK.start, SHARES_BLOCK.stop, 99_991), 1_048_600, 1_870_000):
+        capacity = block_bytes(size)
+        assert size <= capacity <= BLOCK_BYTES
+        assert capacity % size < capacity / 16
 
 
 def test_other_sizes_have_memory_of_their_own() -> None:
