@@ -4,8 +4,8 @@
 
 Each contender is a process of its own (Lance and granular in `.venv-peers`, MosaicML's MDS, which needs
 torch, in `.venv-mds`; `make bench-tables` makes both). They take turns, and each figure is a median over
-rounds in one run. Files lie in the page cache. `plain` moves the same bytes without decoding: the limit. Plain and
-logloom fsync what they write, the others do not.
+rounds in one run. Files lie in the page cache. `plain` moves the same bytes without decoding, the limit; it
+and logloom fsync what they write, the others do not.
 """
 
 from __future__ import annotations

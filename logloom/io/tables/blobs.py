@@ -15,7 +15,7 @@ import os
 import pathlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ from logloom.io.tables.chunks import Buffer, Chunk
 
 HASH_BYTES = 32
 _BATCH = 4 << 20  # bytes hashed by one task: the file is written while the next ones are hashed
+_JOINED = 32 << 10  # chunks below this are copied together: that costs less than handling their pieces
+_SYNC = 64 << 20  # bytes after which what was written is sent to the disk, while more is written
 _IOV_MAX = 1024
 _SIZE = struct.Struct("<Q")
 
@@ -58,7 +60,7 @@ class BlobWriter:
     The file depends only on the sequence of chunks, not on how they were batched.
     """
 
-    def __init__(self, path: pathlib.Path, name: str, codec: str | None, workers: Executor):
+    def __init__(self, path: pathlib.Path, name: str, codec: str | None, workers: Executor, syncer: Executor):
         """Creates the file.
 
         Args:
@@ -66,13 +68,16 @@ class BlobWriter:
             name: what `places` call it.
             codec: "lz4", "zstd" or None.
             workers: threads that hash and compress.
+            syncer: a thread that waits for the disk.
         """
         self.places = Places()
         self._name = name
         self._pack = packer(codec) if codec else None
-        self._workers = workers
+        self._workers, self._syncer = workers, syncer
         self._known: dict[bytes, Place] = {}
         self._end = 0
+        self._synced = 0
+        self._syncing: Future[None] | None = None
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
 
     def prepare(self, chunks: Sequence[Chunk]) -> list[Future[_Packed]]:
@@ -106,11 +111,20 @@ class BlobWriter:
                 places.hashes.append(digest)
             try:
                 _write_all(self._fd, fresh)
+                self._start_sync()
             except OSError as error:
                 raise StorageError(f"{self._name}: could not write at byte {self._end}: {error}") from error
 
+    def _start_sync(self) -> None:
+        """Sends what was written to the disk now and then, so that little is left to wait for at the end."""
+        if self._end - self._synced >= _SYNC and (self._syncing is None or self._syncing.done()):
+            self._synced = self._end
+            self._syncing = self._syncer.submit(os.fdatasync, self._fd)
+
     def close(self) -> None:
         """Closes the file (not synced)."""
+        if self._syncing is not None:
+            wait([self._syncing])  # its error, if any, comes again when the file is synced
         os.close(self._fd)
 
 
@@ -126,11 +140,18 @@ def _finish(chunks: Sequence[Chunk], sizes: list[int], pack: Pack | None) -> _Pa
     if pack is not None:
         chunks = [(pack(b"".join(chunk)),) for chunk in chunks]
         sizes = [len(chunk[0]) for chunk in chunks]
+    else:
+        chunks = [
+            (b"".join(chunk),) if size < _JOINED and len(chunk) > 1 else chunk
+            for chunk, size in zip(chunks, sizes, strict=True)
+        ]
     return chunks, sizes, [chunk_hash(chunk) for chunk in chunks]
 
 
 def chunk_hash(chunk: Chunk) -> bytes:
     """BLAKE3 of a chunk as it is stored."""
+    if len(chunk) == 1:
+        return blake3(chunk[0]).digest()
     digest = blake3()
     for piece in chunk:
         if len(piece):
@@ -139,15 +160,13 @@ def chunk_hash(chunk: Chunk) -> bytes:
 
 
 def _write_all(fd: int, pieces: Sequence[Buffer]) -> None:
-    views = [view for piece in pieces if len(view := memoryview(piece))]
-    at = 0
-    while at < len(views):
-        written = os.writev(fd, views[at : at + _IOV_MAX])
-        while at < len(views) and written >= len(views[at]):
-            written -= len(views[at])
-            at += 1
-        if written:
-            views[at] = views[at][written:]
+    for start in range(0, len(pieces), _IOV_MAX):
+        some = pieces[start : start + _IOV_MAX]
+        written = os.writev(fd, some)
+        if written < sum(map(len, some)):  # a signal, a full disk, or more than 2 GiB
+            rest = memoryview(b"".join(some))[written:]
+            while rest:
+                rest = rest[os.write(fd, rest) :]
 
 
 def packer(codec: str) -> Pack:

@@ -16,7 +16,7 @@ import itertools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ from logloom.schema import ColumnType, Schema
 
 ROWS_FILE = "rows.parquet"
 _MAX_INDEX_VALUES = 16
+_WRITERS = 2  # blobs written at a time: one thread alone can not fill a disk
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,9 @@ class PartWriter:
         self._folder, self._plan, self._references = folder, plan, references
         self._kept = kept or {}
         self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="blobs")
+        self._syncer = ThreadPoolExecutor(1, thread_name_prefix="syncs")
+        self._writing: list[Future[None]] = []
         self._layouts = {
             group: Layout({name: plan.schema.all[name] for name in columns})
             for group, columns in plan.groups.items()
@@ -157,6 +161,7 @@ class PartWriter:
                 f"{group}.blob",
                 plan.codecs.get(group),
                 self._workers,
+                self._syncer,
             )
             for group in self._layouts
         }
@@ -165,15 +170,18 @@ class PartWriter:
         self.logs: list[str] = []
 
     def append(self, log_id: str, columns: Mapping[str, Values], num_rows: int) -> None:
-        """Takes the next rows, all of one log.
+        """Takes the next rows, all of one log; they are written while the next ones are made (see `settle`).
 
         Args:
             columns: timestamp (if a key) and every column of the schema, ages and availabilities too.
         """
         known: Mapping[bytes, Place] = self._references.known(log_id) if self._references else {}
         prepared = {g: self._blobs[g].prepare(x.encode(columns, num_rows)) for g, x in self._layouts.items()}
-        for group, futures in prepared.items():
-            self._blobs[group].append(futures, known)
+        self.settle()
+        self._writing = [
+            self._writers.submit(self._blobs[group].append, futures, known)
+            for group, futures in prepared.items()
+        ]
         for name, values in self._index_values(log_id, columns, num_rows):
             self._index[name].append(values)
         self.rows += num_rows
@@ -195,6 +203,17 @@ class PartWriter:
                 everywhere: Any = (slice(None), *place)
                 yield scalar, array[everywhere].astype(_index_dtype(ctype))
 
+    def settle(self) -> None:
+        """Waits until the rows taken so far are written, and need not stay as they are.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        writing, self._writing = self._writing, []
+        wait(writing)
+        for one in writing:
+            one.result()
+
     @property
     def places(self) -> dict[str, Places]:
         """Where the chunks of the rows so far lie, by group."""
@@ -202,9 +221,13 @@ class PartWriter:
 
     def close(self) -> dict[str, Any]:
         """Finishes the files (not synced) and gives what committing needs to know, as JSON."""
-        for blob in self._blobs.values():
-            blob.close()
-        self._workers.shutdown()
+        try:
+            self.settle()
+        finally:
+            for blob in self._blobs.values():
+                blob.close()
+            for pool in (self._workers, self._writers, self._syncer):
+                pool.shutdown()
         places = self.places
         for group, found in self._kept.items():
             if len(found.lengths) != self.rows:

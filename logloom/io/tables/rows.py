@@ -115,12 +115,11 @@ def _some(rows: Iterator[Any]) -> list[Any]:
 def _row_size(row: Row) -> int:
     size = 0
     for value in row.values():
-        if isinstance(value, np.ndarray):
-            size += value.nbytes
-        elif isinstance(value, bytes | str):
+        kind = type(value)
+        if kind is bytes or kind is str:
             size += len(value)
         else:
-            size += 16
+            size += getattr(value, "nbytes", 16)
     return size
 
 

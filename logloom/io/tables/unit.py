@@ -65,6 +65,7 @@ class UnitWriter:
     def append(self, block: Block) -> None:
         """Takes the next rows; blocks come in row order."""
         self._writer.append(block.log_id, block.columns, len(block))
+        self._writer.settle()
 
     def close(self) -> dict[str, Any]:
         """Finishes the files (not yet fsynced) and gives what reading and assembling need to know (JSON)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from blake3 import blake3
@@ -25,6 +26,7 @@ from logloom.schema import ColumnType, Schema
 
 PART_ROWS = 1 << 17
 PART_BYTES = 1 << 30
+_INDEX_WRITERS = 4  # logs' index files written at a time; mostly they wait for the disk
 
 Patterns = str | Sequence[str]
 Types = Schema | Mapping[str, ColumnType]
@@ -207,11 +209,14 @@ def _commit(
     opened = functools.lru_cache(maxsize=8)(
         lambda part: PartRows(store.uri_of(f"parts/{part}/{ROWS_FILE}"), part, storage_options)
     )
-    logs = []
-    for log_id, parts in sorted(parts_of.items()):
-        count, data = log_index(log_id, [opened(part) for part in parts])
+
+    def write_index(log_id: str) -> d.LogRows:
+        count, data = log_index(log_id, [opened(part) for part in parts_of[log_id]])
         store.replace(d.log_file(log_id), data)
-        logs.append(d.LogRows(log_id, d.log_file(log_id), count, blake3(data).hexdigest()))
+        return d.LogRows(log_id, d.log_file(log_id), count, blake3(data).hexdigest())
+
+    with ThreadPoolExecutor(_INDEX_WRITERS) as pool:
+        logs = list(pool.map(write_index, sorted(parts_of)))
     table = describe(plan, entries, logs, max_gap, holders)
     note_use(absolute_uri(uri).rstrip("/"), holders, storage_options)
     if not store.create(d.FILE, d.to_bytes(table)):
