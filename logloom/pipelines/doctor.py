@@ -130,6 +130,8 @@ class Watched:
         self.last_log = log_time[-1:]
         self.first, self.last = min(self.first, int(log_time.min())), max(self.last, int(log_time.max()))
         if stamp is None:
+            ordered = np.sort(in_order)
+            self.duplicates += int((ordered[1:] == ordered[:-1]).sum())
             self._measure_gaps(np.sort(log_time))
         else:
             self._compare(log_time, stamp)

@@ -74,7 +74,7 @@ class TopicHealth:
         period: ns, the median between neighbours; 0 with less than two messages.
         skew: (min, median, max) in ns; None without header stamps.
         log_steps_back, steps_back: how often the log time, and the stamp, falls from one message to the next.
-        duplicates: stamps that a message shortly before had too.
+        duplicates: stamps, of topics without any log times, that a message shortly before had too.
         late: stamps further than `MAX_SKEW` from their log time.
         unstamped: messages whose header stamp is no time (zero).
         unfit: messages whose bytes don't fit their definition.
@@ -202,13 +202,12 @@ def judge(topic: TopicHealth, uri: str) -> Iterator[Finding]:
             "back", topic.steps_back, message, f"see whether several sources publish it; or, {by_log_time}"
         )
     if topic.duplicates:
-        message = f"{topic.duplicates:,} of {topic.messages:,} stamps are those of another message"
-        yield finding(
-            "twice",
-            topic.duplicates,
-            message,
-            f"of equal stamps the last in the log is used; or, {by_log_time}",
+        stamps = "stamps" if topic.skew else "log times"
+        message = f"{topic.duplicates:,} of {topic.messages:,} {stamps} are those of another message"
+        remedy = f"of equal {stamps} the last in the log is used" + (
+            f"; or, {by_log_time}" if topic.skew else ""
         )
+        yield finding("twice", topic.duplicates, message, remedy)
     if topic.late and topic.skew:
         low, _, high = topic.skew
         furthest = low if -low > high else high

@@ -246,6 +246,17 @@ def test_a_log_time_that_runs_back_is_seen_across_chunks(tmp_path):
     assert kinds(found) == ["back"]
 
 
+def test_equal_log_times_of_a_topic_without_stamps_are_counted(tmp_path):
+    messages = regular()
+    for i in (30, 60, 61):
+        messages[i] = dataclasses.replace(messages[i], log_time=messages[29].log_time + i // 60 * 300 * MS)
+    path = write_mcap(tmp_path / "drive.mcap", messages, encoding="klingon")  # nobody knows its stamps
+    found = look(path)
+    twice = next(f for f in found.findings if f.kind == "twice")
+    assert (found.topics[0].duplicates, twice.count) == (3, 3)
+    assert twice.remedy == "of equal log times the last in the log is used"
+
+
 def test_a_silence_is_a_gap_where_its_topic_is_not_usually_silent(tmp_path):
     messages = regular(300)
     messages = messages[:100] + messages[180:]

@@ -62,7 +62,7 @@ class Refusal:
     log_time: int
     reason: str
     num_messages: int = 1
-    unit: str = "byte"  # what `offset` counts: "byte", or "rowid" in a sqlite file
+    unit: str = "byte"  # what `offset` counts: "byte", "row" of a table, or "rowid" in a sqlite file
 
     @property
     def place(self) -> str:
@@ -72,7 +72,7 @@ class Refusal:
 
 def place(unit: str, offset: int) -> str:
     """A place in a file, in words."""
-    return f"at byte {offset}" if unit == "byte" else f"at {unit} {offset} of its table `messages`"
+    return f"at {unit} {offset}" + (" of its table `messages`" if unit == "rowid" else "")
 
 
 @dataclass(frozen=True)

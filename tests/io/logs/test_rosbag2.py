@@ -375,13 +375,14 @@ def test_a_packed_file_that_was_cut_is_reported_and_salvaged(tmp_path, plugin):
 
 
 @pytest.mark.parametrize("mode", ["NONE", "FILE", "MESSAGE"])
-def test_mutated_files_are_read_salvaged_or_refused(tmp_path, mode):
+@pytest.mark.parametrize("count", [60, pytest.param(600, marks=pytest.mark.slow)])
+def test_mutated_files_are_read_salvaged_or_refused(tmp_path, mode, count):
     folder = write_bag(tmp_path / "bag", 60, mode=mode)
     (path,) = folder.glob("bag.db3*")
     data = path.read_bytes()
-    rng = random.Random(3)
+    rng = random.Random(count)
     read = 0
-    for _ in range(60):
+    for _ in range(count):
         changed = bytearray(data)
         for _ in range(rng.randrange(1, 9)):
             changed[rng.randrange(len(changed))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])

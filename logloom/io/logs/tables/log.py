@@ -341,6 +341,7 @@ def _untimed(topic: Topic) -> list[Refusal]:
         at, group = topic.groups[topic.group[row]]
         file = topic.files[at]
         line = file.groups[group].first + int(topic.row[row])
-        reason = f"row {line} has no time"
-        made.append(Refusal(file.uri, 0, topic.info.topic, int(topic.position[row]), 0, reason))
+        reason = "it has no time"
+        position = int(topic.position[row])
+        made.append(Refusal(file.uri, line, topic.info.topic, position, 0, reason, unit="row"))
     return made
