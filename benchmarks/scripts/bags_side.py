@@ -9,7 +9,6 @@ import shutil
 import sys
 
 import numpy as np
-from answering import serve
 
 SPEC = {
     "front": "array",
@@ -180,4 +179,6 @@ def relabel(point, seed):
 
 
 if __name__ == "__main__":
+    from answering import serve  # a module beside this one, when this one is a script
+
     serve(Side(sys.argv[1], sys.argv[2], int(sys.argv[3])))

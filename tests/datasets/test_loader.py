@@ -1,5 +1,6 @@
 """The Loader: order, resuming, failures, memory, processes."""
 
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -157,6 +158,52 @@ def test_workers_killed_at_random_lose_and_repeat_no_row():
         assert state["step"] == len(seen)
     assert deaths == 6
     assert seen == list(itertools.islice(expected_ids(23, 9), len(seen)))
+
+
+@given(
+    length=st.integers(1, 30),
+    batch=st.integers(1, 5),
+    seed=st.integers(0, 2**40),
+    runs=st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 3), st.none() | st.floats(0, 0.02)),
+        min_size=2,
+        max_size=3,
+    ),
+    chance=st.randoms(use_true_random=False),
+)
+@settings(max_examples=6, deadline=None)
+@pytest.mark.slow
+def test_runs_on_any_shards_and_workers_some_killed_go_on_where_the_last_state_was_saved(
+    length, batch, seed, runs, chance
+):
+    """Each run has its numbers of shards and workers, and perhaps a time at which one worker is killed."""
+    state, seen = {"step": 0, "seed": seed}, []
+    for num_shards, workers, moment in runs:
+        with contextlib.ExitStack() as stack:
+            loaders = [
+                stack.enter_context(
+                    Loader(Rows(length), batch, workers=workers, shard_id=k, num_shards=num_shards)
+                )
+                for k in range(num_shards)
+            ]
+            for loader in loaders:
+                loader.load(state)
+                iter(loader)
+            timer = None
+            if moment is not None:
+                victims = [p.pid for p in multiprocessing.active_children() if p.name.startswith("loader-")]
+                timer = threading.Timer(moment, os.kill, (chance.choice(victims), signal.SIGKILL))
+                timer.start()
+            with contextlib.suppress(LoaderError):
+                for _ in range(8):
+                    # All shards are done with a batch before its state is saved, as in training.
+                    taken = [next(loader)["id"].tolist() for loader in loaders]
+                    seen += [taken[k][i] for i in range(batch) for k in range(num_shards)]
+                    state = loaders[chance.randrange(num_shards)].save()
+            if timer is not None:
+                timer.join()
+        assert state["step"] == len(seen)
+    assert seen == list(itertools.islice(expected_ids(length, seed), len(seen)))
 
 
 def crash_at_step_7(row, seed):

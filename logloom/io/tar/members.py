@@ -18,6 +18,7 @@ from logloom.io.tar.headers import BLOCK, is_end, padded, parse_header, parse_pa
 from logloom.io.tar.samples import split_name
 
 _MAX_EXTENDED = 1 << 20  # no PAX header or long name is longer
+_MAX_NAME = 4096  # characters of a path, more than file systems take
 _IGNORED = re.compile(r"__[^/]*__($|/)")
 _KINDS = {
     b"1": "a link",
@@ -131,6 +132,8 @@ def _is_file(name: str, kind: bytes) -> bool:
         raise ValueError(f"member {name!r} is {what}; datasets hold plain files only")
     if not name or name[0] == "/" or "\0" in name or (".." in name and ".." in name.split("/")):
         raise ValueError(f"member {name!r} would lie outside the dataset's folder")
+    if len(name) > _MAX_NAME:
+        raise ValueError(f"a name of {len(name)} characters, {name[:60]!r}…; {_MAX_NAME} is the most")
     return kind != b"5" and name[-1] != "/"
 
 

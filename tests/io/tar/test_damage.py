@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.tar import TarReader, TarWriter
 from logloom.io.tar.npy import npy_header, read_npy
+from logloom.io.tar.stream import stream_samples
 from logloom.schema import Schema
 from tests.io.tar.rows import TYPES, digests, random_block, schema_of
 
@@ -116,6 +117,7 @@ def make(path, members, **more):
     return path
 
 
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @pytest.mark.parametrize(
     ("members", "words"),
     [
@@ -128,15 +130,19 @@ def make(path, members, **more):
         ([("sda.txt", tarfile.BLKTYPE, "")], "a device"),
         ([("pipe.txt", tarfile.FIFOTYPE, "")], "a pipe"),
         ([("hole.txt", tarfile.GNUTYPE_SPARSE, "")], "sparse"),
+        (["a" * 4097 + ".txt"], "a name of 4101 characters"),
+        (["a" * (1 << 20) + ".txt"], "a name or PAX header of"),
         (["a.txt", "a.txt"], "twice"),
         (["a.txt", "a.TXT"], "twice"),
         (["a.txt", "b.txt", "a.jpg"], "two places"),
     ],
 )
-def test_members_that_no_dataset_holds_are_refused_with_their_offset(tmp_path, members, words):
-    path = make(tmp_path / "bad.tar", members, format=tarfile.GNU_FORMAT)
+def test_members_that_no_dataset_holds_are_refused_with_their_offset(tmp_path, members, words, form):
+    path = make(tmp_path / "bad.tar", members, format=form)
     with pytest.raises(DatasetError, match=rf"bad.tar: at byte \d+: .*{words}"):
         len(TarReader(path))
+    with pytest.raises(DatasetError, match=rf"bad.tar: at byte \d+: .*{words}"):
+        list(stream_samples(path.open("rb"), str(path)))
 
 
 def test_joined_archives_are_an_error_since_the_second_would_be_lost(tmp_path):
