@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from logloom.datasets.openmmlab.registry import DATASETS
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 
 if TYPE_CHECKING:
     from logloom.datasets.openmmlab.dataset import BaseDataset as Base
@@ -36,11 +36,11 @@ class LogloomDataset(Base):
     def __init__(
         self,
         uri: str,
-        version: int | str = "latest",
+        version: int | str | None = None,
         output: str | None = None,
         columns: str | Sequence[str] | None = None,
         where: str | None = None,
-        split: str | None = None,
+        split: str | Sequence[str] | None = None,
         label: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
@@ -140,8 +140,6 @@ def check_classes(found: Sequence[int], classes: Any, what: str) -> None:
     Raises:
         DatasetError: one has none.
     """
-    from logloom.errors import DatasetError
-
     unnamed = [number for number in found if classes is not None and not 0 <= number < len(classes)]
     if unnamed:
         raise DatasetError(
