@@ -7,7 +7,6 @@ Elsewhere: the recipe (logloom.recipe), its meeting with the logs (logloom.trans
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,7 @@ from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.recipe import Recipe
 from logloom.transforms.columns import Span, TopicClock
-from logloom.transforms.derive import load_files
+from logloom.transforms.derive import load_files, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.match import LogFiles, check_one_recording, expand_logs, split_of
@@ -135,7 +134,8 @@ def plan_build(
     store = Store.at(root, storage_options)
     check_root(store)
     check_verify(verify)
-    load_files(py_files)
+    python = read_files(py_files)
+    load_files(python)
     files = expand_logs(recipe, base, storage_options)[:limit]
     on_error = recipe.on_error_mode
     options = OpenOptions(on_error, store.options, store.uri_of("index"))
@@ -161,7 +161,7 @@ def plan_build(
         verify=verify,
         allow_empty=allow_empty,
         references=references_of(outputs, store.options),
-        py_files=tuple(os.path.abspath(path) for path in py_files),
+        py_files=python,
         run=uuid.uuid4().hex[:12],
     )
     return _against_parent(job, recipe, parent, opened, failed, notes)
@@ -206,7 +206,7 @@ def _open_all(
             opened = open_log(log.uris, options)
             _ = opened.summary
             if len(log.uris) > 1:
-                check_one_recording(log, [open_log([uri], options).summary for uri in log.uris])
+                check_one_recording(log, [open_log([uri], options).summary for uri in log.recordings])
         except LogReadError as error:
             return str(error)
         return opened

@@ -37,7 +37,7 @@ from logloom.io.units import AssembledFormat, format_named
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.schema import Schema
-from logloom.transforms.derive import load_files
+from logloom.transforms.derive import load_files, read_files
 from logloom.transforms.job import Job, LogTask, opened
 from logloom.transforms.partition import (
     Reading,
@@ -238,7 +238,8 @@ def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 
 def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job:
     """The job that made a version, its recipe resolved against the version's logs."""
-    load_files(py_files)
+    python = read_files(py_files)
+    load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
     options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"))
     logs = {r.log_id: open_log(r.uris, options) for r in manifest.logs if r.status in ("whole", "salvaged")}
@@ -255,7 +256,7 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job
         number=manifest.version,
         parent=manifest.parent,
         open_options=options,
-        py_files=tuple(os.path.abspath(path) for path in py_files),
+        py_files=python,
     )
     if job.plan_identity != manifest.plan:
         raise UsageError(

@@ -7,11 +7,13 @@ Elsewhere: which columns are derived (logloom.transforms.columns), when they are
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
+import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +27,7 @@ from logloom.transforms.resample import Times, cast_values
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__logloom_derive__"
+_SOURCE = "__logloom_source__"  # of a module made of a PythonFile
 
 
 def derive(function: Function) -> Function:
@@ -37,28 +40,56 @@ def derive(function: Function) -> Function:
     return function
 
 
-def load_files(paths: Sequence[str | pathlib.Path]) -> None:
+@dataclass(frozen=True)
+class PythonFile:
+    """A file with functions to derive by, as it travels to workers that don't see its path."""
+
+    path: str
+    text: str
+
+    @property
+    def module(self) -> str:
+        return pathlib.Path(self.path).stem
+
+
+def read_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[PythonFile, ...]:
+    """Reads Python files.
+
+    Raises:
+        UsageError: a file can't be read, or isn't Python by its name.
+    """
+    files = []
+    for path in map(pathlib.Path, paths):
+        if path.suffix != ".py":
+            raise UsageError(f"{path}: not a Python file; its name must end in .py")
+        try:
+            files.append(PythonFile(str(path.absolute()), path.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path}: can't be read: {error}") from error
+    return tuple(files)
+
+
+def load_files(files: Iterable[PythonFile]) -> None:
     """Imports Python files as modules of their own name, so that "name:function" finds them.
 
     Raises:
         UsageError: a file can't be imported, or its name is that of another module.
     """
-    for path in map(pathlib.Path, paths):
-        loaded = sys.modules.get(path.stem)
-        if loaded is not None and pathlib.Path(getattr(loaded, "__file__", None) or "") == path.absolute():
+    for file in files:
+        loaded = sys.modules.get(file.module)
+        if getattr(loaded, _SOURCE, None) == file:
             continue
-        spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
-        if loaded is not None or not path.stem.isidentifier() or spec is None or spec.loader is None:
-            raise UsageError(
-                f"{path}: its name must be an identifier that no imported module has, and end in .py"
-            )
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
+        if not file.module.isidentifier() or (loaded is not None and not hasattr(loaded, _SOURCE)):
+            raise UsageError(f"{file.path}: its name must be an identifier that no imported module has")
+        module = types.ModuleType(file.module)
+        module.__file__ = file.path
+        setattr(module, _SOURCE, file)
+        sys.modules[file.module] = module
         try:
-            spec.loader.exec_module(module)
+            exec(compile(file.text, file.path, "exec"), module.__dict__)
         except Exception as error:
-            del sys.modules[path.stem]
-            raise UsageError(f"{path}: can't be imported: {type(error).__name__}: {error}") from error
+            del sys.modules[file.module]
+            raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error
 
 
 def load(name: str) -> Callable[[Mapping[str, Values]], Any]:

@@ -25,6 +25,7 @@ from logloom.io.storage import Store, is_local
 from logloom.io.units import format_named
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.transforms.columns import RowPlan, Span
+from logloom.transforms.derive import PythonFile
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1
@@ -113,12 +114,12 @@ class Job(Target):
     """A build, as its workers know it.
 
     Attributes:
-        py_files: paths of Python files with functions that columns are derived by.
+        py_files: with functions that columns are derived by.
     """
 
     plan: RowPlan
     open_options: OpenOptions
-    py_files: tuple[str, ...] = ()
+    py_files: tuple[PythonFile, ...] = ()
 
     @functools.cached_property
     def plan_identity(self) -> str:

@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,15 @@ from logloom.blocks import Ragged
 from logloom.errors import LogloomError, UsageError
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.transforms.columns import DerivedPlan
-from logloom.transforms.derive import check_row_wise, compute, derive, load, load_files, source_digest
+from logloom.transforms.derive import (
+    check_row_wise,
+    compute,
+    derive,
+    load,
+    load_files,
+    read_files,
+    source_digest,
+)
 
 TICKS = np.array([10, 20, 30])
 INPUTS = {
@@ -135,13 +145,24 @@ def test_files_given_by_path_are_found_by_name_and_identified_by_their_source(tm
         "from logloom.transforms.derive import derive\n@derive\ndef f(rows):\n    return rows['speed'] + 1\n"
     )
     file.write_text(source)
-    load_files([file])
-    load_files([file])  # again is no mistake
+    load_files(read_files([file]))
+    load_files(read_files([file]))  # again is no mistake
     name = "wheel_labels_of_a_test:f"
     assert load(name)({"speed": np.ones(1)}).tolist() == [2]
     before = source_digest(name)
-    file.write_text(source + "# changed\n")
+    file.write_text(source.replace("+ 1", "+ 2"))
     assert source_digest(name) != before
+    load_files(read_files([file]))
+    assert load(name)({"speed": np.ones(1)}).tolist() == [3]
+
+
+def test_files_work_where_their_path_does_not_exist(tmp_path):
+    file = tmp_path / "gear_labels_of_a_test.py"
+    file.write_text("from logloom import derive\n@derive\ndef f(rows):\n    return rows['speed'] * 2\n")
+    travelled = pickle.dumps(read_files([file]))
+    file.unlink()
+    load_files(pickle.loads(travelled))
+    assert load("gear_labels_of_a_test:f")({"speed": np.ones(1)}).tolist() == [2]
 
 
 def test_a_file_that_hides_a_module_or_fails_is_refused(tmp_path):
@@ -153,4 +174,4 @@ def test_a_file_that_hides_a_module_or_fails_is_refused(tmp_path):
     ]:
         (tmp_path / name).write_text(text)
         with pytest.raises(UsageError, match=name.replace(".", r"\.")):
-            load_files([tmp_path / name])
+            load_files(read_files([tmp_path / name]))
