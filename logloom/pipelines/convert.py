@@ -42,8 +42,15 @@ from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
 from logloom.transforms import finish
 from logloom.transforms.job import LogTask
-from logloom.transforms.partition import Failure, PartitionResult, Reading, differences, is_sampled, listed
-from logloom.transforms.partition import _files_of as files_of
+from logloom.transforms.partition import (
+    Failure,
+    PartitionResult,
+    Reading,
+    differences,
+    files_of,
+    is_sampled,
+    listed,
+)
 
 
 @dataclass(frozen=True)

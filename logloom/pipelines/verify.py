@@ -238,6 +238,11 @@ def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 
 def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job:
     """The job that made a version, its recipe resolved against the version's logs."""
+    if source := manifest.recipe.get("convert"):
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} was converted from {source['from']}, not built from "
+            "logs: verify it without --against-logs, and its source with"
+        )
     python = read_files(py_files)
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)

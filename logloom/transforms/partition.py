@@ -167,7 +167,7 @@ def _write_units(job: Job, partition: Partition, identities: dict[str, str]) -> 
             unit, columns = writing.close(output)
             folder = writing.folders[output]
             portions = writing.portions.get(output, {})
-            files = [*_files_of(folder), *itertools.chain(*map(_files_of_portion, portions.values()))]
+            files = [*files_of(folder), *itertools.chain(*map(_files_of_portion, portions.values()))]
             entry = Entry(
                 output=output,
                 identity=identity,
@@ -195,11 +195,11 @@ def _files_of_portion(portion: Portion) -> list[FileEntry]:
         files = portion.finished.files
     else:
         assert portion.scratch is not None
-        files = _files_of(portion.scratch)
+        files = files_of(portion.scratch)
     return [dataclasses.replace(file, portion=portion.identity) for file in files]
 
 
-def _files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
+def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
     """Sizes and digests of a folder's files; they are sent to the disk meanwhile."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     with ThreadPoolExecutor(1) as syncer:

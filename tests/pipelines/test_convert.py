@@ -74,6 +74,8 @@ def test_a_ring_of_conversions_through_all_formats_keeps_every_columns_digest(bu
         assert done.manifest.recipe["convert"]["from"] == str(before)
         before = root
     assert verify(str(before), num_workers=1).findings == ()
+    with pytest.raises(UsageError, match="was converted from"):
+        verify(str(before), against_logs=True, num_workers=1)
     shown, first = head(str(before), count=3), head(str(built), output="tar", count=3)
     assert [row.lines(True) for row in shown] == [row.lines(True) for row in first]
     (last,) = (tmp_path / "4-bags" / "v00000001" / "bags").iterdir()
