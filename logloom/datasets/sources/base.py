@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, rows_of, scattered, stacked_rows
+from logloom.errors import DatasetError
 from logloom.schema import Schema
 
 Ints = NDArray[np.int64]
@@ -123,10 +124,31 @@ class RowSource(abc.ABC):
     def reader(self) -> Any:
         """The reader of this process."""
         pid, opened = os.getpid(), self._opened
-        if opened is None or opened[0] != pid:
-            keeps = opened is not None and _let_go(opened[1])
-            opened = self._opened = (pid, opened[1] if opened is not None and keeps else self._open())
+        if opened is None:
+            opened = self._opened = (pid, self._open())
+        elif opened[0] != pid:
+            opened = self._opened = (pid, self._after_fork(opened[1]))
         return opened[1]
+
+    def _after_fork(self, reader: Any) -> Any:
+        """The reader of a forked process, made of its parent's: no open file is shared."""
+        if hasattr(reader, "release"):
+            reader.release()
+            return reader
+        return self._open()
+
+    def _checked(self, reader: Any, told: Stretches | None) -> Any:
+        """A reader of as many rows as the manifest says.
+
+        Raises:
+            DatasetError: it has more or fewer.
+        """
+        if told is not None and len(reader) != told.num_rows:
+            raise DatasetError(
+                f"{self.place}: {len(reader)} rows, the manifest says {told.num_rows}; "
+                "`logloom verify` tells more"
+            )
+        return reader
 
     def __getstate__(self) -> dict[str, Any]:
         made = {"_opened", *_cached_names(type(self))}
@@ -161,15 +183,6 @@ def _cached_names(kind: type) -> frozenset[str]:
     return frozenset(
         name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, properties)
     )
-
-
-def _let_go(reader: Any) -> bool:
-    """Lets a reader that crossed a fork go of its files, so that it can be kept; whether it could."""
-    release = getattr(reader, "release", None)
-    if release is None:
-        return False
-    release()
-    return True
 
 
 class ChainedSource(RowSource):

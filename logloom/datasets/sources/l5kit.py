@@ -47,8 +47,8 @@ class L5KitSource(RowSource):
     def stamps(self) -> Ints:
         return np.asarray(self.reader.dataset.frames["timestamp"], np.int64)[: len(self)]
 
-    def _open(self) -> DatasetReader:
-        return DatasetReader(self.place, self._storage)
+    def _open(self) -> Any:
+        return self._checked(DatasetReader(self.place, self._storage), self._told)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         return rows_of(self.batch(positions, names), len(positions))

@@ -63,7 +63,11 @@ class TableSource(RowSource):
         import logloom.io.tables as tt
 
         frame = tt.read_index(self.place, storage_options=self._storage)
-        return frame, tt.row_loader(frame, storage_options=self._storage)
+        loader = self._checked(tt.row_loader(frame, storage_options=self._storage), self._told)
+        return frame, loader
+
+    def _after_fork(self, reader: Any) -> Any:
+        return reader  # row loaders see to it that nothing open crosses a fork
 
     def rows(self, positions: Ints, names: Any) -> list[dict[str, Any]]:
         loader = self.reader[1]

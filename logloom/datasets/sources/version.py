@@ -58,7 +58,7 @@ def open_version(
 
 def max_gap_of(manifest: Manifest) -> int | None:
     """One and a half periods of the recipe's clock, ns; None where a topic is the clock."""
-    rate = manifest.recipe["clock"].get("rate")
+    rate = (manifest.recipe.get("clock") or {}).get("rate")  # what is converted has no recipe
     return None if rate is None else int(10**9 / Decimal(str(rate))) * 3 // 2
 
 

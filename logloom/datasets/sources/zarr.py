@@ -55,8 +55,8 @@ class ZarrSource(RowSource):
         found: list[Any] = [log.take("timestamp", TIMESTAMP, np.arange(len(log))) for log in logs]
         return np.concatenate([np.empty(0, np.int64), *found])
 
-    def _open(self) -> ZarrReader:
-        return ZarrReader(self.place, storage_options=self._storage)
+    def _open(self) -> Any:
+        return self._checked(ZarrReader(self.place, storage_options=self._storage), self._told)
 
 
 class ArraysSource(RowSource):
