@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import UsageError
-from logloom.io.logs.base import Log, LogSummary
+from logloom.io.logs.base import Log, LogSummary, TopicInfo
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
@@ -65,10 +65,16 @@ class LogDescription:
                 f"{rate(t.num_messages, t.first, t.last):.2f}",
                 f"{(t.first - start) / 1e9:.3f} s" if t.num_messages else "",
                 f"{(t.last - start) / 1e9:.3f} s" if t.num_messages else "",
-                f"≥ {self.silences[t.topic] / 1e9:.3f} s" if self.silences.get(t.topic) else "",
+                self._silence(t),
             )
             for t in self.summary.topics.values()
         ]
+
+    def _silence(self, topic: TopicInfo) -> str:
+        """The longest known silence of a topic, where it is longer than usual."""
+        longest = self.silences.get(topic.topic, 0)
+        usual = (topic.last - topic.first) / max(1, topic.num_messages - 1)
+        return f"≥ {longest / 1e9:.3f} s" if longest > 2 * usual else ""
 
     def to_json(self) -> dict[str, Any]:
         topics = [

@@ -39,11 +39,17 @@ class LogFiles:
     """The files of one log.
 
     Attributes:
-        uris: absolute, in name order; joined in the order of their first log times.
+        uris: absolute, in name order; joined in the order of their first log times. Of a ROS 2 bag that isn't
+            whole, the metadata.yaml that says so is the last.
     """
 
     log_id: str
     uris: tuple[str, ...]
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        """The files that hold messages."""
+        return tuple(uri for uri in self.uris if file_name_of(uri) != METADATA)
 
 
 @dataclass(frozen=True)
@@ -208,7 +214,6 @@ def _named(found: Iterable[_Found], template: str | LogName) -> list[LogFiles]:
             problems.append(str(error))
     if problems:
         raise UsageError("\n".join(sorted(problems)))
-    # A metadata.yaml, which a bag that isn't whole has here, names no split and comes last.
     return [
         LogFiles(log_id, tuple(sorted(files[log_id], key=lambda uri: (file_name_of(uri) == METADATA, uri))))
         for log_id in sorted(files)

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 from rosbags.rosbag2 import StoragePlugin
 
-from logloom.errors import LogReadError
+from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2.metadata import missing_files
@@ -83,6 +83,37 @@ def test_a_missing_split_fails_with_its_name_and_salvage_uses_the_others(tmp_pat
     assert rows_of(folder, SALVAGE) == left
     (refusal,) = open_log(files.uris, SALVAGE).summary.refusals
     assert (refusal.uri, refusal.num_messages) == (str(folder / "drive_1.mcap"), 0)
+
+
+@pytest.mark.parametrize("mode", ["fail", "skip", "salvage"])
+def test_a_build_treats_a_missing_split_as_on_error_says(tmp_path, mode):
+    from logloom.io.manifest import entries_of, read_manifest
+    from logloom.io.storage import Store
+    from logloom.pipelines.build import build
+    from logloom.pipelines.plan import plan_build
+    from logloom.recipe import Recipe
+
+    folder, _ = splits(tmp_path)
+    (folder / "metadata.yaml").write_text(metadata("drive_0.mcap", "drive_1.mcap", "drive_2.mcap"))
+    (folder / "drive_1.mcap").unlink()
+    whole = write_bag(tmp_path / "whole", 20)
+    recipe = Recipe.from_yaml(
+        f"name: d\nlogs: [{folder}, {whole}]\nclock: {{rate: 10}}\non_error: {mode}\noutputs: {{tar: {{}}}}\n"
+        "columns: {v: {topic: /imu, field: angular_velocity}}\n",
+        source="test",
+    )
+    root = str(tmp_path / "root")
+    if mode == "fail":
+        with pytest.raises(LogloomError, match=r"drive_1\.mcap: is missing"):
+            build(plan_build(recipe, root), num_workers=1)
+        return
+    build(plan_build(recipe, root), num_workers=1)
+    store = Store.at(root)
+    status = {record.log_id: record for record, _ in entries_of(store, read_manifest(store, 1).logs)}
+    assert status["whole"].status == "whole"
+    if mode == "salvage":
+        assert status["drive"].status == "salvaged"
+        assert any("drive_1.mcap: is missing" in reason for reason in status["drive"].reasons)
 
 
 @pytest.mark.parametrize(

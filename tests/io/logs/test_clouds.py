@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import python_value
-from logloom.errors import LogReadError, UsageError
+from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.decoding.clouds import settled
 from logloom.io.logs.decoding.layouts import CdrDecoder
@@ -365,6 +365,46 @@ def test_a_topic_without_clouds_cant_tell_their_fields():
     for words in ("x:float16", "x", "x:float32,x:float32", "x:float32[9999999]"):
         with pytest.raises(UsageError, match="are no fields of points"):
             decode.column_type(FieldSpec(adapter="points", dtype=words))
+
+
+RECIPE = """
+name: clouds
+logs: [{logs}]
+log_id: "{{stem}}"
+clock: {{topic: /lidar}}
+time: {{by: log}}
+columns:
+  lidar: {{topic: /lidar, as: points, resample: exact}}
+outputs: {{tar: {{}}, table: {{}}, zarr: {{}}, bags: {{}}}}
+"""
+
+
+def build_clouds(tmp_path, *clouds_of_logs):
+    from logloom.pipelines.build import build
+    from logloom.pipelines.plan import plan_build
+    from logloom.recipe import Recipe
+
+    for name, messages in zip("ab", clouds_of_logs, strict=False):
+        write_clouds(tmp_path / f"{name}.mcap", messages)
+    recipe = Recipe.from_yaml(RECIPE.format(logs=tmp_path / "*.mcap"), source="test")
+    return build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)
+
+
+def test_a_recipe_takes_whole_clouds_into_every_output(tmp_path):
+    from logloom.pipelines.inspect import head
+
+    points = points_of(XYZI)
+    build_clouds(tmp_path, [cloud(points), cloud(points[:5], big=True, step=40, offsets=[21, 4, 30, 9])])
+    for output in ("tar", "table", "zarr", "bags"):
+        rows = [row.values["lidar"] for row in head(str(tmp_path / "root"), output=output)]
+        assert [row.tolist() for row in rows] == [points.tolist(), points[:5].tolist()], output
+        assert rows[0].dtype.names == XYZI.names
+
+
+def test_a_log_with_other_points_than_the_first_fails_the_build_by_name(tmp_path):
+    other = points_of([("x", "f4"), ("ring", "u2")])
+    with pytest.raises(LogloomError, match=r"b\.mcap: .*its points are x:float32,ring:uint16, those of"):
+        build_clouds(tmp_path, [cloud(points_of(XYZI))], [cloud(other)])
 
 
 def mutations(seeds):

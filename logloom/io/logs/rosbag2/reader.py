@@ -12,9 +12,10 @@ is gone. Plain .mcap files that are named one by one are of kind mcap.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from logloom.errors import LogReadError
@@ -47,11 +48,12 @@ class Rosbag2Kind:
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
         files: dict[str, None] = {}
-        missing: list[Refusal] = []
+        missing: dict[str, list[Refusal]] = {}
         for uri in uris:
             found = _files_of(uri, options)
             files |= dict.fromkeys(found)
-            missing += _missing(uri, found, options) if _is_metadata(uri) else []
+            if _is_metadata(uri) and (lost := _missing(uri, found, options)):
+                missing[uri] = lost
         return BagLog(list(files), options, missing)
 
 
@@ -59,11 +61,18 @@ KIND = Rosbag2Kind()
 
 
 class BagLog(ContainerLog):
-    """See `ContainerLog`; and refuses, or lists, what its metadata.yaml says is missing."""
+    """See `ContainerLog`; and refuses, or lists, what its metadata.yaml says is missing.
 
-    def __init__(self, uris: Sequence[str], options: OpenOptions, missing: Sequence[Refusal] = ()):
+    Such a metadata.yaml is among the URIs of the summary, so that whoever opens the log by them knows it too.
+    """
+
+    def __init__(self, uris: Sequence[str], options: OpenOptions, missing: Mapping[str, Sequence[Refusal]]):
+        """
+        Args:
+            missing: by URI of a metadata.yaml.
+        """
         super().__init__(uris, options, bag_file)
-        self._missing = tuple(missing)
+        self._missing = {uri: tuple(missing[uri]) for uri in sorted(missing)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (BagLog, (self._uris, self._options, self._missing))
@@ -71,12 +80,15 @@ class BagLog(ContainerLog):
     @cached_property
     def summary(self) -> LogSummary:
         whole = super().summary
-        return replace(whole, refusals=(*whole.refusals, *self._missing))
+        missing = chain.from_iterable(self._missing.values())
+        uris = (*whole.uris, *self._missing)
+        return replace(whole, uris=uris, refusals=(*whole.refusals, *missing))
 
     @cached_property
     def _parts(self) -> list[Part]:
         if self._missing and self._options.on_error != "salvage":
-            lines = "; ".join(f"{refusal.uri}: {refusal.reason}" for refusal in self._missing)
+            missing = chain.from_iterable(self._missing.values())
+            lines = "; ".join(f"{refusal.uri}: {refusal.reason}" for refusal in missing)
             raise LogReadError(
                 f"{lines}. Copy the bag again, or set on_error: salvage to use the files that are there."
             )
