@@ -347,10 +347,15 @@ class DatasetReader:
             if not isinstance(refs, list) or len(refs) != len(self._spec):
                 raise ValueError(f"{str(refs)[:80]} for {len(self._spec)} keys")
             for key, ref in zip(self._spec, refs, strict=True):
-                # Plain keys first, and as they nearly always are.
-                if type(ref) is int and ref >= 0 and key not in self._sequences:
-                    continue
-                _check_ref(key, ref, key in self._sequences)
+                if key not in self._sequences:
+                    sound = type(ref) is int and ref >= 0
+                elif type(ref) is list and len(ref) == 2:
+                    first, count = ref
+                    sound = type(first) is int and type(count) is int and first >= 0 and count >= 0
+                else:
+                    sound = ref == []
+                if not sound:
+                    raise ValueError(f"{str(ref)[:80]} is no place in {key}.bag")
         except (ValueError, TypeError) as error:
             raise DatasetError(
                 f"{self._folder.name}: {REFS}.bag is damaged at datapoint {number}: {error}; write it again"
@@ -381,13 +386,6 @@ def _reopen(
     return DatasetReader(
         directory, decoders, cache_index, cache_keys, parallel, storage_options=storage_options
     )
-
-
-def _check_ref(key: str, ref: Any, sequence: bool) -> None:
-    numbers = ref if sequence else [ref]
-    shaped = isinstance(numbers, list) and (not sequence or len(numbers) in (0, 2))
-    if not shaped or not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError(f"{str(ref)[:80]} is no place in {key}.bag")
 
 
 def _sequence_ref(ref: Any) -> tuple[int, int]:
