@@ -258,10 +258,10 @@ def _type_of(topic: _Topic, path: str) -> ColumnType | None:
 
 def _numbers(topic: _Topic) -> tuple[list[_Column], list[str]]:
     """The fields of a type that is not known here: numbers are taken, text is left out."""
-    from logloom.io.logs.decoding import definitions
+    from logloom.io.logs.decoding.languages import parse
 
     try:
-        root = definitions.parse(topic.info)
+        root = parse(topic.info)
     except LogloomError as error:
         return [], [str(error).splitlines()[0]]
     columns: list[_Column] = []

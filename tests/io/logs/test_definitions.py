@@ -10,7 +10,8 @@ from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_typestore
 
 from logloom.errors import UnknownEncodingError
-from logloom.io.logs.decoding.definitions import Struct, Text, parse
+from logloom.io.logs.decoding.definitions import Struct, Text
+from logloom.io.logs.decoding.languages import parse
 from tests.io.logs.payloads import topic
 
 RICH = """

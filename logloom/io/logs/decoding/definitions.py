@@ -1,8 +1,8 @@
 """Message definitions as one small tree of types.
 
-Here: the tree, and `parse`, which makes it of what a log holds.
-Elsewhere: the grammars (rosmsg for .msg text, idl for .idl text), paths through the tree (fields), and how
-the types lie in bytes (wire).
+Here: the tree, and `link`, which makes it of declarations.
+Elsewhere: the grammars (rosmsg for .msg text, idl for .idl text), choosing among them (languages), paths
+through the tree (fields), and how the types lie in bytes (wire).
 Grammars give *declarations*, in which types are names; linking them into a tree finds what is missing,
 recursive or absurdly large.
 """
@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from logloom.errors import UnknownEncodingError
-from logloom.io.logs.base import TopicInfo
 
 MAX_DEPTH = 64  # sub-messages within sub-messages
 MAX_FIELDS = 100_000  # of a message, those of sub-messages counted wherever they occur
@@ -115,35 +112,6 @@ ROS2_TYPES: dict[str, Type] = {
     _TIME.name: _TIME,
     _DURATION.name: _DURATION,
 }
-
-
-def parse(info: TopicInfo) -> Struct:
-    """The type of a topic's messages.
-
-    Raises:
-        UnknownEncodingError: the definition is in another language, doesn't parse, lacks a type it uses,
-            or is recursive or absurdly large.
-    """
-    from logloom.io.logs.decoding import idl, known_types, rosmsg
-
-    grammars = {
-        "ros2msg": (rosmsg.declarations, ROS2_TYPES),
-        "ros1msg": (rosmsg.declarations, ROS1_TYPES),
-        "ros2idl": (idl.declarations, ROS2_TYPES),
-    }
-    if not info.definition_encoding and info.encoding == "cdr":
-        info = known_types.described(info)
-    if info.definition_encoding not in grammars:
-        raise UnknownEncodingError(
-            f"topic {info.topic}: its definition is {info.definition_encoding!r}, which doesn't describe "
-            f"{info.encoding} messages; known are {', '.join(grammars)}"
-        )
-    declarations, primitives = grammars[info.definition_encoding]
-    try:
-        text = info.definition.decode("utf-8")
-        return link(declarations(short_name(info.type), text), primitives)
-    except ValueError as error:
-        raise UnknownEncodingError(f"topic {info.topic}: definition of {info.type}: {error}") from error
 
 
 def short_name(name: str) -> str:

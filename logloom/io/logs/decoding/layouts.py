@@ -20,8 +20,9 @@ from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.compiler import compile_layout
 from logloom.io.logs.decoding.cursor import At, Cursor, MisfitError, cursors
-from logloom.io.logs.decoding.definitions import Struct, parse
+from logloom.io.logs.decoding.definitions import Struct
 from logloom.io.logs.decoding.fields import Selection, joined_type, select
+from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.decoding.values import side_by_side
 from logloom.io.logs.decoding.wire import CDR, ROS1, Fixed, Repeated, Wire

@@ -35,8 +35,9 @@ from logloom.io.logs.base import (
     TopicRequest,
 )
 from logloom.io.logs.decoding import adapters
-from logloom.io.logs.decoding.definitions import Struct, parse
+from logloom.io.logs.decoding.definitions import Struct
 from logloom.io.logs.decoding.fields import joined_type, select
+from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import File, content_id

@@ -1,0 +1,40 @@
+"""The languages in which logs define the messages of ROS.
+
+Here: `parse`, from what a log holds to the tree of types.
+Elsewhere: the grammars (rosmsg, idl), the tree (definitions), types that logs leave undefined (known_types).
+"""
+
+from __future__ import annotations
+
+from logloom.errors import UnknownEncodingError
+from logloom.io.logs.base import TopicInfo
+from logloom.io.logs.decoding import idl, known_types, rosmsg
+from logloom.io.logs.decoding.definitions import ROS1_TYPES, ROS2_TYPES, Struct, link, short_name
+
+_GRAMMARS = {
+    "ros2msg": (rosmsg.declarations, ROS2_TYPES),
+    "ros1msg": (rosmsg.declarations, ROS1_TYPES),
+    "ros2idl": (idl.declarations, ROS2_TYPES),
+}
+
+
+def parse(info: TopicInfo) -> Struct:
+    """The type of a topic's messages.
+
+    Raises:
+        UnknownEncodingError: the definition is in another language, doesn't parse, lacks a type it uses,
+            or is recursive or absurdly large.
+    """
+    if not info.definition_encoding and info.encoding == "cdr":
+        info = known_types.described(info)
+    if info.definition_encoding not in _GRAMMARS:
+        raise UnknownEncodingError(
+            f"topic {info.topic}: its definition is {info.definition_encoding!r}, which doesn't describe "
+            f"{info.encoding} messages; known are {', '.join(_GRAMMARS)}"
+        )
+    declarations, primitives = _GRAMMARS[info.definition_encoding]
+    try:
+        text = info.definition.decode("utf-8")
+        return link(declarations(short_name(info.type), text), primitives)
+    except ValueError as error:
+        raise UnknownEncodingError(f"topic {info.topic}: definition of {info.type}: {error}") from error
