@@ -26,8 +26,13 @@ _LOOK_EVERY = 1.0  # seconds
 _KEPT_FOR = "30000"  # milliseconds; else the workers of one stage end before the next starts its own
 _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _NOT_STARTED = ("INITIALIZING", "CREATED")
-# A lost worker or task manager restarts the job; units that are finished are found, so little is done twice.
-_RETRIES = {"number_of_execution_retries": "3", "execution_retry_delay": "1000"}
+# Of the cluster within the job server; a standing one has its own, which a batch job of Beam's can't change.
+# A lost worker restarts the job; units that are finished are found, so little is done twice.
+_RETRIES = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "3",
+    "restart-strategy.fixed-delay.delay": "1 s",
+}
 # Nobody else's business; `localhost` may be an address that Java doesn't bind.
 _LOOPBACK = {"jobmanager.bind-host": "127.0.0.1", "taskmanager.bind-host": "127.0.0.1"}
 
@@ -56,7 +61,7 @@ class Flink:
             endpoint = options.job_endpoint or stack.enter_context(
                 job_server(
                     folder,
-                    ({} if options.flink_master else _LOOPBACK) | options.engine_settings(),
+                    self._flink_settings(),
                     master=options.flink_master,
                     jar=options.flink_job_server_jar,
                 )
@@ -75,6 +80,14 @@ class Flink:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
+    def _flink_settings(self) -> dict[str, str]:
+        """Settings for the job server's configuration."""
+        given = self._options.engine_settings()
+        if self._options.flink_master:
+            return given
+        retries = {} if any(name.startswith("restart-strategy") for name in given) else _RETRIES
+        return _LOOPBACK | retries | given
+
     def _environment(self, stack: contextlib.ExitStack, folder: pathlib.Path) -> list[str]:
         """Flags that say where workers run."""
         options = self._options
@@ -89,23 +102,22 @@ class Flink:
                 raise UsageError(f"environment process: {config!r} is no JSON: {error}") from error
         return [f"--environment_type={kind}", *([f"--environment_config={config}"] if config else [])]
 
-    def submit(self, construct: Construct, name: str) -> FlinkSubmission:
+    def submit(self, construct: Construct, name: str) -> FlinkJob:
         defaults = {
             "parallelism": str(self._parallel),
             "sdk_worker_parallelism": str(self._workers_each),
             "environment_cache_millis": _KEPT_FOR,
-            **(_RETRIES if "restart-strategy.type" not in self._options.settings else {}),
         }
         flags = [f"--{key}={value}" for key, value in defaults.items() if key not in self._options.settings]
         job = self._server.submit(construct, name, [*flags, *self._flags, *self._options.beam_flags()])
-        return FlinkSubmission(job, self._cluster, name)
+        return FlinkJob(job, self._cluster, name)
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="logloom-flink-")
 
 
-class FlinkSubmission:
+class FlinkJob:
     """A job on Flink; on a standing cluster it is followed even when its job server is lost."""
 
     def __init__(self, job: PortableJob, cluster: FlinkCluster | None, name: str):
@@ -114,6 +126,11 @@ class FlinkSubmission:
         self._name = name
 
     def wait(self, tell: Tell) -> Finished:
+        if self._cluster is not None and not self._cluster.restarts_jobs():
+            tell(
+                f"{self._cluster.address} restarts no jobs (its restart-strategy.type is not set): if a "
+                "worker or a task manager is lost, build again; what is finished is kept"
+            )
         try:
             return self._job.wait(tell)
         except EngineLostError as error:

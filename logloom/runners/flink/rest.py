@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
 
 @dataclass(frozen=True)
-class FlinkJob:
+class ClusterJob:
     """A job as Flink knows it; state is RUNNING, RESTARTING, FINISHED, FAILED, CANCELED, ..."""
 
     id: str
@@ -49,7 +48,17 @@ class FlinkCluster:
             raise UsageError(f"{self.address}: the Flink cluster has no task manager")
         return managers, slots
 
-    def job_named(self, name: str) -> FlinkJob | None:
+    def restarts_jobs(self) -> bool:
+        """Whether jobs that lose a part of the cluster are started again; true where it doesn't say."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/jobmanager/config", timeout=_SECONDS) as reply:
+                settings = {item["key"]: item["value"] for item in json.loads(reply.read())}
+        except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+            return True
+        strategy = settings.get("restart-strategy.type", settings.get("restart-strategy", "none"))
+        return strategy not in ("none", "off", "disable")
+
+    def job_named(self, name: str) -> ClusterJob | None:
         """The latest job of this name.
 
         Raises:
@@ -59,13 +68,13 @@ class FlinkCluster:
         if not jobs:
             return None
         latest = max(jobs, key=lambda job: int(job.get("start-time", 0)))
-        return FlinkJob(str(latest["jid"]), name, str(latest["state"]))
+        return ClusterJob(str(latest["jid"]), name, str(latest["state"]))
 
-    def why_failed(self, job: FlinkJob) -> str:
+    def why_failed(self, job: ClusterJob) -> str:
         """The exception that ended a job."""
         return str(self._ask(f"/jobs/{job.id}/exceptions").get("root-exception", ""))
 
-    def cancel(self, job: FlinkJob) -> None:
+    def cancel(self, job: ClusterJob) -> None:
         """Asks the cluster to stop a job."""
         self._ask(f"/jobs/{job.id}", method="PATCH")
 

@@ -1,0 +1,175 @@
+"""What engines are told, and what they say when they can't be had. No engine runs here."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
+from logloom.runners import RunnerOptions, Size
+from logloom.runners.cache import fetched
+from logloom.runners.flink.jars import class_path, java
+from logloom.runners.flink.rest import FlinkCluster
+from logloom.runners.options import engine_of, parse_settings
+from logloom.runners.prism import prism_binary
+from logloom.runners.processes import Child
+from logloom.runners.running import own_error
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"runner": "spark"}, "known: auto, direct, prism"),
+        ({"environment": "cloud"}, "known: local, external, process, docker"),
+        ({"environment": "external"}, "host:port of a worker pool"),
+        ({"environment": "process"}, "command"),
+        ({"runner": "flink", "detach": True}, "outlive this command"),
+        ({"workers": 0}, "at least 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
+    with pytest.raises(UsageError, match=says):
+        RunnerOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"runner": "direct", "flink_master": "a:1"}, "say --runner flink"),
+        ({"runner": "direct", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
+        ({"runner": "prism", "workers": 4}, "one worker process"),
+        ({"runner": "prism", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
+        ({"runner": "flink", "flink_master": "127.0.0.1:1"}, "no Flink cluster answers"),
+        (
+            {"runner": "flink", "environment": "docker", "detach": True},
+            "--detach needs --flink-master",
+        ),
+    ],
+)
+def test_an_engine_refuses_options_that_are_not_its_own(options, says):
+    with pytest.raises(UsageError, match=says):
+        engine_of(RunnerOptions(**options), Size())
+
+
+def test_naming_a_cluster_or_a_job_server_means_flink():
+    assert RunnerOptions().name == "direct"
+    assert RunnerOptions(flink_master="a:1").name == "flink"
+    assert RunnerOptions(flink_job_server_jar="a.jar").name == "flink"
+    assert RunnerOptions(job_endpoint="a:1").name == "flink"
+    assert RunnerOptions("prism", job_endpoint="a:1").name == "prism"
+
+
+def test_settings_with_a_dot_are_the_engines_and_others_beams():
+    settings = parse_settings(["parallelism=4", "a.b=c=d", "experiments=x", "--experiments=y", "flag"])
+    options = RunnerOptions(settings=settings)
+    assert options.engine_settings() == {"a.b": "c=d"}
+    assert options.beam_flags() == ["--parallelism=4", "--experiments=x", "--experiments=y", "--flag"]
+    with pytest.raises(UsageError, match="KEY=VALUE"):
+        parse_settings(["=4"])
+
+
+def test_without_java_maven_or_go_the_way_out_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UsageError, match="install Java 17"):
+        java()
+    with pytest.raises(UsageError, match="install Maven, or give --flink-job-server-jar"):
+        class_path()
+    with pytest.raises(UsageError, match="install Go"):
+        prism_binary()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_an_old_java_is_refused(monkeypatch, tmp_path):
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_292\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UsageError, match=r"Java 11 or later.*1\.8\.0"):
+        java()
+
+
+def test_a_fetch_that_fails_leaves_nothing_and_is_tried_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path))
+
+    def half(folder: pathlib.Path) -> None:
+        (folder / "half.jar").write_bytes(b"half")
+        raise LogloomError("the line went dead")
+
+    def whole(folder: pathlib.Path) -> None:
+        (folder / "whole.jar").write_bytes(b"whole")
+
+    with pytest.raises(LogloomError, match="went dead"):
+        fetched("jars", half)
+    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in fetched("jars", whole).iterdir()] == ["whole.jar"]
+    assert fetched("jars", half) == tmp_path / "jars"  # it is there: nothing is fetched
+
+
+def test_an_error_of_ours_is_found_in_the_stack_trace_of_a_jvm():
+    text = (
+        "job a failed: java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent)\n"
+        '  File "x.py", line 1, in f\nlogloom.errors.StorageError: /disk: no space left\nmake some'
+        " [while running 'BuildLogs/BuildPartition']\n\n\tat org.apache.beam.X.y(X.java:1)\n"
+    )
+    found = own_error(RuntimeError(text))
+    assert isinstance(found, StorageError)
+    assert str(found) == "/disk: no space left\nmake some"
+    assert own_error(RuntimeError("java.lang.OutOfMemoryError")) is None
+    assert own_error(RuntimeError("logloom.errors.NoSuchError: x")) is None
+    own = own_error(LogReadError("a.bag: torn [while running 'x']"))
+    assert isinstance(own, LogReadError)
+    assert str(own) == "a.bag: torn"
+
+
+def test_a_cluster_that_does_not_answer_is_named():
+    with pytest.raises(UsageError, match=r"127\.0\.0\.1:1: no Flink cluster answers here"):
+        FlinkCluster("127.0.0.1:1").slots()
+    assert FlinkCluster("127.0.0.1:1").restarts_jobs()
+
+
+def test_a_process_that_ends_at_once_is_reported_with_its_last_words(tmp_path):
+    with (
+        Child(["sh", "-c", "echo no such port; exit 3"], tmp_path / "log", what="the server") as child,
+        pytest.raises(LogloomError, match=r"the server ended at once:\nno such port"),
+    ):
+        child.wait_for("up")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_process_ends_with_the_one_that_started_it_even_by_kill_9(how, tmp_path):
+    program = f"""
+import pathlib, sys, time
+from logloom.runners.processes import Child
+log = pathlib.Path({str(tmp_path / "log")!r})
+child = Child(["sh", "-c", "echo pid $$; exec sleep 1000"], log, what="it")
+print(child.wait_for(r"pid (\\d+)")[1], flush=True)
+if {how == "stop"}:
+    child.stop()
+else:
+    time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        if how == "kill":
+            assert is_alive(pid)
+            parent.send_signal(signal.SIGKILL)
+        parent.wait(20)
+    until = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_alive(pid)
