@@ -17,12 +17,13 @@ PYTHON311 ?= $(shell for python in python3.11 python3; do \
 
 PIP := -m pip --disable-pip-version-check --quiet
 BIN := .venv/bin
-BENCHMARKS ?= $(filter-out __init__ harness workloads,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCHMARKS ?= $(filter-out __init__ harness workloads tables_contenders,$(basename $(notdir $(wildcard benchmarks/*.py))))
 LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
+ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test torch lint format bench bench-ray bench-tables bench-loaders interop lock clean python
+.PHONY: help demo test test-engines torch lint format bench bench-ray bench-tables bench-loaders interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,7 +32,11 @@ demo: .venv/.installed ## make two synthetic drives, build datasets from them an
 	$(BIN)/logloom demo
 
 test: .venv/.installed interop ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not engines" $(PYTEST_ARGS)
+
+test-engines: .venv/.installed ## build on real engines, and break them (wants Java 17, Maven and Go)
+	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.install
+	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -m engines $(PYTEST_ARGS)
 
 torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)
 	.venv-torch/bin/python -m pytest tests/torch
