@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from logloom.blocks import Block
 from logloom.errors import UsageError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import Entry, LogRecord
 from logloom.io.storage import Store
 from logloom.schema import Schema
@@ -52,6 +53,7 @@ class UnitContext:
 
     Attributes:
         log_uri: the log's first file (for templates such as l5kit's host).
+        start, stop: the partition's span in ns, half-open.
         period: of a rate clock, in ns; None for a topic clock.
         storage_options: fsspec options by protocol, for what a unit refers to elsewhere.
         portions: by name, where the format is a `PortionedFormat` and the unit is to be kept; else none, and
@@ -63,6 +65,8 @@ class UnitContext:
     partition: str
     split: str
     period: int | None = None
+    start: int = MIN_TIME
+    stop: int = MAX_TIME
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     portions: Mapping[str, Portion] = field(default_factory=dict)
 

@@ -135,13 +135,21 @@ class _Writing:
 
     def _open_writers(self) -> None:
         job, log = self._job, self._log
+        span = self._span
         context = UnitContext(
-            log.log_id, log.uris[0], self._span.name, log.split, job.plan.period, job.store.options
+            log.log_id,
+            log.uris[0],
+            span.name,
+            log.split,
+            job.plan.period,
+            span.start,
+            span.stop,
+            job.store.options,
         )
         for output in self._outputs:
             folder = self.folders[output] = self._stack.enter_context(job.store.scratch())
             if self._keep_portions:
-                self.portions[output] = open_portions(job, output, log, self._span, self._stack)
+                self.portions[output] = open_portions(job, output, log, span, self._stack)
             own = dataclasses.replace(context, portions=self.portions.get(output, {}))
             options = job.outputs[output]
             self._writers[output] = format_named(output).writer(folder, job.schema, options, own)

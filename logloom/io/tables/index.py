@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -290,6 +291,7 @@ def read_log(
     columns: Sequence[str],
     *,
     hashes: bool = False,
+    span: tuple[int, int] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> StoredLog:
     """Reads one log's rows as stored.
@@ -298,13 +300,18 @@ def read_log(
         uri: of the log's index file.
         columns: index columns to load.
         hashes: whether to load those of the chunks.
+        span: only the rows with span[0] <= timestamp < span[1], where the table has stamps.
 
     Raises:
         DatasetError: the file is missing or damaged.
     """
     fields = ("blob", "offset", "length", "hash")[: 4 if hashes else 3]
     names = [*columns, *(d.service(0, group, field) for group in table.groups for field in fields)]
-    rows = read_file(uri, names, table, storage_options)
+    expression = None
+    if span is not None and "timestamp" in table.keys:
+        stamp = pc.field("timestamp")
+        expression = (stamp >= span[0]) & (stamp < span[1])
+    rows = read_file(uri, names, table, storage_options, expression)
     root = d.table_of(uri)
 
     def texts(name: str) -> tuple[list[str], NDArray[Any]]:

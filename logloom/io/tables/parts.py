@@ -134,6 +134,7 @@ class PartWriter:
         threads: int | None = None,
         paths: Mapping[str, pathlib.Path] | None = None,
         kept: Mapping[str, Places] | None = None,
+        span: tuple[int, int] | None = None,
     ):
         """Creates the files.
 
@@ -142,9 +143,10 @@ class PartWriter:
             references: chunks stored in other tables.
             threads: that hash and compress.
             paths: of the blobs of groups that don't lie in the folder under the names they have in the index.
+            span: of the rows' stamps in ns, half-open, if it is known: chunks are looked up elsewhere for it.
             kept: of groups whose blobs are there already, where the chunks of the rows to come lie.
         """
-        self._folder, self._plan, self._references = folder, plan, references
+        self._folder, self._plan, self._references, self._span = folder, plan, references, span
         self._kept = kept or {}
         self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="blobs")
@@ -175,7 +177,7 @@ class PartWriter:
         Args:
             columns: timestamp (if a key) and every column of the schema, ages and availabilities too.
         """
-        known: Mapping[bytes, Place] = self._references.known(log_id) if self._references else {}
+        known: Mapping[bytes, Place] = self._references.known(log_id, self._span) if self._references else {}
         prepared = {g: self._blobs[g].prepare(x.encode(columns, num_rows)) for g, x in self._layouts.items()}
         self.settle()
         self._writing = [

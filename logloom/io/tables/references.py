@@ -42,7 +42,8 @@ class References:
                 self._tables[root] = read_description(root, storage_options)
             except DatasetError as error:
                 raise DatasetError(f"reference {error}; nothing was written") from error
-        self._known: tuple[str, Mapping[bytes, Place]] = ("", {})
+        self._key: tuple[str, tuple[int, int] | None] | None = None
+        self._known: Mapping[bytes, Place] = {}
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -52,22 +53,31 @@ class References:
             found |= dict.fromkeys(table.references)
         return tuple(found)
 
-    def known(self, log_id: str) -> Mapping[bytes, Place]:
-        """Hash to place of the chunks of one log; the table named first wins."""
-        if self._known[0] != log_id or not self._known[1]:
+    def known(self, log_id: str, span: tuple[int, int] | None = None) -> Mapping[bytes, Place]:
+        """Hash to place of the chunks of one log; the table named first wins.
+
+        Args:
+            span: only chunks of rows with span[0] <= timestamp < span[1], so that a partition of a long log
+                holds no more than its own share; None is the whole log.
+        """
+        if self._key != (log_id, span):
             places: dict[bytes, Place] = {}
             for root, table in self._tables.items():
                 for log in table.logs:
                     if log.log_id == log_id:
-                        _add_chunks(places, f"{root}/{log.file}", table, self._storage)
-            self._known = (log_id, places)
-        return self._known[1]
+                        _add_chunks(places, f"{root}/{log.file}", table, span, self._storage)
+            self._key, self._known = (log_id, span), places
+        return self._known
 
 
 def _add_chunks(
-    places: dict[bytes, Place], uri: str, table: Description, storage_options: Mapping[str, Any] | None
+    places: dict[bytes, Place],
+    uri: str,
+    table: Description,
+    span: tuple[int, int] | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> None:
-    stored = read_log(uri, table, [], hashes=True, storage_options=storage_options)
+    stored = read_log(uri, table, [], hashes=True, span=span, storage_options=storage_options)
     for group, hashes in stored.hashes.items():
         blobs, codes = stored.blobs[group]
         rows = zip(hashes, codes.tolist(), stored.places[group].tolist(), strict=True)

@@ -60,7 +60,8 @@ class UnitWriter:
             for g in plan.groups
             if g not in self._kept
         }
-        self._writer = PartWriter(folder, plan, references, paths=paths, kept=self._kept)
+        span = (context.start, context.stop)
+        self._writer = PartWriter(folder, plan, references, paths=paths, kept=self._kept, span=span)
 
     def append(self, block: Block) -> None:
         """Takes the next rows; blocks come in row order."""

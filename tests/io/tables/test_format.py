@@ -4,6 +4,7 @@ import pathlib
 import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import logloom.io.tables as tt
@@ -13,6 +14,7 @@ from logloom.errors import UsageError
 from logloom.io.manifest import Entry, FileEntry, LogRecord
 from logloom.io.storage import Store
 from logloom.io.tables.format import FORMAT, TableOptions
+from logloom.io.tables.references import References
 from logloom.io.tables.rows import open_rows
 from logloom.io.units import AssembledFormat, UnitContext
 from logloom.schema import Schema
@@ -151,6 +153,19 @@ def test_a_version_that_references_the_last_one_stores_only_what_is_new(tmp_path
     for found, wanted in zip(tt.row_loader(tt.read_index(str(view)), check=True), rows, strict=True):
         assert_rows_equal(found, wanted)
     assert tt.verify(str(view)) == []
+
+
+def test_a_partition_looks_at_its_own_share_of_a_referenced_table(tmp_path):
+    rows = log_rows("a", 8, 0)
+    base = assemble(tmp_path / "v1", [write_unit(tmp_path / "v1", rows, "0-8")])
+    references = References([str(base)])
+    stamps = [row["timestamp"] for row in rows]
+    stored = pq.read_table(base / "index" / "a.parquet")
+    hashes = [stored[name].to_pylist() for name in stored.column_names if name.endswith(".hash")]
+    assert set(references.known("a", (stamps[2], stamps[5]))) == {h for own in hashes for h in own[2:5]}
+    assert set(references.known("a")) == {h for own in hashes for h in own}
+    assert references.known("a", (stamps[7] + 1, stamps[7] + 9)) == {}
+    assert references.known("another") == {}
 
 
 def test_options_that_do_not_fit_are_problems_not_crashes():
