@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli import engines
 from logloom.cli.common import (
     NOT_WHOLE,
     Json,
@@ -47,31 +48,6 @@ To = Annotated[str, typer.Option("--to", metavar="ROOT", help="The dataset's fol
 OtherLogs = Annotated[
     list[str] | None,
     typer.Option("--log", metavar="URI", help="Logs or globs in place of the recipe's; may be repeated."),
-]
-RunnerName = Annotated[
-    str,
-    typer.Option("--runner", metavar="auto|direct|prism|flink", help="The engine; see docs/engines.md."),
-]
-RunnerOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--runner-option",
-        metavar="KEY=VALUE",
-        help="For Beam (parallelism=4) or, with a dot, the engine (restart-strategy.type=fixed-delay).",
-    ),
-]
-FlinkMaster = Annotated[str, typer.Option(metavar="HOST:PORT", help="A standing Flink cluster.")]
-FlinkJar = Annotated[str, typer.Option(metavar="JAR", help="A shaded job server, in place of Maven's jars.")]
-JobEndpoint = Annotated[str, typer.Option(metavar="HOST:PORT", help="A Beam job server that is up.")]
-EnvironmentKind = Annotated[
-    str, typer.Option(metavar="local|external|process|docker", help="Where worker processes run.")
-]
-EnvironmentConfig = Annotated[
-    str, typer.Option(metavar="CONFIG", help="host:port of a worker pool, a process as JSON, or an image.")
-]
-Detach = Annotated[bool, typer.Option("--detach", help="Return once the engine has the job.")]
-EngineLogs = Annotated[
-    str, typer.Option(metavar="FOLDER", help="Keep the logs of the processes that are started here.")
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
 
@@ -122,6 +98,8 @@ def _planned(
         "logloom build drive.mcap --to /data/trial --limit 1",
         "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
         "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
+        "logloom build recipe.yaml --to gs://datasets/urban --runner dataflow --project p --region us-east1 "
+        "--staging gs://p-staging/logloom --sdk-container-image us-docker.pkg.dev/p/logloom/worker:1",
     )
 )
 def build(
@@ -130,9 +108,7 @@ def build(
     log: OtherLogs = None,
     py: PyFiles = None,
     limit: Limit = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="In parallel; by default as many as pay.")
-    ] = None,
+    workers: engines.Workers = None,
     verify: Annotated[
         str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
     ] = "all",
@@ -145,19 +121,25 @@ def build(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
-    runner: RunnerName = "auto",
-    runner_option: RunnerOption = None,
-    flink_master: FlinkMaster = "",
-    flink_job_server_jar: FlinkJar = "",
-    job_endpoint: JobEndpoint = "",
-    environment: EnvironmentKind = "local",
-    environment_config: EnvironmentConfig = "",
-    detach: Detach = False,
-    engine_logs: EngineLogs = "",
+    runner: engines.RunnerName = "auto",
+    runner_option: engines.RunnerOption = None,
+    flink_master: engines.FlinkMaster = "",
+    flink_job_server_jar: engines.FlinkJar = "",
+    job_endpoint: engines.JobEndpoint = "",
+    environment: engines.EnvironmentKind = "local",
+    environment_config: engines.EnvironmentConfig = "",
+    detach: engines.Detach = False,
+    engine_logs: engines.EngineLogs = "",
+    project: engines.Project = "",
+    region: engines.Region = "",
+    staging: engines.Staging = "",
+    sdk_container_image: engines.Image = "",
+    service_account: engines.ServiceAccount = "",
+    machine_type: engines.MachineType = "",
+    dry_run: engines.DryRun = False,
 ) -> None:
     """Build a new version of a dataset: only what is new is made, and read back before it is committed."""
-    from logloom.pipelines.build import build as run
-    from logloom.pipelines.build import submit
+    from logloom.pipelines import build as job
     from logloom.pipelines.progress import Watch
     from logloom.runners import RunnerOptions
     from logloom.runners.options import parse_settings
@@ -174,6 +156,15 @@ def build(
         log_folder=engine_logs,
         settings=parse_settings(runner_option or []),
     )
+    engine = engines.with_dataflow(
+        engine,
+        project=project,
+        region=region,
+        staging=staging,
+        sdk_container_image=sdk_container_image,
+        service_account=service_account,
+        machine_type=machine_type,
+    )
     planned = _planned(
         sources,
         to,
@@ -185,11 +176,15 @@ def build(
         allow_empty=allow_empty,
         py_files=py or (),
     )
+    if dry_run:
+        print_json(job.dry_run(planned, engine))
+        return
     tell = _no_words if quiet else say
     if detach and not planned.up_to_date:
-        _report_submitted(submit(planned, engine, tell), planned, json)
+        _report_submitted(job.submit(planned, engine, tell), planned, json)
         return
-    built = run(planned, runner=engine, view=view.value, watch=Watch.silent if quiet else Watch, tell=tell)
+    watch = Watch.silent if quiet else Watch
+    built = job.build(planned, runner=engine, view=view.value, watch=watch, tell=tell)
     _report_build(built, planned, json)
     if not (built.is_whole or planned.up_to_date):
         raise typer.Exit(NOT_WHOLE)

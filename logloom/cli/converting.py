@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.building import FlinkMaster, JobEndpoint, RunnerName, RunnerOption
 from logloom.cli.common import (
     Json,
     StorageOption,
@@ -17,6 +16,7 @@ from logloom.cli.common import (
     print_json,
     say,
 )
+from logloom.cli.engines import FlinkMaster, JobEndpoint, RunnerName, RunnerOption
 
 if TYPE_CHECKING:
     from logloom.pipelines.convert import Converted

@@ -17,14 +17,15 @@ from typing import Any
 
 import apache_beam as beam
 
-from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError
+from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError, UsageError
 from logloom.io import retries
 from logloom.io.manifest import Assembled, Manifest, read_manifest
+from logloom.io.storage import is_local
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import copy_view, make_view
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import run
+from logloom.runners.running import describe, run
 from logloom.transforms import finish, partition
 from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
@@ -258,13 +259,43 @@ def submit(
     return submitted
 
 
+def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
+    """What a build would submit to its engine, as JSON.
+
+    Raises:
+        UsageError: the engine can't say, or the options don't fit it.
+    """
+    _check_reach(plan, runner)
+    return describe(lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(plan.job))
+
+
+def _size(plan: BuildPlan) -> Size:
+    return Size(plan.message_bytes, len(plan.partitions))
+
+
+def _job_name(job: Job) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
+
+
+def _check_reach(plan: BuildPlan, runner: RunnerOptions) -> None:
+    """Dataflow's workers see object stores only."""
+    if runner.name != "dataflow":
+        return
+    uris = [plan.job.store.uri, *(uri for log in plan.logs for uri in log.task.uris)]
+    local = [uri for uri in uris if is_local(uri)]
+    if local:
+        more = f" (and {len(local) - 1} more)" if len(local) > 1 else ""
+        raise UsageError(f"{local[0]}{more}: Dataflow's workers don't see this disk; copy it to gs://")
+
+
 def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) -> Finished | Submitted:
     job = plan.job
+    _check_reach(plan, runner)
     job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
-    size = Size(plan.message_bytes, len(plan.partitions))
-    name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
-    return run(lambda pipeline: construct(pipeline, plan), runner, size, name=name, tell=tell)
+    return run(
+        lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell
+    )
 
 
 def _with_view(

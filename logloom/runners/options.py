@@ -14,6 +14,7 @@ RUNNERS = {
     "direct": "logloom.runners.direct:Direct",
     "prism": "logloom.runners.prism:Prism",
     "flink": "logloom.runners.flink.engine:Flink",
+    "dataflow": "logloom.runners.dataflow.engine:Dataflow",
 }
 ENVIRONMENTS = ("local", "external", "process", "docker")
 
@@ -57,7 +58,7 @@ class RunnerOptions:
         if self.environment in ("external", "process") and not self.environment_config:
             what = {"external": "host:port of a worker pool", "process": '{"command": "..."}'}
             raise UsageError(f"environment {self.environment} needs a config: {what[self.environment]}")
-        if self.detach and self.environment == "local":
+        if self.detach and self.environment == "local" and self.runner != "dataflow":
             raise UsageError(
                 "a detached job needs workers that outlive this command: give --environment external, "
                 "process or docker, and a cluster (--flink-master or --job-endpoint)"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self
 
 from logloom import errors
+from logloom.errors import UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_of
 
 Construct = Callable[[Any], Any]  # adds steps to a beam.Pipeline
@@ -84,6 +85,21 @@ def run(
             if own is None:
                 raise
             raise own from error
+
+
+def describe(construct: Construct, options: RunnerOptions, size: Size, *, name: str) -> dict[str, Any]:
+    """What `run` would submit, as JSON; nothing is submitted.
+
+    Raises:
+        UsageError: the engine can't say, or the options don't fit it.
+    """
+    with engine_of(options, size) as engine:
+        if not hasattr(engine, "describe"):
+            raise UsageError(
+                f"a dry run shows what Dataflow would get; for {options.name} see `logloom plan`"
+            )
+        described: dict[str, Any] = engine.describe(construct, name)
+        return described
 
 
 @contextlib.contextmanager

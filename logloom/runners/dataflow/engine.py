@@ -1,0 +1,222 @@
+"""Google Cloud Dataflow: Beam's own client submits; here the job is watched, counted and cancelled.
+
+What workers run in is an image that holds logloom (the Dockerfile beside this module). How a job is described
+before it is submitted: `describe`. Elsewhere: the flex template, docs/engines.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Self
+
+from logloom.errors import LogloomError, UsageError
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
+from logloom.runners.running import Construct, Tell
+
+_LOOK_EVERY = 2.0  # seconds; a look is three requests
+_EXPLAINED_WITHIN = 30.0  # seconds after its end until a failed job says why
+_CANCELLED_WITHIN = 60.0
+_WAY_OUT = {
+    "project": "--project",
+    "region": "--region",
+    "staging": "--staging gs://BUCKET/FOLDER",
+    "sdk_container_image": "--sdk-container-image IMAGE (it holds logloom; see docs/engines.md)",
+}
+
+
+class Dataflow:
+    """Submits to Dataflow; nothing is started here."""
+
+    def __init__(self, options: RunnerOptions, size: Size):
+        settings = dict(options.settings)
+        missing = [how for name, how in _WAY_OUT.items() if not settings.get(name)]
+        if missing:
+            raise UsageError(f"Dataflow needs {', '.join(missing)}")
+        staging = str(settings.pop("staging")).rstrip("/")
+        if options.job_endpoint or options.flink_master or options.environment != "local":
+            raise UsageError("Dataflow brings its own workers: no job endpoint, master or environment")
+        if options.engine_settings():
+            raise UsageError(f"Dataflow has no setting {next(iter(options.engine_settings()))!r}")
+        for name in ("staging_location", "temp_location"):
+            settings.setdefault(name, f"{staging}/{name.removesuffix('_location')}")
+        settings.setdefault("sdk_location", "container")
+        if options.workers is not None:
+            settings.setdefault("max_num_workers", str(options.workers))
+        self._settings = RunnerOptions("dataflow", settings=settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was started."""
+
+    def submit(self, construct: Construct, name: str) -> DataflowJob:
+        result = self._run(construct, name, [])
+        return DataflowJob(result._runner.dataflow_client, result.job_id(), self._place(result.job_id()))
+
+    def describe(self, construct: Construct, name: str) -> dict[str, Any]:
+        """What would be submitted: the job's options, steps, image and the files that would be staged."""
+        job = self._run(construct, name, ["--dry_run"]).job
+        return _described(job)
+
+    def _run(self, construct: Construct, name: str, more: list[str]) -> Any:
+        import apache_beam as beam
+        from apache_beam.options.pipeline_options import PipelineOptions
+
+        try:
+            from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+            from google.cloud import dataflow  # noqa: F401
+        except ImportError as error:
+            raise UsageError(
+                f"Dataflow's client is not installed ({error}); pip install 'logloom[gcp]'"
+            ) from error
+        flags = [f"--job_name={name}", *more, *self._settings.beam_flags()]
+        options = PipelineOptions(flags, save_main_session=False)
+        pipeline = beam.Pipeline(runner=DataflowRunner(), options=options)
+        construct(pipeline)
+        with _explained():
+            return pipeline.run()
+
+    def _place(self, job_id: str) -> str:
+        settings = self._settings.settings
+        return (
+            f"https://console.cloud.google.com/dataflow/jobs/{settings['region']}/{job_id}"
+            f"?project={settings['project']}"
+        )
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Google's refusals as errors that say what was refused."""
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except GoogleAuthError as error:
+        raise LogloomError(f"Dataflow: no credentials: {error}") from error
+    except (GoogleAPICallError, OSError) as error:
+        raise LogloomError(f"Dataflow refused: {type(error).__name__}: {error}") from error
+
+
+class DataflowJob:
+    """A job on Dataflow."""
+
+    def __init__(self, client: Any, job_id: str, place: str):
+        self.job_id = job_id
+        self._client = client
+        self._place = place
+        self._said: set[str] = set()  # ids of messages
+        self._errors: list[str] = []
+
+    def wait(self, tell: Tell) -> Finished:
+        """Waits for the end; tells every change of state, and warnings.
+
+        Raises:
+            RuntimeError: the job failed or was cancelled; holds what Dataflow says of it.
+        """
+        tell(f"job {self.job_id}: {self._place}")
+        before = ""
+        with _explained():
+            while (state := self._state()) not in _ENDED:
+                if state != before:
+                    tell(f"job {self.job_id}: {state}")
+                    before = state
+                self._listen(tell)
+                time.sleep(_LOOK_EVERY)
+            tell(f"job {self.job_id}: {state}")
+            if state != "done":
+                raise RuntimeError(f"job {self.job_id} {state}: {self._reasons(state, tell)}")
+            return Finished(self.job_id, self._counters())
+
+    def _reasons(self, state: str, tell: Tell) -> str:
+        until = time.monotonic() + _EXPLAINED_WITHIN
+        self._listen(tell)
+        while state == "failed" and not self._errors and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY)
+            self._listen(tell)
+        return "\n".join(self._errors) or f"see {self._place}"
+
+    def detached(self) -> Submitted:
+        return Submitted(self.job_id, self.job_id, self._place)
+
+    def cancel(self) -> None:
+        """Asks Dataflow to stop the job, and waits until it has."""
+        with contextlib.suppress(Exception):  # the error that made us cancel says more
+            if self._state() in _ENDED:
+                return
+            self._client.modify_job_state(self.job_id, "JOB_STATE_CANCELLED")
+            until = time.monotonic() + _CANCELLED_WITHIN
+            while self._state() not in _ENDED and time.monotonic() < until:
+                time.sleep(_LOOK_EVERY)
+
+    def _state(self) -> str:
+        """The state as one word in small letters."""
+        state = self._client.get_job(self.job_id).current_state
+        return "unknown" if state is None else str(state.name).removeprefix("JOB_STATE_").lower()
+
+    def _listen(self, tell: Tell) -> None:
+        token = None
+        while True:
+            messages, token = self._client.list_messages(
+                self.job_id, page_token=token, minimum_importance="JOB_MESSAGE_WARNING"
+            )
+            for message in messages:
+                if message.id in self._said:
+                    continue
+                self._said.add(message.id)
+                if message.message_importance.name == "JOB_MESSAGE_ERROR":
+                    self._errors.append(message.message_text)
+                else:
+                    tell(f"job {self.job_id}: {message.message_text}")
+            if not token:
+                return
+
+    def _counters(self) -> dict[str, int]:
+        """logloom's counters by name, over all steps."""
+        sums: Counter[str] = Counter()
+        for metric in self._client.get_job_metrics(self.job_id).metrics:
+            context = dict(metric.name.context)
+            if context.get("namespace") == "logloom" and "tentative" not in context:
+                sums[metric.name.name] += int(metric.scalar)
+        return dict(sums)
+
+
+_ENDED = {"done", "failed", "cancelled", "drained", "updated", "stopped"}
+
+
+def _described(job: Any) -> dict[str, Any]:
+    from apache_beam.portability.api import beam_runner_api_pb2
+
+    components = job.proto_pipeline.components
+    environments = components.environments.values()
+    payloads = [beam_runner_api_pb2.DockerPayload.FromString(e.payload) for e in environments]
+    google = job.google_cloud_options
+    return {
+        "job": google.job_name,
+        "project": google.project,
+        "region": google.region,
+        "staging_location": google.staging_location,
+        "temp_location": google.temp_location,
+        "images": sorted({payload.container_image for payload in payloads}),
+        "staged": sorted(_staged_name(dep) for e in environments for dep in e.dependencies),
+        "options": {
+            name: value
+            for name, value in sorted(job.options.get_all_options(drop_default=True).items())
+            if name not in ("dry_run", "job_name")
+        },
+        "steps": sorted(
+            {t.unique_name.split("/", 1)[0] for t in components.transforms.values() if t.unique_name}
+        ),
+        "graph_bytes": job.proto_pipeline.ByteSize(),
+    }
+
+
+def _staged_name(dependency: Any) -> str:
+    from apache_beam.portability.api import beam_runner_api_pb2
+
+    payload = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(dependency.role_payload)
+    return str(payload.staged_name)
