@@ -15,7 +15,7 @@ from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at
 from tests.pipelines.test_real_logs import example
 
-OUTPUTS = "\n  bags: {types: {camera.front: jpg}}\n  table: {index: [ego.speed]}\n"
+OUTPUTS = "\n  bags: {types: {camera.front: jpg}}\n  table: {index: [ego.speed]}\n  zarr: {}\n"
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def test_all_formats_agree_in_the_digest_of_every_column(every):
             digests = {c: entry.columns[c] for c in reading.schema.all}
             of_partition.setdefault((entry.log_id, entry.partition), {})[entry.output] = digests
     for found in of_partition.values():
-        assert set(found) == {"bags", "table", "tar"}
-        assert found["bags"] == found["table"] == found["tar"]
+        assert set(found) == {"bags", "table", "tar", "zarr"}
+        assert found["bags"] == found["table"] == found["tar"] == found["zarr"]
 
 
 def test_every_format_verifies_against_the_logs(every):
