@@ -17,8 +17,8 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import LogloomError, UsageError
+from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
 from logloom.io.logs.base import LogSummary
-from logloom.io.logs.rosbag2.metadata import MAX_BYTES, METADATA, missing_files
 from logloom.io.logs.tables.reader import SUFFIXES
 from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local
 from logloom.recipe import LogName, Recipe

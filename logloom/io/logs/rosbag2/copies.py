@@ -21,7 +21,6 @@ from logloom.io.logs.ranges import MIB, File
 
 MAX_FETCHED = 2 << 30  # bytes of a file that are fetched whole
 MAX_UNPACKED = 64 << 30
-ZSTD_SUFFIXES = (".zstd", ".zst")
 _REQUEST = 16 * MIB
 _SLICE = 4096  # compressed bytes that are unpacked at a time; a block of a few bytes may hold 128 KiB
 

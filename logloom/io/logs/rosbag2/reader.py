@@ -2,7 +2,7 @@
 
 Here: `KIND`, and the container of each file by its name.
 Elsewhere: sqlite files (db3), MCAP files (mcap), compression (copies, inflate), several files (log), what is
-believed of a metadata.yaml (metadata).
+believed of a metadata.yaml (bag_metadata).
 
 A bag is a folder of .db3 or .mcap files, each perhaps packed as a whole (.zstd), beside a metadata.yaml,
 which may be absent or out of date. A file that it lists and that is missing is damage: a split of the drive
@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any
 
 from logloom.errors import LogReadError
+from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, ZSTD_SUFFIXES, missing_files
 from logloom.io.logs.base import Log, LogSummary, OpenOptions, Refusal
 from logloom.io.logs.compression import ZSTD_MAGIC
 from logloom.io.logs.container import Container
@@ -27,9 +28,8 @@ from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.mcap.records import MAGIC as MCAP_MAGIC
 from logloom.io.logs.part import Part
 from logloom.io.logs.ranges import File
-from logloom.io.logs.rosbag2.copies import ZSTD_SUFFIXES, UnpackedFile
+from logloom.io.logs.rosbag2.copies import UnpackedFile
 from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
-from logloom.io.logs.rosbag2.metadata import MAX_BYTES, METADATA, missing_files
 from logloom.io.storage import file_name_of, filesystem, is_local
 
 _BAG_FILE = re.compile(r".*\.(db3|mcap)(\.zstd|\.zst)?")

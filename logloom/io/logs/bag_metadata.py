@@ -1,7 +1,7 @@
 """The metadata.yaml of a ROS 2 bag, as far as it is believed: which files the bag has.
 
-Here: `missing_files`.
-Elsewhere: the files themselves (reader), which folders are bags (logloom.transforms.match).
+Here: `missing_files`; it costs nothing to look up, unlike what reads bags.
+Elsewhere: the files themselves (rosbag2), which folders are bags (logloom.transforms.match).
 What else it says of topics, counts and compression is often out of date, and the files tell all of it.
 """
 
@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from logloom.io.logs.rosbag2.copies import ZSTD_SUFFIXES
-
 METADATA = "metadata.yaml"
+ZSTD_SUFFIXES = (".zstd", ".zst")
 MAX_BYTES = 4 << 20  # a larger one is not looked at
 
 _ROOT = "rosbag2_bagfile_information"
