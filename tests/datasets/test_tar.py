@@ -1,6 +1,8 @@
 """The loading pipeline for tar shards: each iterator, the loaders, and the code of its documentation."""
 
+import functools
 import gzip
+import http.server
 import io
 import json
 import logging
@@ -173,6 +175,24 @@ def test_compressed_and_remote_shards_open_alike(shards, tmp_path, kind):
     assert list(sampleiterator(generic_open(uri))) == expected
     if kind != "memory":
         assert list(sampleiterator(io.BytesIO(packed))) == expected
+
+
+def test_shards_stream_from_a_web_server_and_those_that_give_no_ranges_are_no_random_rows(shards):
+    folder = pathlib.Path(shards[0]).parent
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_address[1]}"
+        uri = f"{base}/{pathlib.Path(shards[0]).name}"
+        samples = list(sampleiterator(generic_open(uri)))
+        batches = list(dataloader(DatasetDescriptor([uri], batchsize=0, shuffle=0)))
+        with pytest.raises(LogloomError, match=re.escape(uri)):
+            TarReader(uri)[0]
+        with pytest.raises(DatasetError, match="no such file"):
+            generic_open(f"{base}/none.tar")
+        server.shutdown()
+    assert samples == list(sampleiterator(generic_open(shards[0])))
+    assert len(batches) == len(samples)
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zstd", "plain"])

@@ -25,7 +25,8 @@ from logloom.io.zarr.pieces import Pieces, cut, runs
 from logloom.io.zarr.shards import decode_chunk, decode_index, index_bytes
 
 _CACHED_RANGE_BYTES = 512
-_RUN_GAPS = 16  # so much of a local file stays in a core's cache until it is decoded
+_LOCAL_RUN = 256 << 10  # so much stays in a core's cache until it is decoded
+_REMOTE_RUN = 16 << 20
 
 
 class ChunkCache:
@@ -210,15 +211,17 @@ class ArrayReader:
             file = int(files[start])
             source = self._source(file)
             offsets, sizes = self._index(file)[places[start:stop]].T
-            bounds = runs(offsets, sizes, source.gap, _RUN_GAPS * source.gap).tolist()
-            ends = (offsets + sizes).tolist()
-            begins, names = offsets.tolist(), places[start:stop].tolist()
-            for low, high in pairwise(bounds):
-                base = begins[low]
-                data = source.read(base, ends[high - 1] - base)
+            begins, ends = offsets.tolist(), (offsets + sizes).tolist()
+            most = _LOCAL_RUN if source.is_local else _REMOTE_RUN
+            bounds = runs(offsets, sizes, source.gap, most).tolist()
+            starts = [begins[low] for low in bounds[:-1]]
+            lengths = [ends[high - 1] - at for high, at in zip(bounds[1:], starts, strict=True)]
+            found = source.stream(starts, lengths)
+            for (low, high), at in zip(pairwise(bounds), starts, strict=True):
+                data = next(found)
                 for nth in range(low, high):
-                    stored = data[begins[nth] - base : ends[nth] - base]
-                    yield start + nth, stored, source.uri, names[nth]
+                    stored = data[begins[nth] - at : ends[nth] - at]
+                    yield start + nth, stored, source.uri, int(places[start + nth])
                 del data, stored  # so that the next read gets the same memory, still in the core's cache
 
     def _index(self, file: int) -> Array:

@@ -181,6 +181,26 @@ def test_a_dataset_reads_from_an_object_store(store):
     assert list(differences(uri, plan.unit))
 
 
+def test_random_rows_of_a_remote_array_are_asked_for_together(store, monkeypatch):
+    folder, _ = assemble(store, stage(store, make_block(300)), options=ZarrOptions(compress="none"))
+    memory = fsspec.filesystem("memory")
+    for name, data in files_in(folder).items():
+        memory.pipe_file(f"/zarr-remote/whole.zarr/{name}", data)
+    monkeypatch.setattr("logloom.io.tar.sources._REMOTE_GAP", 0)
+    asked = []
+    answer = type(memory).cat_ranges
+
+    def counted(fs, paths, starts, ends, **more):
+        asked.append(len(paths))
+        return answer(fs, paths, starts, ends, **more)
+
+    monkeypatch.setattr(type(memory), "cat_ranges", counted)
+    rows = [250, 3, 120, 3]
+    found = ZarrReader("memory://zarr-remote/whole.zarr").get_many(rows, ["big"])
+    np.testing.assert_array_equal(found["big"], ZarrReader(folder).get_many(rows, ["big"])["big"])
+    assert asked == [3]
+
+
 def test_rows_beyond_the_end_are_refused(store):
     reader = ZarrReader(assemble(store, stage(store, make_block(5)))[0])
     for row in (5, -6):
