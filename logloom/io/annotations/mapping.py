@@ -179,7 +179,9 @@ def _file_form(ctype: ColumnType) -> FileForm | None:
     rank, channels = len(ctype.shape), ctype.shape[-1:]
     if ctype.dtype == np.uint8 and (rank == 2 or (rank == 3 and channels[0] in (None, 1, 3, 4))):
         return "image"
-    return "raw" if ctype.dtype.kind in "biuf" else None
+    numbers = {ctype.dtype[name] for name in ctype.dtype.names} if ctype.dtype.names else {ctype.dtype}
+    # Points of fields of one type are rows of numbers, which readers of .bin files expect.
+    return "raw" if len(numbers) == 1 and numbers.pop().base.kind in "biuf" else None
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:

@@ -9,6 +9,7 @@ itself; a list or a mapping holds such values. Under a key that ends in `_path` 
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections.abc import Mapping, Sequence
@@ -33,10 +34,12 @@ _MAX_DEPTH = 16
 
 def _file_problem(file: str) -> str | None:
     try:
-        names = [name for _, name, _, _ in string.Formatter().parse(file) if name is not None]
+        parts = [part for part in string.Formatter().parse(file) if part[1] is not None]
     except ValueError as error:
         return f"{file!r} is no template: {error}"
-    if set(names) - {"split"} or not names:
+    if not parts or any(
+        (name, spec, conversion) != ("split", "", None) for _, name, spec, conversion in parts
+    ):
         return f"{file!r}: write {{split}} where the split's name goes, as in annotations/{{split}}.json"
     if any(part in ("", ".", "..") for part in file.split("/")) or not file.isprintable() or "\\" in file:
         return f"{file!r}: a path within the output's folder, without empty or .. parts"
@@ -69,7 +72,11 @@ def _tree_problem(value: Any, depth: int) -> str | None:
         return next((p for item in value.values() if (p := _tree_problem(item, depth + 1))), None)
     if isinstance(value, list | tuple):
         return next((p for item in value if (p := _tree_problem(item, depth + 1))), None)
-    if value is None or isinstance(value, str | int | float | bool):
+    if (
+        value is None
+        or isinstance(value, str | int | bool)
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
         return None
     return f"{value!r} is neither a column nor a value of JSON"
 

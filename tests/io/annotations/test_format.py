@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
@@ -12,6 +14,7 @@ from logloom.errors import DatasetError, LogReadError, UsageError
 from logloom.io.annotations.assemble import differences
 from logloom.io.annotations.files import load_annotations
 from logloom.io.annotations.format import FORMAT
+from logloom.io.annotations.infos import map_rows
 from logloom.io.annotations.mapping import mapping_of
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import StageReader
@@ -190,6 +193,34 @@ def test_unknown_classes_become_what_the_recipe_says(tmp_path):
     assert found == [1 if kind == "car" else -1 for kind in block.columns["objects"].values["class"]]
 
 
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats()
+    | st.sampled_from(["value", "from", *SCHEMA.all]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["value", "from", "map", "img_path", "bbox_label", "a"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(Options.model_fields, JSON)))
+def test_any_options_are_refused_fit_or_do_not_fit(given_options):
+    try:
+        chosen = Options.model_validate(given_options)
+    except ValidationError:
+        return
+    if not FORMAT.check(chosen, SCHEMA):
+        rows = map_rows(mapping_of(chosen, SCHEMA), make_block(1, seed=1, missing=[0]), SCHEMA)
+        assert json.loads(rows[0].info)["log_id"] == "car/drive"
+
+
 # --- what is refused ------------------------------------------------------------------------------------
 
 
@@ -232,7 +263,10 @@ def test_columns_that_do_not_fit_are_named(changes, message):
         ({"file": "../{split}.json"}, "without empty or .. parts"),
         ({"file": "/{split}.json"}, "without empty or .. parts"),
         ({"file": "{split}.xml"}, "end in .json"),
-        ({"file": "{split!r:>9}{day}.json"}, "write {split} where"),
+        ({"file": "{split:>999999999}.json"}, "write {split} where"),
+        ({"file": "{split}{day}.json"}, "write {split} where"),
+        ({"file": "{split.__class__}.json"}, "write {split} where"),
+        ({"file": "{split.json"}, "is no template"),
         ({"image": {"img_path": "camera.front"}}, "Extra inputs"),
         ({"images": {"img_path": "camera.front", "CAM": {"img_path": "camera.front"}}}, "not both"),
         ({"instances": {"bbox": "x1"}}, "from"),
@@ -241,6 +275,7 @@ def test_columns_that_do_not_fit_are_named(changes, message):
         ({"ext": {"camera.front": "../jpg"}}, "is no extension"),
         ({"info": {"instances": 1}}, "has a key of its own"),
         ({"info": {"when": {1: "speed"}}}, "keys are texts"),
+        ({"metainfo": {"mean": [float("nan")]}}, "neither a column nor a value of JSON"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(changes, message):
