@@ -447,3 +447,12 @@ def test_a_dataset_that_holds_other_rows_than_the_manifest_says_is_refused(root,
     (tmp_path / "versions/00000001.json").write_text(json.dumps(manifest))
     with pytest.raises(DatasetError, match=r"\d+ rows, the manifest says \d+; `logloom verify`"):
         logloom.datasets.open(tmp_path, output=output)[0]
+
+
+def test_shards_tell_their_times_where_no_other_output_is_left(root, tmp_path):
+    for name in ("logs", "versions"):
+        (tmp_path / name).symlink_to(root / name)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/tar").symlink_to(root / "parts/tar")
+    dataset = logloom.datasets.open(tmp_path, output="tar")
+    assert dataset.index.equals(logloom.datasets.open(root, output="tar").index)

@@ -10,10 +10,12 @@ A source numbers its rows from 0 in stored order: those of a log follow each oth
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +24,12 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, rows_of, scattered, stacked_rows
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, LogloomError
 from logloom.schema import Schema
 
 Ints = NDArray[np.int64]
+
+_THREADS = 8  # that ask for timestamps, each of another file
 
 
 @dataclass(frozen=True)
@@ -188,12 +192,20 @@ def _cached_names(kind: type) -> frozenset[str]:
 class ChainedSource(RowSource):
     """Sources one after the other: the units of an output, or its splits."""
 
-    def __init__(self, place: str, parts: Sequence[RowSource], schema: Schema, max_gap: int | None):
+    def __init__(
+        self,
+        place: str,
+        parts: Sequence[RowSource],
+        schema: Schema,
+        max_gap: int | None,
+        timed_by: tuple[RowSource, Ints] | None = None,
+    ):
         """
         Args:
             schema: of all parts.
+            timed_by: a source that has the timestamps at hand, and the position there of each row.
         """
-        self.place, self.max_gap = place, max_gap
+        self.place, self.max_gap, self._timed_by = place, max_gap, timed_by
         self.has_stamps = all(part.has_stamps for part in parts)
         self._parts = list(parts)
         self._schema = schema
@@ -212,9 +224,15 @@ class ChainedSource(RowSource):
 
     @functools.cached_property
     def stamps(self) -> Ints | None:
-        found = [stamps for part in self._parts if (stamps := part.stamps) is not None]
-        if len(found) < len(self._parts):
+        if not self.has_stamps:
             return None
+        if self._timed_by is not None:
+            source, positions = self._timed_by
+            with contextlib.suppress(LogloomError):  # these rows' own files tell the same, only more slowly
+                if source.stamps is not None and len(positions) == len(self):
+                    return source.stamps[positions]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found: list[Any] = list(pool.map(lambda part: part.stamps, self._parts))
         return np.concatenate([np.empty(0, np.int64), *found])
 
     @functools.cached_property

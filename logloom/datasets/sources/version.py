@@ -17,7 +17,7 @@ import numpy as np
 from logloom.datasets.picking import near
 from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
 from logloom.datasets.sources.units import UnitSource
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.manifest import Entry, LogRecord, Manifest, read_log_part, unit_folder, view_folder
 from logloom.io.storage import Store
 from logloom.io.units import format_named
@@ -25,6 +25,7 @@ from logloom.schema import Schema
 
 # Of several outputs the first of these is opened: the quickest at random rows first, mapped ones last.
 PREFERRED = ("table", "zarr", "bags", "tar")
+TIMED = ("table", "zarr", "l5kit", "bags")  # that keep timestamps together
 WITHOUT_ROWS = ("annotations",)
 _ASSEMBLED = {"l5kit": "L5KitSource", "zarr": "ZarrSource"}
 _THREADS = 16
@@ -49,11 +50,27 @@ def open_version(
     output = _chosen_output(manifest, output, place)
     known = sorted({log.split for log in manifest.logs if log.part} | set(_named_splits(manifest)))
     wanted = _chosen_splits(splits, known, place)
-    units = _units(store, [log for log in manifest.logs if log.part and log.split in wanted], output)
-    max_gap = max_gap_of(manifest)
-    parts, order = _parts(store, manifest, output, units)
+    logs = [log for log in manifest.logs if log.part and log.split in wanted]
+    units = _units(store, logs)
+    parts, order = _parts(store, manifest, output, units.get(output, []))
     schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
-    return ChainedSource(f"{place}/{output}", parts, schema, max_gap), order
+    max_gap = max_gap_of(manifest)
+    timed_by = _timed_by(store, manifest, units) if output == "tar" else None
+    return ChainedSource(f"{place}/{output}", parts, schema, max_gap, timed_by), order
+
+
+def _timed_by(
+    store: Store, manifest: Manifest, units: Mapping[str, Sequence[Unit]]
+) -> tuple[RowSource, Ints] | None:
+    """Another output that has the timestamps of the same rows at hand; in shards they lie between payload."""
+    output = next((name for name in TIMED if units.get(name)), None)
+    if output is None:
+        return None
+    try:
+        parts, order = _parts(store, manifest, output, units[output])
+        return ChainedSource(store.uri_of(output), parts, parts[0].schema, None), order
+    except LogloomError:  # it was removed, or is damaged
+        return None
 
 
 def max_gap_of(manifest: Manifest) -> int | None:
@@ -94,15 +111,16 @@ def _chosen_splits(splits: Sequence[str] | None, known: Sequence[str], place: st
     return splits
 
 
-def _units(store: Store, logs: Sequence[LogRecord], output: str) -> list[Unit]:
-    """The units that hold rows, in row order."""
-
-    def read(log: LogRecord) -> list[Unit]:
-        entries = read_log_part(store, log.part)
-        return [(log, entry) for entry in entries if entry.output == output and entry.rows]
-
+def _units(store: Store, logs: Sequence[LogRecord]) -> dict[str, list[Unit]]:
+    """The units that hold rows, in row order, by output."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        return [unit for units in pool.map(read, logs) for unit in units]
+        parts = list(pool.map(lambda log: read_log_part(store, log.part), logs))
+    units: dict[str, list[Unit]] = {}
+    for log, entries in zip(logs, parts, strict=True):
+        for entry in entries:
+            if entry.rows:
+                units.setdefault(entry.output, []).append((log, entry))
+    return units
 
 
 def _parts(
@@ -173,4 +191,12 @@ def _whole_dataset(
         return None
     module = importlib.import_module(f"logloom.datasets.sources.{output}")
     kind: Callable[..., RowSource] = getattr(module, _ASSEMBLED[output])
-    return lambda split, told: kind(folders[split], store.options, told)
+
+    def opened(split: str, told: Stretches) -> RowSource:
+        if split not in folders:
+            raise DatasetError(
+                f"{store.uri}: the manifest of version {manifest.version} names no {output} of split {split!r}"
+            )
+        return kind(folders[split], store.options, told)
+
+    return opened
