@@ -54,6 +54,15 @@ def test_sensors_merged_with_later_labels_feed_a_plain_data_loader(merged, worke
     np.testing.assert_array_equal(counts, numbers)
 
 
+def test_batches_are_read_into_tensors_that_are_there(merged):
+    index, rows, numbers = merged
+    poses, counts = torch.empty(5, 4, 4, dtype=torch.float64), torch.empty(5, dtype=torch.int32)
+    out = {"lidar.pose": poses.numpy(), "labels.count": counts.numpy()}
+    tt.row_loader(index).get_many([7, 0, 3, 3, 1], ["lidar.pose", "labels.count"], out=out)
+    np.testing.assert_array_equal(poses, [rows[n]["lidar.pose"] for n in (7, 0, 3, 3, 1)])
+    assert counts.tolist() == [numbers[n] for n in (7, 0, 3, 3, 1)]
+
+
 def test_a_model_learns_from_a_merged_table_through_the_loader(merged):
     index, rows, _ = merged
 

@@ -122,6 +122,15 @@ def test_requirement_7_hundreds_of_columns_and_fields_from_a_byte_to_ten_megabyt
     assert tt.verify(f"{tmp_path}/wide") == []
 
 
+@pytest.mark.slow
+def test_requirement_7_a_field_of_more_than_a_hundred_megabytes(tmp_path):
+    row = {"label": np.uint8(1), "scan": np.arange(101 << 20, dtype=np.uint8), "video": bytes(101 << 20)}
+    tt.write_table(f"{tmp_path}/huge", [row])
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/huge"))
+    assert_rows_equal(loader.get_row(0), row)
+    np.testing.assert_array_equal(loader.get_many([0], "scan")["scan"], row["scan"][None])
+
+
 def test_requirement_8_a_loader_serves_worker_processes(tables):
     root, rows = tables
     loader = tt.row_loader(tt.read_index(f"{root}/sensors"))

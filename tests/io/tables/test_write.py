@@ -11,7 +11,7 @@ import pytest
 import logloom.io.tables as tt
 from logloom.blocks import Block
 from logloom.errors import DatasetError, UsageError
-from logloom.io.tables.description import read_description
+from logloom.io.tables.description import KEYS, read_description
 from logloom.io.tables.rows import open_rows
 from logloom.schema import NO_AGE, ColumnType, Schema
 from tests.io.tables.making import ALL_TYPES, assert_rows_equal, drive, typed_row
@@ -158,6 +158,19 @@ def test_a_new_column_group_leaves_the_others_untouched(tmp_path):
     assert files(tmp_path / "v1") == before
     sizes = {path.name: path.stat().st_size for path in (tmp_path / "v2").rglob("*.blob")}
     assert {name for name, size in sizes.items() if size} == {"mask.blob"}
+
+
+def test_chunks_are_found_in_several_tables_the_first_named_winning(tmp_path):
+    rows = drive(num_logs=1)
+    tt.write_table(f"{tmp_path}/front", [{k: row[k] for k in (*KEYS, "camera.front")} for row in rows])
+    tt.write_table(f"{tmp_path}/lidar", [{k: row[k] for k in (*KEYS, "lidar.points")} for row in rows])
+    tt.write_table(f"{tmp_path}/both", rows, reference=[f"{tmp_path}/lidar", f"{tmp_path}/front"])
+    stored = {path.name: path.stat().st_size for path in (tmp_path / "both").rglob("*.blob")}
+    assert stored["camera.front.blob"] == stored["lidar.points.blob"] == 0 < stored["radar.returns.blob"]
+    index = tt.read_index(f"{tmp_path}/both")
+    assert set(index["__0.lidar.points.blob"].unique()) == {str(next((tmp_path / "lidar").rglob("*.blob")))}
+    for found, wanted in zip(tt.row_loader(index, check=True), rows, strict=True):
+        assert_rows_equal(found, wanted)
 
 
 def test_chains_of_references_point_at_the_table_that_holds_the_bytes(tmp_path):
