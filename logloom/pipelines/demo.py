@@ -17,7 +17,7 @@ from logloom.pipelines.plan import plan_build
 from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from logloom.runners import direct
+from logloom.runners import RunnerOptions
 
 
 def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] = print) -> None:
@@ -49,9 +49,7 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
     recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
     plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
     began = time.perf_counter()
-    cores = len(os.sched_getaffinity(0))
-    workers = direct.default_workers(plan.message_bytes, len(plan.partitions), cores)
-    built = build(plan, num_workers=workers)
+    built = build(plan, runner=RunnerOptions())
     if plan.up_to_date:
         say(f"version {plan.job.parent} of {root} is up to date")
     else:

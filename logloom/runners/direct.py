@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from logloom.errors import UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import Construct, Tell, own_error, was_interrupted  # noqa: F401
+from logloom.runners.running import Construct, Tell
 
 IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
 

@@ -22,7 +22,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle, Po
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.options import Finished
-from logloom.runners.running import Construct, Tell
+from logloom.runners.running import Construct, JobFailedError, Tell
 
 _State = beam_job_api_pb2.JobState
 _ENDED = {_State.DONE, _State.DRAINED, _State.FAILED, _State.CANCELLED}
@@ -94,7 +94,7 @@ class PortableJob:
 
         Raises:
             EngineLostError: the job server doesn't answer any more.
-            RuntimeError: the job failed; holds all that the engine said.
+            JobFailedError: the job failed; holds all that the engine said.
         """
         before = None
         while (state := self._state()) not in _ENDED:
@@ -117,7 +117,7 @@ class PortableJob:
             return
         self._listener.join(5)
         said = "\n".join(self._errors) or "the engine didn't say why; see its log"
-        raise RuntimeError(f"job {self.job_id} {_State.Enum.Name(state).lower()}: {said}")
+        raise JobFailedError(f"job {self.job_id} {_State.Enum.Name(state).lower()}: {said}")
 
     def cancel(self) -> None:
         """Asks the engine to stop the job, and waits until it has."""

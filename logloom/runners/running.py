@@ -20,6 +20,10 @@ Construct = Callable[[Any], Any]  # adds steps to a beam.Pipeline
 Tell = Callable[[str], None]
 
 
+class JobFailedError(RuntimeError):
+    """A job failed; holds what the engine said, stack traces and all."""
+
+
 class Job(Protocol):
     """A pipeline on an engine."""
 
@@ -28,7 +32,7 @@ class Job(Protocol):
 
         Raises:
             LogloomError: the pipeline failed with an error of logloom's, or the engine was lost.
-            RuntimeError: it failed otherwise.
+            JobFailedError: it failed otherwise.
         """
         ...
 
@@ -82,6 +86,8 @@ def run(
             if was_interrupted(error):
                 raise KeyboardInterrupt from None
             own = own_error(error)
+            if own is None and isinstance(error, JobFailedError):
+                own = errors.LogloomError(f"{_brief(str(error))}\nBuild again: what is finished is kept")
             if own is None:
                 raise
             raise own from error
@@ -119,6 +125,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 _RAISED = re.compile(r"\blogloom\.errors\.(\w+): ")
 _STEP = re.compile(r" \[while running '[^']*'\]\s*\Z")
+_IN_JAVA = re.compile(r"\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 _JAVA = re.compile(r"\n\s*(?:at [\w.$/]+\(|Caused by: |\.\.\. \d+ more)")
 
 
@@ -137,6 +144,11 @@ def own_error(error: Exception) -> errors.LogloomError | None:
     message = _JAVA.split(text[last.end() :], maxsplit=1)[0].rstrip()
     found: errors.LogloomError = getattr(errors, last[1])(_STEP.sub("", message))
     return found
+
+
+def _brief(text: str) -> str:
+    """What an engine said, without the places in its own code."""
+    return "\n".join(line for line in text.splitlines() if not _IN_JAVA.match(line)).strip()
 
 
 def was_interrupted(error: BaseException | None) -> bool:

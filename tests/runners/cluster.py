@@ -25,7 +25,7 @@ taskmanager.host: 127.0.0.1
 taskmanager.bind-host: 127.0.0.1
 taskmanager.numberOfTaskSlots: 2
 restart-strategy.type: fixed-delay
-restart-strategy.fixed-delay.attempts: 5
+restart-strategy.fixed-delay.attempts: 12
 restart-strategy.fixed-delay.delay: 1 s
 heartbeat.interval: 1000
 heartbeat.timeout: 5000

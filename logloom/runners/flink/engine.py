@@ -20,7 +20,7 @@ from logloom.runners.flink.server import job_server
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import EngineLostError, JobServer, PortableJob
-from logloom.runners.running import Construct, Tell
+from logloom.runners.running import Construct, JobFailedError, Tell
 
 _LOOK_EVERY = 1.0  # seconds
 _KEPT_FOR = "30000"  # milliseconds; else the workers of one stage end before the next starts its own
@@ -153,7 +153,7 @@ class FlinkJob:
                 break
             time.sleep(_LOOK_EVERY)
         if job.state != "FINISHED":
-            raise RuntimeError(f"job {job.id} {job.state.lower()}: {cluster.why_failed(job)}")
+            raise JobFailedError(f"job {job.id} {job.state.lower()}: {cluster.why_failed(job)}")
         return Finished(self._job.job_id, {})
 
     def detached(self) -> Submitted:
