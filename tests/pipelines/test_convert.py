@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -343,3 +345,17 @@ def test_a_wrong_command_is_told_in_words(tmp_path, arguments, words):
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_guide_runs_from_top_to_bottom(tmp_path):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "convert.md").read_text()
+    (shell,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (program,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command in (["bash", "-euo", "pipefail", "-c", shell], [sys.executable, "-c", program]):
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert "webdataset float32[?, 4]" in done.stdout

@@ -25,8 +25,8 @@ _PARTITION = re.compile(r"[^/=]+=[^/]*/")
 
 
 def recognises(store: Store) -> bool:
-    """Whether a folder holds Parquet files, in itself or in folders of its own."""
-    return bool(walk(store, SUFFIXES, depth=2))
+    """Whether a folder holds Parquet files, in itself or in a folder of its own."""
+    return bool(walk(store, SUFFIXES, depth=1))
 
 
 class ParquetReader:
