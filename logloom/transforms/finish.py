@@ -104,7 +104,7 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
 
 def _told(refusal: Refusal) -> str:
     """Where something was refused, and why."""
-    place = f"{refusal.uri}, {refusal.place}" if refusal.offset >= 0 else refusal.uri
+    place = f"{refusal.uri}, {refusal.place.removeprefix('at ')}" if refusal.offset >= 0 else refusal.uri
     return f"{place}: {refusal.topic}{': ' if refusal.topic else ''}{refusal.reason}"
 
 

@@ -350,3 +350,20 @@ def test_the_command_ends_with_a_code_that_says_what_it_found(tmp_path, shared_d
     (tmp_path / "broken.mcap").write_bytes(b"")
     assert run(tmp_path / "broken.mcap").returncode == 1
     assert run(tmp_path / "none.mcap").returncode == 2
+
+
+@pytest.mark.parametrize("length", [0, 1 << 31], ids=["zero", "absurd"])
+def test_a_chunk_of_impossible_length_in_a_bag_is_found_and_reading_goes_on_behind_it(tmp_path, length):
+    messages = [dataclasses.replace(m, data=ros1_payload(m.stamp, b"x" * 30)) for m in regular()]
+    path = write_bag(tmp_path / "drive.bag", messages)
+    row = open_log([str(path)]).parts[0].index.stretches[3]
+    data = bytearray(path.read_bytes())
+    (header,) = struct.unpack_from("<I", data, int(row["offset"]))
+    struct.pack_into("<I", data, int(row["offset"]) + 4 + header, length)
+    path.write_bytes(data)
+    found = look(path)
+    damage = [f for f in found.findings if f.kind == "damaged"]
+    assert [f.offset for f in damage] == [int(row["offset"])]
+    (topic,) = found.topics
+    assert topic.messages + topic.lost == 200
+    assert 0 < topic.lost < 60
