@@ -466,3 +466,36 @@ def test_many_small_buffers_read_as_one():
     assert (decode.take(fits, FieldSpec(("header.stamp",))) // 10**9 == np.delete(np.arange(50), 20)).all()
     with pytest.raises(LogReadError, match="chunk 20, /topic message at offset"):
         decode.take(raw, FieldSpec(("header.stamp",)))
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize("encoding", ["cdr", "ros1"])
+def test_messages_of_large_buffers_read_as_each_alone(encoding, uneven):
+    kind = {"cdr": CdrDecoder, "ros1": Ros1Decoder}[encoding]
+    language = {"cdr": "ros2msg", "ros1": "ros1msg"}[encoding]
+    decode = kind(topic("string name\nfloat32[3] three\nfloat64[] x\nuint8 k", encoding, language))
+    rng = np.random.default_rng(3)
+    payloads = []
+    for i in range(300):
+        length = int(rng.integers(0, 6)) if uneven else 2
+        name = "n" * (i % 5 if uneven else 4)
+        value = {"name": name, "three": [i, 1, 2], "x": [i / 2] * length, "k": i % 256}
+        payloads.append(serialize(decode.root, value, encoding=encoding))
+    raw = raw_messages(payloads, per_buffer=100)
+    assert decode.check(raw).all()
+    alone = [raw_messages([payload]) for payload in payloads]
+    for spec in (FieldSpec(("name",)), FieldSpec(("three",)), FieldSpec(("x",)), FieldSpec(("k",))):
+        values = decode.take(raw, spec)
+        for i, one in enumerate(alone):
+            assert np.asarray(decode.take(one, spec)[0]).tobytes() == np.asarray(values[i]).tobytes()
+
+
+def test_damage_of_many_kinds_in_one_buffer_leaves_the_others_as_they_are():
+    fields = "\n".join(f"string s{i}" for i in range(14))
+    decode = CdrDecoder(topic(fields))
+    payload = serialize(decode.root, {f"s{i}": "abc" for i in range(14)})
+    payloads = [bytearray(payload) for _ in range(200)]
+    for i in range(14):  # each of them is found in another field
+        struct.pack_into("<I", payloads[3 * i], 4 + 8 * i, 1 << 30)
+    raw = raw_messages([bytes(payload) for payload in payloads], per_buffer=100)
+    assert np.flatnonzero(~decode.check(raw)).tolist() == [3 * i for i in range(14)]
