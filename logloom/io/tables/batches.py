@@ -69,6 +69,8 @@ def prepare(step: Step, lengths: Ints, exists: NDArray[np.bool_], out: Mapping[s
         head = 8 * ctype.num_ragged
         if ctype.kind == "array" and width and width % 8 == 0 and bool(((own - head) % width == 0).all()):
             return _Ragged(shown, ctype, own, rows, len(exists), out)
+        if ctype.kind != "array":
+            return _Texts(shown, ctype, own, rows, len(exists))
     return _Decoded(step, own, rows, len(exists), out)
 
 
@@ -136,18 +138,55 @@ class _Ragged:
         return {self._shown: (self._values, lengths[:, 0] if lengths.shape[1] == 1 else lengths)}
 
 
+class _Texts:
+    """Chunks of one column of bytes or texts."""
+
+    def __init__(self, shown: str, ctype: ColumnType, lengths: Ints, rows: Ints, count: int):
+        self._shown, self._ctype, self._rows, self._count = shown, ctype, rows, count
+        self._lengths = lengths
+        self._scratch, self._starts, self.targets = _side_by_side(lengths)
+
+    def finish(self, failed: Failed) -> Mapping[str, Column]:
+        held = np.zeros(len(self._rows), np.uint64)
+        fits = self._lengths >= 8
+        held[fits] = self._scratch.view("<u8")[self._starts[fits] // 8]
+        fits &= held <= np.maximum(self._lengths - 8, 0).astype(np.uint64)
+        if not fits.all():
+            row = int(fits.argmin())
+            error = f"the chunk of {self._lengths[row]} bytes is too short for {self._shown} ({held[row]},)"
+            failed(int(self._rows[row]), DatasetError(error))
+        data, starts = self._scratch.data, (self._starts + 8).tolist()
+        ends = (self._starts + 8 + held.astype(np.int64)).tolist()
+        values: list[Any] = [data[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
+        if self._ctype.kind == "string":
+            for number, value in enumerate(values):
+                try:
+                    values[number] = value.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    failed(int(self._rows[number]), DatasetError(f"the chunk holds no text: {error}"))
+        if len(values) == self._count:
+            return {self._shown: values}
+        column = [missing_value(self._shown, self._ctype)] * self._count
+        for row, value in zip(self._rows.tolist(), values, strict=True):
+            column[row] = value
+        return {self._shown: column}
+
+
+def _side_by_side(lengths: Ints) -> tuple[NDArray[np.uint8], Ints, list[tuple[Bytes, ...]]]:
+    """Memory for chunks, each from a multiple of 8 on, where each starts, and their targets."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(-(-lengths // 8) * 8, out=starts[1:])
+    scratch = np.empty(int(starts[-1]), np.uint8)
+    places = zip(starts.tolist(), (starts[:-1] + lengths).tolist(), strict=False)
+    return scratch, starts[:-1], [(scratch[start:end],) for start, end in places]
+
+
 class _Decoded:
     """Chunks that are decoded one by one."""
 
     def __init__(self, step: Step, lengths: Ints, rows: Ints, count: int, out: Mapping[str, Any]):
         self._step, self._rows, self._count, self._out = step, rows.tolist(), count, out
-        starts = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(-(-lengths // 8) * 8, out=starts[1:])
-        scratch = np.empty(int(starts[-1]), np.uint8)
-        self.targets = [
-            (scratch[start : start + length],)
-            for start, length in zip(starts.tolist(), lengths.tolist(), strict=False)
-        ]
+        _, _, self.targets = _side_by_side(lengths)
 
     def finish(self, failed: Failed) -> Mapping[str, Column]:
         types = self._step.types

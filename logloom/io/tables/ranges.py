@@ -198,7 +198,7 @@ class RangeReader:
     def _scatter(self, ranges: Sequence[Scatter]) -> None:
         """Reads local ranges, those that follow each other closely in one call."""
         waiting: list[Bytes] = []
-        number, start, end = -1, 0, 0
+        number, start, end, file = -1, 0, 0, None
         for own, offset, length, buffers in ranges:
             gap = offset - end
             if own == number and 0 <= gap <= LOCAL_GAP and len(waiting) < _IOV_MAX - 4:
@@ -206,15 +206,16 @@ class RangeReader:
                     waiting.append(np.empty(gap, np.uint8))
                 waiting += buffers
             else:
-                self._read_buffers(number, waiting, start, end)
-                number, start, waiting = own, offset, [*buffers]
+                if file is not None:
+                    self._read_buffers(file, number, waiting, start, end)
+                if own != number:
+                    number, file = own, self._files.get(own) or self._open(own)
+                start, waiting = offset, [*buffers]
             end = offset + length
-        self._read_buffers(number, waiting, start, end)
+        if file is not None:
+            self._read_buffers(file, number, waiting, start, end)
 
-    def _read_buffers(self, number: int, buffers: Sequence[Bytes], start: int, end: int) -> None:
-        if not buffers:
-            return
-        file = self._files.get(number) or self._open(number)
+    def _read_buffers(self, file: _File, number: int, buffers: Sequence[Bytes], start: int, end: int) -> None:
         if not 0 <= start <= end <= file.size:
             raise self._cut(number, start, end - start, file.size)
         if _preadv(file.fd, buffers, start) != end - start:

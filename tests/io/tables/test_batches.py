@@ -103,9 +103,10 @@ def test_large_bytes_are_read_straight_and_checked(tmp_path):
     data = bytearray(blob.read_bytes())
     data[:8] = (80_000).to_bytes(8, "little")
     blob.write_bytes(data)
-    for read in (lambda: loader.get_row(0), lambda: loader.get_many([3, 0])):
+    for read in (lambda: loader.get_row(0), lambda: loader.get_many([3, 0]), lambda: loader.get_many([2, 0])):
         with pytest.raises(DatasetError, match=r"row 0 .*too short for jpeg"):
             read()
+    assert loader.get_many([2, 1])["jpeg"] == [rows[2]["jpeg"], rows[1]["jpeg"]]
     assert loader.get_row(1) == rows[1]
 
 
