@@ -195,7 +195,7 @@ def _whole_dataset(
     def opened(split: str, told: Stretches) -> RowSource:
         if split not in folders:
             raise DatasetError(
-                f"{store.uri}: the manifest of version {manifest.version} names no {output} of split {split!r}"
+                f"{store.uri}: version {manifest.version} names no {output} of split {split!r}; build again"
             )
         return kind(folders[split], store.options, told)
 
