@@ -3,9 +3,10 @@
     python -m benchmarks.openmmlab [--infos 1000000] [--rounds 5] [--folder /tmp]
 
 Each side runs in a fresh process of one interpreter, taking turns; ratios are taken round by round. An info
-has an image, its size and two instances with boxes (some 250 bytes of JSON). Memory is that of a process and
-its forked workers together (PSS), each of which has read every info; the interpreters' own cancels out in
-the difference to a small file. `make interop` installs mmengine.
+has an image, its size and two instances with boxes (some 250 bytes of JSON). Times are the processor's, since
+one thread does all of it. Memory is that of a process and its forked workers together (PSS), each of which
+has read every info; the interpreters' own cancels out in the difference to a small file. `make interop`
+installs mmengine.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def main() -> None:
         lines = times(large, sides, arguments.rounds, arguments.infos)
         print_table(
             f"BaseDataset: {arguments.infos} infos",
-            ["what", "who", "per second", f"times {sides[-1]}"],
+            ["what", "who", "per processor second", f"times {sides[-1]}"],
             lines,
         )
         for side in sides:
