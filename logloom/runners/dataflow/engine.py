@@ -59,7 +59,7 @@ class Dataflow:
 
     def describe(self, construct: Construct, name: str) -> dict[str, Any]:
         """What would be submitted: the job's options, steps, image and the files that would be staged."""
-        job = self._run(construct, name, ["--dry_run"]).job
+        job = self._run(construct, name, ["--dry_run=True"]).job
         return _described(job)
 
     def _run(self, construct: Construct, name: str, more: list[str]) -> Any:
@@ -74,8 +74,11 @@ class Dataflow:
                 f"Dataflow's client is not installed ({error}); pip install 'logloom[gcp]'"
             ) from error
         flags = [f"--job_name={name}", *more, *self._settings.beam_flags()]
-        options = PipelineOptions(flags, save_main_session=False)
-        pipeline = beam.Pipeline(runner=DataflowRunner(), options=options)
+        try:
+            options = PipelineOptions(flags, save_main_session=False)
+            pipeline = beam.Pipeline(runner=DataflowRunner(), options=options)
+        except (SystemExit, ValueError) as error:  # Beam's parser has said on stderr which option it refuses
+            raise UsageError(f"Beam refuses an option for Dataflow: {error}") from None
         construct(pipeline)
         with _explained():
             return pipeline.run()

@@ -1,0 +1,195 @@
+"""Builds on Dataflow, up to the wire and behind it: Google's client submits, the graph it staged is run."""
+
+import json
+import pathlib
+import re
+import time
+
+import pytest
+from google.cloud.dataflow import JobType
+
+from logloom.errors import UsageError
+from logloom.io.manifest import read_manifest
+from logloom.io.storage import Store
+from logloom.pipelines import build as job
+from logloom.pipelines import template
+from logloom.pipelines.plan import plan_build
+from logloom.runners import RunnerOptions, dataflow
+from tests.pipelines.conftest import digests
+from tests.stores.dataflow import dataflow_stand_in, image_of
+
+pytestmark = pytest.mark.engines
+
+FOLDER = pathlib.Path(dataflow.__file__).parent
+IMAGE = "europe-docker.pkg.dev/p/logloom/worker:1"
+
+
+@pytest.fixture
+def bucket(gcs):
+    return gcs.bucket(f"dataflow-{len(gcs.fs.ls(''))}")
+
+
+@pytest.fixture
+def service(gcs, monkeypatch):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.options["endpoint_url"])
+    with dataflow_stand_in(gcs.fs.cat_file) as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def source(drive, gcs, bucket):
+    """The drive with its logs in the bucket."""
+    for log in drive.logs:
+        gcs.fs.put_file(str(log), f"{bucket}/logs/{log.name}")
+    return type(drive)(drive.logs, drive.text.replace(str(drive.logs[0].parent), f"{bucket}/logs"))
+
+
+def options(bucket, service, **changes):
+    settings = {
+        "project": "p",
+        "region": "europe-west4",
+        "staging": f"{bucket}/staging/",
+        "sdk_container_image": IMAGE,
+        "machine_type": "n2-standard-8",
+        "service_account_email": "weaver@p.iam.gserviceaccount.com",
+        "dataflow_endpoint": service.endpoint,
+        "no_auth": "",
+    }
+    return RunnerOptions("dataflow", workers=50, settings=settings | changes)
+
+
+def ended(served):
+    """The state of a job once it has ended."""
+    until = time.monotonic() + 60
+    while served.state in ("JOB_STATE_PENDING", "JOB_STATE_RUNNING") and time.monotonic() < until:
+        time.sleep(0.1)
+    return served.state
+
+
+def plan(source, gcs, bucket, **choices):
+    return plan_build(source.recipe(), f"{bucket}/root", storage_options=gcs.storage_options, **choices)
+
+
+def test_the_graph_that_was_staged_builds_the_bytes_of_a_local_build(source, gcs, bucket, service, tmp_path):
+    told = []
+    done = job.build(plan(source, gcs, bucket), runner=options(bucket, service), tell=told.append)
+    assert done.manifest.version == 1
+    assert done.counters["rows"] == done.manifest.totals["rows"]
+    (job_id,) = service.jobs
+    assert told[0].startswith(
+        f"job {job_id}: https://console.cloud.google.com/dataflow/jobs/europe-west4/{job_id}"
+    )
+    assert f"job {job_id}: a worker was slow to start" in told
+    assert told[-1] == f"job {job_id}: done"
+    job.build(plan_build(source.recipe(), str(tmp_path / "root"), storage_options=gcs.storage_options))
+    here = {name for name in digests(tmp_path / "root") if not name.startswith("v0")}
+    there = gcs.objects(f"{bucket}/root")
+    assert {name for name in there if not name.startswith("runs/")} == here
+    assert all((tmp_path / "root" / name).read_bytes() == there[name] for name in here)
+
+
+def test_the_job_says_what_was_asked_for_and_stages_what_workers_need(source, gcs, bucket, service):
+    job.build(plan(source, gcs, bucket), runner=options(bucket, service))
+    (served,) = service.jobs.values()
+    assert (served.project, served.region) == ("p", "europe-west4")
+    assert served.sent["name"].startswith("logloom-demo-v1-")
+    assert served.sent["type"] == JobType.JOB_TYPE_BATCH
+    (pool,) = served.sent["environment"]["workerPools"]
+    assert pool["machineType"] == "n2-standard-8"
+    assert pool["autoscalingSettings"]["maxNumWorkers"] == 50
+    assert served.sent["environment"]["serviceAccountEmail"] == "weaver@p.iam.gserviceaccount.com"
+    environments = served.graph.components.environments.values()
+    assert {image_of(environment) for environment in environments} == {IMAGE}
+    steps = {transform.unique_name for transform in served.graph.components.transforms.values()}
+    assert {"BuildLogs/BuildPartition", "BuildLogs/ReadBack", "CommitVersion/Commit"} <= steps
+    staged = [name for name in gcs.objects(bucket) if name.startswith("staging/staging/")]
+    assert any(name.endswith("/pipeline.pb") for name in staged)
+    assert not any("main_session" in name for name in staged)
+
+
+def test_a_failure_on_a_worker_is_the_error_of_a_local_build(source, gcs, bucket, service):
+    planned = plan(source, gcs, bucket)
+    damaged = f"{bucket}/logs/{source.logs[0].name}"
+    data = bytearray(gcs.fs.cat_file(damaged))
+    data[len(data) // 2] ^= 0xFF
+    gcs.fs.pipe_file(damaged, bytes(data))
+    with pytest.raises(Exception, match=source.logs[0].name) as error:
+        job.build(planned, runner=options(bucket, service))
+    assert type(error.value).__module__ == "logloom.errors"
+    assert not gcs.fs.exists(f"{bucket}/root/versions")
+
+
+def test_a_detached_job_commits_without_this_process(source, gcs, bucket, service):
+    service.hold.clear()
+    submitted = job.submit(plan(source, gcs, bucket), options(bucket, service))
+    assert submitted.engine_id in service.jobs
+    assert submitted.place.endswith(f"{submitted.engine_id}?project=p")
+    service.hold.set()
+    served = service.jobs[submitted.engine_id]
+    assert ended(served) == "JOB_STATE_DONE"
+    assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).version == 1
+
+
+def test_interrupting_the_wait_cancels_the_job(source, gcs, bucket, service):
+    service.hold.clear()
+
+    def interrupt(text):
+        if text.endswith(": running"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.build(plan(source, gcs, bucket), runner=options(bucket, service), tell=interrupt)
+    (served,) = service.jobs.values()
+    assert served.state == "JOB_STATE_CANCELLED"
+
+
+def test_a_dry_run_shows_the_job_and_submits_nothing(source, gcs, bucket, service):
+    shown = job.dry_run(plan(source, gcs, bucket), options(bucket, service))
+    assert (shown["project"], shown["region"], shown["images"]) == ("p", "europe-west4", [IMAGE])
+    assert shown["staging_location"].startswith(f"{bucket}/staging/staging")
+    assert shown["options"]["machine_type"] == "n2-standard-8"
+    assert {"BuildLogs", "CommitVersion"} <= set(shown["steps"])
+    assert service.jobs == {}
+    assert not gcs.fs.exists(f"{bucket}/staging")
+    json.dumps(shown)
+
+
+def test_what_dataflow_needs_is_asked_for_at_once():
+    with pytest.raises(UsageError, match=r"needs --project, --staging gs://.*, --sdk-container-image IMAGE"):
+        job.run(
+            lambda pipeline: None, RunnerOptions("dataflow", settings={"region": "r"}), job.Size(), name="x"
+        )
+
+
+def test_a_local_root_or_log_is_refused_before_anything_is_submitted(drive, gcs, bucket, service):
+    with pytest.raises(UsageError, match="Dataflow's workers don't see this disk; copy it to gs://"):
+        job.build(plan(drive, gcs, bucket), runner=options(bucket, service))
+    assert service.jobs == {}
+
+
+def test_a_flex_template_s_launcher_submits_the_same_job(source, gcs, bucket, service):
+    gcs.fs.pipe_file(f"{bucket}/recipe.yaml", source.text.encode())
+    asked = {"recipe": f"{bucket}/recipe.yaml", "to": f"{bucket}/root", "verify": "none"}
+    parameters = json.loads((FOLDER / "template.json").read_text())["parameters"]
+    assert [parameter["name"] for parameter in parameters] == list(asked)
+    assert all(re.search(parameter["regexes"][0], asked[parameter["name"]]) for parameter in parameters)
+    flags = [f"--{name}={value}" for name, value in asked.items()]
+    flags += [f"--storage_options={json.dumps(gcs.storage_options)}", "--runner=DataflowRunner"]
+    flags += ["--job_name=weave", f"--staging_location={bucket}/s", f"--temp_location={bucket}/t"]
+    flags += ["--project=p", "--region=r", "--no_auth", f"--dataflow_endpoint={service.endpoint}"]
+    template.main([*flags, f"--sdk_container_image={IMAGE}", "--sdk_location=container"])
+    (served,) = service.jobs.values()
+    assert served.sent["name"] == "weave"
+    assert ended(served) == "JOB_STATE_DONE"
+    assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).verified == "none"
+    template.main(flags)  # up to date: submits nothing
+    assert len(service.jobs) == 1
+
+
+def test_the_image_holds_the_beam_of_the_lock():
+    root = FOLDER.parents[2]
+    image = (FOLDER / "Dockerfile").read_text()
+    (version,) = re.findall(r"^ARG BEAM=(.+)$", image, re.MULTILINE)
+    assert f"\napache-beam=={version} " in (root / "requirements.lock").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", image, re.MULTILINE)
+    assert all((root / name).exists() for names in copied for name in names.split())
