@@ -34,7 +34,7 @@ demo: .venv/.installed ## make two synthetic drives, build datasets from them an
 test: .venv/.installed interop ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
 	$(BIN)/python -m pytest -n auto -m "not engines" $(PYTEST_ARGS)
 
-test-engines: .venv/.installed ## build on real engines, and break them (wants Java 17, Maven and Go)
+test-engines: .venv/.installed .cache/bin/fake-gcs-server ## build on real engines, and break them (wants Java 17, Maven and Go)
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.install
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -m engines $(PYTEST_ARGS)
 
@@ -140,6 +140,9 @@ python:
 	$(PYTHON) -m venv .venv-mds
 	.venv-mds/bin/python $(PIP) install --require-hashes -r $<
 	touch $@
+
+.cache/bin/fake-gcs-server:
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/fsouza/fake-gcs-server@v1.56.1
 
 .venv-uv/.installed: | python
 	$(PYTHON) -m venv .venv-uv
