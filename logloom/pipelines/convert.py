@@ -218,7 +218,14 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
             digested = hasher.submit(digests.update, block)
             if writer is None:
                 context = UnitContext(
-                    log.log_id, log.uris[0], part.name, log.split, job.period, job.store.options
+                    log.log_id,
+                    log.uris[0],
+                    part.name,
+                    log.split,
+                    job.period,
+                    part.start,
+                    part.stop,
+                    job.store.options,
                 )
                 options = job.outputs[job.output]
                 writer = format_named(job.output).writer(folder, job.schema, options, context)

@@ -44,12 +44,14 @@ class PlainFolder:
     def at(cls, uri: str, storage_options: Mapping[str, Any] | None = None) -> PlainFolder:
         """
         Raises:
-            UsageError: something is there already.
+            UsageError: something is there already, or it is a whole bucket.
         """
         store = Store.at(uri, storage_options)
         if store.names() or (store.local is not None and store.local.exists() and not store.local.is_dir()):
             raise UsageError(f"{store.uri}: is there already; choose a new folder")
         parent, _, name = store.uri.rpartition("/")
+        if parent.endswith(":/"):  # beside a bucket there is no place for unfinished work
+            raise UsageError(f"{store.uri}: a plain folder lies in a bucket, not in its place")
         return cls(store, Store(f"{parent}/.{name}.converting", store.options))
 
     def publish(self, manifest: Manifest, view: str, output: str) -> None:

@@ -100,6 +100,7 @@ def test_a_second_conversion_is_up_to_date_and_one_of_another_source_makes_a_ver
     assert columns_of(root) == columns_of(built, output="tar")
 
 
+@pytest.mark.slow
 def test_the_same_bytes_come_of_one_process_and_of_two(built, tmp_path):
     converted(built, tmp_path / "a", "tar")
     converted(built, tmp_path / "b", "tar", runner=RunnerOptions("direct", workers=2))
@@ -143,6 +144,7 @@ def test_a_source_that_changed_since_it_was_built_is_an_error_that_names_the_col
     assert not list((tmp_path / "root").glob("versions/*.json"))
 
 
+@pytest.mark.slow
 def test_a_version_in_an_object_store_becomes_plain_folders_by_copying(built, tmp_path):
     there = f"memory://convert-{next(NUMBERS)}/root"
     fs = fsspec.filesystem("memory")
@@ -172,6 +174,8 @@ def test_a_plain_folder_can_be_made_in_an_object_store(built):
     assert not fsspec.filesystem("memory").exists(folder.work.uri)
     with pytest.raises(UsageError, match="is there already"):
         PlainFolder.at(there)
+    with pytest.raises(UsageError, match="in a bucket"):
+        PlainFolder.at("memory://whole-bucket")
 
 
 def test_a_file_that_is_damaged_or_gone_is_not_copied_out(built, tmp_path):
@@ -295,6 +299,7 @@ def logloom(*arguments, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_plain_folder_and_refuses_one_that_is_there(built, tmp_path):
     done = logloom("convert", built, tmp_path / "out", "--format", "bags", "--plain", "-c", "ego.*", "--json")
     assert done.returncode == 0, done.stderr
@@ -309,6 +314,7 @@ def test_the_command_makes_a_plain_folder_and_refuses_one_that_is_there(built, t
     assert "is there already" in again.stderr
 
 
+@pytest.mark.slow
 def test_the_command_says_up_to_date_and_copies_what_is_there(built, tmp_path):
     command = ("convert", built, tmp_path / "root", "--format", "tar", "--limit", "1")
     first = logloom(*command)
