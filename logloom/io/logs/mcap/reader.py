@@ -8,7 +8,6 @@ a file is scanned.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import MAX_TIME, Log, OpenOptions
+from logloom.io.logs.compression import crc32
 from logloom.io.logs.container import Chunk, FileIndex, clipped, index_of
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.records import (
@@ -142,7 +142,7 @@ class McapFile:
         data = tail[max(0, summary_start - tail_start) : -len(MAGIC)]
         if summary_start < tail_start:
             data = self.file.read(summary_start, tail_start) + data
-        if crc and zlib.crc32(data[:-4]) != crc:
+        if crc and crc32(data[:-4]) != crc:
             raise self._damaged(summary_start, "the summary's CRC doesn't match its bytes")
         try:
             return _index_of(_parse_summary(memoryview(data)[: footer - summary_start]), summary_start)

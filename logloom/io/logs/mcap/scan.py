@@ -6,12 +6,12 @@ Elsewhere: record layouts (mcap_records), keeping the result (sidecar).
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.io.logs.compression import crc32
 from logloom.io.logs.container import Buffer, FileIndex, IndexBuilder
 from logloom.io.logs.mcap.records import (
     ATTACHMENT,
@@ -207,8 +207,8 @@ class Scan:
         section_start = len(MAGIC) + RECORD.size + int(header[1])
         for start in range(0, stop, 4 * MIB):
             data = memoryview(self._file.read(start, min(stop, start + 4 * MIB)))
-            whole = zlib.crc32(data, whole)
-            section = zlib.crc32(data[max(0, section_start - start) :], section)
+            whole = crc32(data, whole)
+            section = crc32(data[max(0, section_start - start) :], section)
         # Writers disagree on whether the magic and the header belong to the data section.
         self._builder.is_checked = expected in (whole, section)
         if not self._builder.is_checked:
