@@ -11,7 +11,14 @@ import logloom
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "logloom"
-WITH_BEAM = ("pipelines/build.py", "pipelines/convert.py", "transforms/read_logs.py", "runners/", "/beam.py")
+WITH_BEAM = (
+    "pipelines/build.py",
+    "pipelines/convert.py",
+    "pipelines/template.py",
+    "transforms/read_logs.py",
+    "runners/",
+    "/beam.py",
+)
 
 
 def test_every_public_name_is_there_and_listed():
