@@ -27,7 +27,10 @@ IMAGES = 800
 
 
 class Peaks(threading.Thread):
-    """The largest resident size that any process with a word in its command line has had, until stopped."""
+    """The most memory of its own that any process with a word in its command line has had, until stopped.
+
+    Without pages of mapped files, which the system takes back when it wants them.
+    """
 
     def __init__(self, *words: str):
         super().__init__(daemon=True)
@@ -48,9 +51,9 @@ class Peaks(threading.Thread):
         except OSError:
             return
         for word in self.bytes:
-            if word in command and "VmHWM:" in status and "/bin/sh" not in command:
-                peak = int(status.partition("VmHWM:")[2].split()[0]) << 10
-                self.bytes[word] = max(self.bytes[word], peak)
+            if word in command and "RssAnon:" in status and "/bin/sh" not in command:
+                own = int(status.partition("RssAnon:")[2].split()[0]) << 10
+                self.bytes[word] = max(self.bytes[word], own)
 
     def stop(self):
         self._over.set()
