@@ -9,6 +9,7 @@ import pytest
 import webdataset
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
+import logloom.datasets
 from logloom.errors import CommitConflictError
 from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head
@@ -122,3 +123,23 @@ def test_webdataset_reads_the_shards_from_the_urls_that_the_version_lists(drive,
     assert [sample["__key__"] for sample in samples] == [sample["__key__"] for sample in expected]
     pictures = [[sample["camera.front.jpg"] for sample in side] for side in (samples, expected)]
     assert pictures[0] == pictures[1]
+
+
+def test_a_version_is_converted_into_plain_folders_on_a_disk(drive, built, store, bucket, tmp_path):
+    root = f"{bucket}/root"
+    build_at(drive, store, root)
+    done = command("convert", f"{root}@1", tmp_path / "tar", "--format", "tar", "--plain", *store.flags)
+    assert done.returncode == 0, done.stderr
+    shards = {path.name: path.read_bytes() for path in (built / "v00000001/tar/all").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "tar").rglob("*.tar")} == shards
+    done = command("convert", root, f"{bucket}/zarr", "--format", "zarr", *store.flags)
+    assert done.returncode == 0, done.stderr
+    assert findings(store, f"{bucket}/zarr") == []
+
+
+def test_a_version_without_a_view_is_opened_for_training(drive, built, store, bucket):
+    build_at(drive, store, f"{bucket}/root")
+    there = logloom.datasets.open(f"{bucket}/root", output="tar", storage_options=store.storage_options)
+    here = logloom.datasets.open(str(built), output="tar")
+    assert len(there) == len(here)
+    assert there[3]["camera.front"] == here[3]["camera.front"]
