@@ -15,6 +15,8 @@ from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
+from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import digests
 
 pytestmark = pytest.mark.engines
@@ -49,6 +51,17 @@ def test_a_version_has_the_bytes_that_it_has_on_a_disk_and_is_proven_against_its
     assert all((built / name).read_bytes() == data for name, data in there.items())
     assert findings(store, root, against_logs=True) == []
     assert len(head(root, count=3, storage_options=store.storage_options)) == 3
+
+
+def test_a_real_log_has_the_bytes_that_it_has_on_a_disk(shared_data, store, bucket, tmp_path):
+    recipe = Recipe.load(str(REPOSITORY / "examples" / "tilt_laser.yaml")).identity_json()
+    recipe |= {"logs": [str(shared_data / "logs" / "tilt_laser.bag")], "partition": {"rows": 50}}
+    laser = Recipe.model_validate(recipe)
+    build(plan_build(laser, str(tmp_path / "root")))
+    build(plan_build(laser, f"{bucket}/root", storage_options=store.storage_options))
+    there = immutable(store, f"{bucket}/root")
+    assert {name for name in digests(tmp_path / "root") if not name.startswith("v0")} == set(there)
+    assert all((tmp_path / "root" / name).read_bytes() == data for name, data in there.items())
 
 
 def test_a_second_build_is_up_to_date(drive, store, bucket):
