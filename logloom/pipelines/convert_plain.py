@@ -22,7 +22,7 @@ from logloom.io.manifest import FileEntry, Manifest, read_manifest
 from logloom.io.storage import Store, explained, sync
 from logloom.io.units import format_named
 from logloom.pipelines.convert_sources import Source, VersionSource
-from logloom.pipelines.view import ViewedFile, view_files
+from logloom.pipelines.view import ViewedFile, split_folder, view_files
 from logloom.transforms.partition import check_file
 
 _THREADS = 16  # that copy files; they wait for storage
@@ -62,12 +62,10 @@ class PlainFolder:
         Args:
             view: of the conversion, "" in an object store.
         """
+        files = [file for file in view_files(self.work, manifest) if file.output == output]
         if view:
-            made = pathlib.Path(view) / output
-            splits = list(made.iterdir())
-            self.rename(splits[0] if len(splits) == 1 else made)
+            self.rename(pathlib.Path(view) / _shown_folder(files, output))
             return
-        files = [file for file in view_files(self.work, manifest) if _is_of(file, output)]
         with explained(self.store.uri), ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(self._copy_object, [file.stored for file in files], _names(files, output)))
             self.work.fs.rm(self.work.uri, recursive=True)
@@ -90,15 +88,16 @@ class PlainFolder:
             shutil.rmtree(self.work.local, ignore_errors=True)
 
 
-def _is_of(file: ViewedFile, output: str) -> bool:
-    return file.name.startswith(f"{output}/")
+def _shown_folder(files: Sequence[ViewedFile], output: str) -> str:
+    """The folder of the view that becomes the plain one: the output's, or that of its only split."""
+    folders = {split_folder(output, file.split) for file in files}
+    return folders.pop() if len(folders) == 1 else output
 
 
 def _names(files: Sequence[ViewedFile], output: str) -> list[str]:
-    """Names in a plain folder: without the output, and without the split where there is only one."""
-    names = [file.name.removeprefix(f"{output}/") for file in files]
-    splits = {name.partition("/")[0] for name in names}
-    return [name.partition("/")[2] for name in names] if len(splits) == 1 else names
+    """Names in the plain folder."""
+    folder = _shown_folder(files, output)
+    return [file.name.removeprefix(f"{folder}/") for file in files]
 
 
 def can_copy(source: Source, output: str) -> bool:
@@ -125,7 +124,7 @@ def copy_out(
     store = source.reading.store
     format_named(output)
     manifest = read_manifest(store, source.version)
-    files = [file for file in view_files(store, manifest) if _is_of(file, output)]
+    files = [file for file in view_files(store, manifest) if file.output == output]
     names = _names(files, output)
     target = folder.store if folder.store.local is None else folder.work
 

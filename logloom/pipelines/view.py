@@ -43,7 +43,7 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
         form = format_named(entry.output)
         if not entry.rows:
             continue
-        folder = _folder(entry.output, record.split)
+        folder = split_folder(entry.output, record.split)
         number = numbers.setdefault((entry.output, record.split), 0)
         numbers[entry.output, record.split] += 1
         shown = form.view(number, [file.name for file in entry.files])
@@ -56,12 +56,12 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
     for part in manifest.assembled:
         stored = unit_folder(part.output, part.identity)
         for file in store.read_json(f"{stored}/{ENTRY}")["files"]:
-            name = f"{_folder(part.output, part.split)}/{file['name']}"
+            name = f"{split_folder(part.output, part.split)}/{file['name']}"
             place = f"{stored}/{file['name']}"
             yield ViewedFile(part.output, part.split, place, name, file["size"], file["digest"])
 
 
-def _folder(output: str, split: str) -> str:
+def split_folder(output: str, split: str) -> str:
     """The view's folder of a split; one for all splits where a format names files by split itself."""
     form = format_named(output)
     return output if getattr(form, "splits_share_folder", False) else f"{output}/{split}{form.suffix}"

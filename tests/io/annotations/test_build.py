@@ -10,6 +10,10 @@ from logloom.datasets.openmmlab import BaseDataset, ClassBalancedDataset, Logloo
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import RecipeError
 from logloom.pipelines.build import build
+from logloom.pipelines.convert import convert
+from logloom.pipelines.convert_plain import PlainFolder, copy_out
+from logloom.pipelines.convert_plan import plan_convert
+from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
@@ -171,3 +175,31 @@ def test_rare_classes_of_a_version_are_repeated(root):
     balanced = ClassBalancedDataset(dataset, 2.0)
     assert len(balanced) > len(dataset)
     assert json.dumps(balanced.get_data_info(0)) == json.dumps(dataset.get_data_info(0))
+
+
+FILELESS = """
+outputs:
+  tar: {}
+  annotations:
+    instances: {from: objects, bbox_3d: [centroid, extent, yaw]}
+"""
+
+
+def test_plain_folders_keep_the_folder_of_annotation_files_even_if_it_is_the_only_one(text, tmp_path):
+    root = built_at(tmp_path / "root", text[: text.index("\nsplit:")] + FILELESS)
+    made = json.loads((root / "v00000001/annotations/annotations/all.json").read_text())
+    plain = tmp_path / "copied"
+    copy_out(open_source(str(root)), PlainFolder.at(str(plain)), "annotations")
+    assert json.loads((plain / "annotations/all.json").read_text()) == made
+    options = {"instances": {"from": "objects", "bbox_3d": ["centroid", "extent", "yaw"]}}
+    for place in (str(tmp_path / "converted"), "memory://plain-annotations/converted"):
+        folder = PlainFolder.at(place)
+        plan = plan_convert(
+            open_source(str(root), output="tar"), folder.work.uri, "annotations", options=options
+        )
+        done = convert(plan)
+        folder.publish(done.manifest, done.view, "annotations")
+        dataset = BaseDataset(f"{place}/annotations/all.json", data_prefix={})
+        assert [dataset.get_data_info(n)["instances"] for n in range(len(dataset))] == [
+            info["instances"] for info in made["data_list"]
+        ]
