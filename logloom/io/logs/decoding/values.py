@@ -92,17 +92,23 @@ def _beside(parts: Sequence[Array]) -> Array:
     parts = [part if part.ndim > 1 else part[:, None] for part in parts]
     first, width = parts[0], sum(part.shape[1] for part in parts)
     if first.strides[0] == width * first.itemsize and all(map(_adjoin, parts, parts[1:])):
-        return as_strided(first, (len(first), width), first.strides)
+        return as_strided(first, (len(first), width), (first.strides[0], first.itemsize))
     return np.concatenate(parts, axis=1)
 
 
 def _adjoin(left: Array, right: Array) -> bool:
     """Whether each row of `right` starts where that of `left` ends."""
-    is_packed = left.strides[1] == right.strides[1] == left.itemsize
-    if not is_packed or left.strides != right.strides or left.dtype != right.dtype:
+    if left.strides[0] != right.strides[0] or left.dtype != right.dtype:
+        return False
+    if not (_is_packed(left) and _is_packed(right)):
         return False
     stop: int = _address(left) + left.shape[1] * left.itemsize
     return stop == _address(right)
+
+
+def _is_packed(rows: Array) -> bool:
+    """Whether the numbers of a row lie next to each other; a single one's stride says nothing."""
+    return rows.shape[1] == 1 or rows.strides[1] == rows.itemsize
 
 
 def _address(array: Array) -> int:
