@@ -117,9 +117,10 @@ def _foreign(place: str, columns: str | Sequence[str] | None, options: Mapping[s
 
         return L5KitSource(place, options)
     if set(names) & set(_ZARR):
-        from logloom.datasets.sources.zarr import ArraysSource, ZarrSource, is_own
+        from logloom.datasets.sources.zarr import ZarrSource, open_arrays
+        from logloom.io.zarr.groups import is_own
 
-        return ZarrSource(place, options) if is_own(store) else ArraysSource(place, options, columns)
+        return ZarrSource(place, options) if is_own(store) else open_arrays(place, options, columns)
     if "spec.json" in names or ("000000" in names and store.exists("000000/spec.json")):
         from logloom.datasets.sources.bags import DatapointsSource
 

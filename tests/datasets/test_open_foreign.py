@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import tarfile
 
 import numpy as np
@@ -143,6 +144,31 @@ def test_arrays_of_a_foreign_zarr_group_are_columns(tmp_path, zarr_format):
     assert len(logloom.datasets.open(tmp_path / "x.zarr", columns=["speed"])) == 20
     with pytest.raises(UsageError, match="no column matches 'sped'"):
         logloom.datasets.open(tmp_path / "x.zarr", columns=["sped", "speed"])
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_groups_with_the_same_arrays_are_logs_of_a_foreign_zarr_group(tmp_path, zarr_format):
+    root = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=zarr_format)
+    for name, count in (("town/b", 3), ("town/a", 4), ("field", 2)):
+        group = root.create_group(name)
+        group.create_array("speed", data=np.arange(float(count)))
+        group.create_array("pose", data=np.full((count, 2), count, "i2"))
+        group.create_array("offset", data=np.float64(1))
+    dataset = logloom.datasets.open(tmp_path / "x.zarr")
+    assert dataset.index.log_id.tolist() == ["field"] * 2 + ["town/a"] * 4 + ["town/b"] * 3
+    assert dataset.get_many([8, 0, 2])["pose"].tolist() == [[3, 3], [2, 2], [4, 4]]
+    assert [w["speed"].tolist() for w in dataset.window([-1, 0]).take(2)] == [[0.0, 1.0], [0.0, 1.0]]
+    assert len(logloom.datasets.open(tmp_path / "x.zarr", where="log_id == 'town/a' and speed > 1")) == 2
+    assert pickle.loads(pickle.dumps(dataset))[3]["speed"] == 1.0
+    assert len(logloom.datasets.open(tmp_path / "x.zarr/town")) == 7
+    root["field"].create_array("extra", data=np.zeros(2))
+    with pytest.raises(UsageError, match=r"its groups differ \(extra: float64 in .*columns="):
+        logloom.datasets.open(tmp_path / "x.zarr")
+    assert len(logloom.datasets.open(tmp_path / "x.zarr", columns=["speed", "p*"])) == 9
+    assert dataset.get_many([]).keys() <= {"pose", "speed"}
+    zarr.open_group(tmp_path / "empty.zarr", mode="w").create_group("inner")
+    with pytest.raises(UsageError, match="without arrays has no rows"):
+        logloom.datasets.open(tmp_path / "empty.zarr")
 
 
 def write_l5kit(path, frames_of_scenes=(4, 3)):

@@ -1,30 +1,26 @@
-"""Rows of a zarr dataset: one that logloom wrote, or any group of arrays along one axis.
+"""Rows of a zarr dataset: one that logloom wrote, any group of arrays along one axis, or groups of such.
 
 Elsewhere: reading our own (logloom.io.zarr); the others are read by zarr itself.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
 from logloom.errors import DatasetError, UsageError
-from logloom.io.storage import Store, filesystem, is_local
-from logloom.io.zarr.groups import ATTRIBUTE
+from logloom.io.storage import filesystem, is_local
 from logloom.io.zarr.reader import ZarrReader
 from logloom.schema import TIMESTAMP, ColumnType, Schema
 
-
-def is_own(store: Store) -> bool:
-    """Whether a zarr group is a dataset that logloom wrote."""
-    names = [name for name in ("zarr.json", ".zattrs") if store.exists(name)]
-    return bool(names) and f'"{ATTRIBUTE}"'.encode() in store.read(names[0])
+_MAX_DEPTH = 8  # of groups in groups
 
 
 class ZarrSource(RowSource):
@@ -59,20 +55,77 @@ class ZarrSource(RowSource):
         return self._checked(ZarrReader(self.place, storage_options=self._storage), self._told)
 
 
+def open_arrays(
+    uri: str, storage_options: Mapping[str, Any], columns: str | Sequence[str] | None
+) -> RowSource:
+    """A group that others wrote: of arrays, or of groups with the same arrays, of which each is a log.
+
+    Args:
+        columns: names of arrays, needed where a group's arrays are of several lengths, or groups differ.
+
+    Raises:
+        DatasetError: it can't be read.
+        UsageError: it holds no arrays, or it isn't clear what a row is.
+    """
+    wanted = [columns] if isinstance(columns, str) else columns
+    paths = list(_groups_with_arrays(_opened_group(uri, storage_options)))
+    if not paths:
+        raise UsageError(f"{uri}: a zarr group without arrays has no rows")
+    parts = [ArraysSource(f"{uri}/{path}" if path else uri, storage_options, wanted, path) for path in paths]
+    if len(parts) == 1:
+        return parts[0]
+    schema = parts[0].schema
+    for part in parts[1:]:
+        if part.schema != schema:
+            mine, others = ({f"{n}: {t}" for n, t in s.columns.items()} for s in (part.schema, schema))
+            raise UsageError(
+                f"{uri}: its groups differ ({', '.join(sorted(others ^ mine)[:6])} in {parts[0].place} or "
+                f"{part.place} alone), so they aren't logs of one dataset; name the arrays that all have: "
+                "columns=[…], or open one group"
+            )
+    return ChainedSource(uri, parts, schema, None)
+
+
+def _opened_group(uri: str, storage_options: Mapping[str, Any]) -> Any:
+    import zarr
+
+    try:
+        if is_local(uri):
+            return zarr.open_group(uri.split("://", 1)[-1], mode="r")
+        from zarr.storage import FsspecStore
+
+        fs, path = filesystem(uri, {**storage_options})
+        return zarr.open_group(FsspecStore.from_mapper(fs.get_mapper(path), read_only=True), mode="r")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{uri}: no zarr group that can be read ({error})") from error
+
+
+def _groups_with_arrays(group: Any, depth: int = 0) -> Iterator[str]:
+    """The group itself, as "", where it has arrays; else the outermost ones below that have some, by name."""
+    if any(array.ndim for _, array in group.arrays()):
+        yield ""
+    elif depth < _MAX_DEPTH:
+        for name, inner in sorted(group.groups(), key=lambda pair: str(pair[0])):
+            for path in _groups_with_arrays(inner, depth + 1):
+                yield f"{name}/{path}".rstrip("/")
+
+
 class ArraysSource(RowSource):
     """Row i is entry i of each array of a zarr group: what others, such as xarray, wrote."""
 
     has_stamps = False
 
-    def __init__(self, uri: str, storage_options: Mapping[str, Any], columns: Sequence[str] | None):
+    def __init__(
+        self, uri: str, storage_options: Mapping[str, Any], columns: Sequence[str] | None, log_id: str = ""
+    ):
         """Opens nothing yet.
 
         Args:
-            columns: names of arrays, needed where a group's arrays are of several lengths.
+            log_id: what the group is called among others; by default its folder's name.
         """
         self.place = uri
-        self._storage = storage_options
-        self._wanted = [columns] if isinstance(columns, str) else columns
+        self._storage, self._wanted = storage_options, columns
+        self._log_id = log_id or uri.rsplit("/", 1)[-1]
 
     @functools.cached_property
     def schema(self) -> Schema:
@@ -86,7 +139,7 @@ class ArraysSource(RowSource):
 
     @functools.cached_property
     def stretches(self) -> Stretches:
-        return Stretches.of_logs([Store.at(self.place).uri.rsplit("/", 1)[-1]], [self._num_rows])
+        return Stretches.of_logs([self._log_id], [self._num_rows])
 
     @functools.cached_property
     def _num_rows(self) -> int:
@@ -97,24 +150,13 @@ class ArraysSource(RowSource):
         return None
 
     def _open(self) -> dict[str, Any]:
-        import zarr
-
-        try:
-            group: Any = zarr.open_group(self._zarr_store(), mode="r")
-            arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DatasetError(f"{self.place}: no zarr group that can be read ({error})") from error
+        group = _opened_group(self.place, self._storage)
+        arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
         if self._wanted is not None:
-            import fnmatch
-
-            arrays = {
-                name: array
-                for name, array in arrays.items()
-                if any(fnmatch.fnmatchcase(name, pattern) for pattern in self._wanted)
-            } or arrays
+            patterns = self._wanted
+            chosen = [name for name in arrays if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
+            arrays = {name: arrays[name] for name in chosen} or arrays  # whoever picks columns tells of typos
         lengths = {name: array.shape[0] for name, array in arrays.items()}
-        if not arrays:
-            raise UsageError(f"{self.place}: a zarr group without arrays has no rows")
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{name}: {length}" for name, length in lengths.items())
             raise UsageError(
@@ -122,14 +164,6 @@ class ArraysSource(RowSource):
                 "those of one length: columns=[…]"
             )
         return arrays
-
-    def _zarr_store(self) -> Any:
-        if is_local(self.place):
-            return self.place.split("://", 1)[-1]
-        from zarr.storage import FsspecStore
-
-        fs, path = filesystem(self.place, {**self._storage})
-        return FsspecStore.from_mapper(fs.get_mapper(path), read_only=True)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         batch = self.batch(positions, names)

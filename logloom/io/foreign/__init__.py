@@ -12,20 +12,20 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.foreign.base import ForeignDataset
+from logloom.io.foreign.rows import PieceReader, SurveyedDataset
 from logloom.io.storage import Store
 
-# In the order in which a folder is looked at: module, the function that knows such folders, the class.
+# In the order in which a folder is looked at: module, the function that knows such folders, what opens one.
 _KINDS = {
     "table": ("own", "is_table", "OwnTable"),
     "l5kit": ("l5kit", "recognises", "L5KitDataset"),
-    "zarr": ("own", "is_own_zarr", "OwnZarr"),
+    "zarr": ("zarr", "recognises", "open_zarr"),
     "granular": ("granular", "recognises", "GranularReader"),
     "webdataset": ("webdataset", "recognises", "WebDatasetReader"),
     "lance": ("lance", "recognises", "LanceReader"),
     "parquet": ("parquet", "recognises", "ParquetReader"),
 }
 KINDS = tuple(_KINDS)
-_SURVEYED = frozenset({"granular", "webdataset", "lance", "parquet"})
 _FILES = {".tar": "webdataset", ".tgz": "webdataset", ".tar.gz": "webdataset", ".tar.zst": "webdataset"}
 _FILES |= {".parquet": "parquet", ".pq": "parquet"}
 
@@ -55,13 +55,10 @@ def open_foreign(
         kind = _kind_of(store)
     elif kind not in _KINDS:
         raise UsageError(f"--from {kind!r}: there are {', '.join(KINDS)}")
-    opener = _of(kind, 2)
-    if kind not in _SURVEYED:
-        found: ForeignDataset = opener(store)
-        return found
-    from logloom.io.foreign.rows import SurveyedDataset
-
-    return SurveyedDataset(opener(store), columns, num_workers=num_workers)
+    opened: ForeignDataset | PieceReader = _of(kind, 2)(store)
+    if isinstance(opened, PieceReader):
+        return SurveyedDataset(opened, columns, num_workers=num_workers)
+    return opened
 
 
 def _of(kind: str, place: int) -> Callable[..., Any]:

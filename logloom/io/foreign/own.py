@@ -15,21 +15,12 @@ from logloom.blocks import Block, Ragged, Values
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.foreign.base import ForeignLog, Part
-from logloom.io.foreign.files import content_of
+from logloom.io.foreign.files import content_of, files_below
 from logloom.io.storage import Store
-from logloom.io.zarr.groups import ATTRIBUTE
 from logloom.schema import TIMESTAMP, Schema
 
 _PART_ROWS = 100_000
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
-
-
-def is_own_zarr(store: Store) -> bool:
-    """Whether a folder is a zarr dataset that logloom wrote."""
-    for name in ("zarr.json", ".zattrs"):
-        if store.exists(name):
-            return f'"{ATTRIBUTE}"'.encode() in store.read(name)
-    return False
 
 
 def is_table(store: Store) -> bool:
@@ -62,16 +53,7 @@ class OwnZarr:
         """See `ForeignDataset.logs`."""
         logs = []
         for log_id, rows in self._reader.logs.items():
-            files = [f"{log_id}/{name}" for name in self._store.names(log_id)]
-            plain = [name for name in files if not self._store.fs.isdir(self._store.uri_of(name))]
-            arrays = [
-                f"{folder}/{name}"
-                for folder in files
-                if folder not in plain
-                for name in self._store.names(folder)
-                if not self._store.fs.isdir(self._store.uri_of(f"{folder}/{name}"))
-            ]
-            content, size = content_of(self._store, [*plain, *arrays])
+            content, size = content_of(self._store, files_below(self._store, [log_id]))
             stamps = self._stamps(log_id, rows)
             logs.append(ForeignLog(log_id, f"{self.uri}/{log_id}", _parts(log_id, stamps, content, size)))
         return logs

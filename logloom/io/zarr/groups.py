@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from logloom.io.storage import Store
 from logloom.io.zarr.arrays import ArrayKind
 from logloom.io.zarr.layout import json_bytes
 from logloom.schema import Schema
@@ -17,6 +18,14 @@ ATTRIBUTE = "logloom"
 VERSION = 1
 _CONVENTIONS = "CF-1.11"
 _FILES = frozenset({"", ".", "..", "zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"})
+
+
+def is_own(store: Store) -> bool:
+    """Whether a folder is a zarr dataset that logloom wrote."""
+    for name in ("zarr.json", ".zattrs"):
+        if store.exists(name):
+            return f'"{ATTRIBUTE}"'.encode() in store.read(name)
+    return False
 
 
 def log_problems(log_id: str) -> list[str]:
