@@ -270,7 +270,7 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
 
 
 def _size(plan: BuildPlan) -> Size:
-    return Size(plan.message_bytes, len(plan.partitions))
+    return Size(plan.message_bytes, plan.num_partitions)
 
 
 def _job_name(job: Job) -> str:

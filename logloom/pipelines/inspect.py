@@ -154,7 +154,7 @@ def suggested_recipe(logs: Sequence[str], storage_options: Mapping[str, Any]) ->
 
 def plan_summary(plan: BuildPlan) -> dict[str, Any]:
     """What a build would do, as names and values."""
-    units = len(plan.partitions) * len(plan.job.outputs)
+    units = plan.num_partitions * len(plan.job.outputs)
     finished = plan.finished()
     return {
         "root": plan.job.store.uri,
@@ -164,7 +164,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_reused": len(plan.job.kept) - len(plan.unreadable),
         "logs_skipped": len(plan.unreadable),
         "logs_gone": len(plan.dropped),
-        "partitions": len(plan.partitions),
+        "partitions": plan.num_partitions,
         "rows_at_most": plan.num_ticks,
         "units_to_build": units - finished,
         "units_finished": finished,

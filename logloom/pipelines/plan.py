@@ -8,16 +8,19 @@ Elsewhere: the recipe (logloom.recipe), its meeting with the logs (logloom.trans
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.base import Log, LogSummary, OpenOptions
+from logloom.io.logs.base import LogSummary, OpenOptions
 from logloom.io.logs.opening import open_log
+from logloom.io.logs.outline import Outline, outlines
 from logloom.io.manifest import (
     ENTRY,
     LogRecord,
@@ -30,7 +33,7 @@ from logloom.io.manifest import (
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.recipe import Recipe
-from logloom.transforms.columns import Span, TopicClock
+from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
@@ -44,11 +47,38 @@ _OPENERS = 16  # threads that read indices; they wait for storage, not for the p
 
 @dataclass(frozen=True)
 class PlannedLog:
-    """A log that will be read, its partitions and its index."""
+    """A log that will be read: what is worth remembering of its index, for there may be very many logs.
+
+    Attributes:
+        message_bytes: in the log, uncompressed.
+        num_ticks: as many rows as there can be, before `rows:` drops any.
+        bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where a
+            topic is the clock.
+    """
 
     task: LogTask
-    summary: LogSummary
-    spans: tuple[Span, ...]
+    message_bytes: int
+    num_ticks: int
+    bounds: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
+        """Plans a log's partitions, from its index."""
+        spans = plan_spans(summary, plan)
+        if isinstance(plan.clock, TopicClock):
+            topic = summary.topics.get(plan.clock.topic)
+            num_ticks = topic.num_messages if topic is not None else 0
+        else:
+            num_ticks = sum(span.ticks[1] - span.ticks[0] for span in spans if span.ticks is not None)
+        rows = [(span.start, span.stop, *(span.ticks or ())) for span in spans]
+        bounds = np.array(rows, np.int64) if rows else np.empty((0, 2), np.int64)
+        return cls(task, int(summary.chunk_bytes.sum()), num_ticks, bounds)
+
+    @property
+    def spans(self) -> Iterator[Span]:
+        """Its partitions, in time order."""
+        for start, stop, *ticks in self.bounds.tolist():
+            yield Span(start, stop, (ticks[0], ticks[1]) if ticks else None)
 
 
 @dataclass(frozen=True)
@@ -70,21 +100,21 @@ class BuildPlan:
     unreadable: tuple[LogRecord, ...] = field(default=())
 
     @property
-    def partitions(self) -> list[tuple[LogTask, Span]]:
-        return [(log.task, span) for log in self.logs for span in log.spans]
+    def partitions(self) -> Iterator[tuple[LogTask, Span]]:
+        return ((log.task, span) for log in self.logs for span in log.spans)
+
+    @property
+    def num_partitions(self) -> int:
+        return sum(len(log.bounds) for log in self.logs)
 
     @property
     def message_bytes(self) -> int:
-        return sum(int(log.summary.chunk_bytes.sum()) for log in self.logs)
+        return sum(log.message_bytes for log in self.logs)
 
     @property
     def num_ticks(self) -> int:
         """Ticks of the logs that will be read: as many rows as there can be, before `rows:` drops any."""
-        clock = self.job.plan.clock
-        if isinstance(clock, TopicClock):
-            topics = (log.summary.topics.get(clock.topic) for log in self.logs)
-            return sum(topic.num_messages for topic in topics if topic is not None)
-        return sum(span.ticks[1] - span.ticks[0] for _, span in self.partitions if span.ticks is not None)
+        return sum(log.num_ticks for log in self.logs)
 
     def unit_identities(self) -> list[tuple[str, str]]:
         """(output, identity) of every unit of the logs that will be read."""
@@ -194,17 +224,18 @@ def check_sample(sample: str) -> None:
         raise UsageError(f"{sample!r}: expected all, or sample:0.05 (a share of the units)")
 
 
-Opened = dict[str, tuple[LogFiles, Log]]
+Opened = dict[str, tuple[LogFiles, Outline]]
 Failed = list[tuple[LogFiles, str]]
 
 
 def _open_all(
     files: Sequence[LogFiles], options: OpenOptions, on_opened: Callable[[int, int], None]
 ) -> tuple[Opened, Failed]:
-    def open_one(log: LogFiles) -> Log | str:
+    outline = outlines()
+
+    def open_one(log: LogFiles) -> Outline | str:
         try:
-            opened = open_log(log.uris, options)
-            _ = opened.summary
+            opened = outline(open_log(log.uris, options))
             if len(log.uris) > 1:
                 check_one_recording(log, [open_log([uri], options).summary for uri in log.recordings])
         except LogReadError as error:
@@ -255,15 +286,14 @@ def _against_parent(
     kept: list[LogRecord] = []
     planned: list[PlannedLog] = []
     for log_id in sorted(opened):
-        _, log = opened[log_id]
-        summary = log.summary
+        summary = opened[log_id][1].summary
         split = split_of(recipe, log_id, summary.uris)
         key = job.log_key(log_id, summary.content_id, summary.uris, split)
         if log_id in before and before[log_id].key == key and before[log_id].status != "kept":
             kept.append(before[log_id])
             continue
         task = LogTask(log_id, summary.uris, summary.content_id, split, key)
-        planned.append(PlannedLog(task, summary, tuple(plan_spans(summary, job.plan))))
+        planned.append(PlannedLog.of(task, summary, job.plan))
     unreadable = [_unreadable(recipe, log, message) for log, message in failed]
     gone = sorted(set(before) - set(opened) - {log.log_id for log, _ in failed})
     kept += _vanished(job, recipe, [before[log_id] for log_id in gone])

@@ -8,6 +8,7 @@ Ticks are int64 nanoseconds since the Unix epoch, ascending; ranges of k are hal
 
 from __future__ import annotations
 
+import functools
 from decimal import Decimal
 from fractions import Fraction
 
@@ -55,6 +56,7 @@ def topic_ticks(times: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(times)
 
 
+@functools.lru_cache(maxsize=16)  # plans of many partitions ask for the same one again and again
 def _step(rate: Decimal) -> tuple[int, int]:
     """The time between ticks in ns, as a fraction in lowest terms."""
     if not (rate.is_finite() and SLOWEST <= rate <= FASTEST):
