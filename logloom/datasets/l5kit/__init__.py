@@ -14,10 +14,10 @@ from logloom.datasets.l5kit.map_rasterizers import (
     SatelliteRasterizer,
     SemanticRasterizer,
 )
-from logloom.datasets.l5kit.mask import MaskThresholds, compute_agents_mask
 from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer
 from logloom.datasets.l5kit.semantic_map import SemanticMap
 from logloom.io.l5kit import ChunkedDataset
+from logloom.io.l5kit.mask import MaskThresholds, compute_agents_mask
 
 __all__ = [
     "AgentDataset",

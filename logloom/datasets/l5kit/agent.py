@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from logloom.blocks import Array
 from logloom.datasets.l5kit.ego import EgoDataset
-from logloom.datasets.l5kit.mask import MaskThresholds, agents_mask_of
+from logloom.datasets.l5kit.mask import agents_mask_of
 from logloom.datasets.l5kit.sampling import ImageMaker
-from logloom.datasets.l5kit.scenes import stops_of
 from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset
+from logloom.io.l5kit.mask import MaskThresholds, stops_of
 
 MIN_FRAME_HISTORY = 10
 MIN_FRAME_FUTURE = 1

@@ -13,9 +13,10 @@ from logloom.blocks import Array
 from logloom.datasets.l5kit.config import SampleSettings
 from logloom.datasets.l5kit.geometry import RenderContext
 from logloom.datasets.l5kit.sampling import ImageMaker, Moment, Perturbation, sample_at
-from logloom.datasets.l5kit.scenes import SceneCache, SceneRows, stops_of
+from logloom.datasets.l5kit.scenes import SceneCache, SceneRows
 from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset
+from logloom.io.l5kit.mask import stops_of
 
 SCENE_BYTES = 256 << 20
 HOST_ID_BYTES = 70

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.datasets.l5kit.geometry import Matrix, RenderContext, transform_points, yaw_of, yaws_of
-from logloom.datasets.l5kit.mask import are_agents
 from logloom.datasets.l5kit.sampling import EGO_EXTENT
 from logloom.errors import UsageError
+from logloom.io.l5kit.mask import are_agents
 
 SUBPIXEL_BITS = 9
 FADING = 0.85

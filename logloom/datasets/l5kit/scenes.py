@@ -1,6 +1,6 @@
 """The rows of a dataset scene by scene: checked, read once, kept while memory lasts.
 
-Here: `SceneRows` (frames, agents and lights of a scene), `SceneCache`, and the intervals between arrays.
+Here: `SceneRows` (frames, agents and lights of a scene) and `SceneCache`.
 Elsewhere: reading arrays (logloom.io.l5kit), what a sample makes of the rows (sampling).
 """
 
@@ -17,33 +17,11 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.io.l5kit import ChunkedDataset
+from logloom.io.l5kit.mask import stops_of, track_twice
 
 Interval = tuple[int, int]
 # Samples hold track ids as int64, the vehicle's being -1.
 _MAX_TRACK = 2**63 - 1
-
-
-def stops_of(intervals: Array, num_rows: int, source: str) -> NDArray[np.int64]:
-    """Where each of some intervals ends, all of them lying end to end over an array.
-
-    Args:
-        intervals: (N, 2) half-open.
-        num_rows: of the array that they divide.
-        source: names the dataset and the field, for errors.
-
-    Raises:
-        DatasetError: an interval leaves a gap, overlaps another or ends outside.
-    """
-    stops: NDArray[np.int64] = intervals[:, 1].astype(np.int64)
-    starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]])
-    wrong = np.flatnonzero((intervals[:, 0] != starts) | (stops < starts) | (stops > num_rows))
-    if wrong.size:
-        row = int(wrong[0])
-        raise DatasetError(
-            f"{source} of row {row} is {intervals[row].tolist()}: intervals have to follow each other "
-            f"without gaps, so from {starts[row]}, within {num_rows} rows"
-        )
-    return stops
 
 
 class SceneRows:
@@ -131,11 +109,6 @@ class SceneRows:
         low, high = bounds[place], bounds[place + 1]
         first, last = low + np.searchsorted(frames[low:high], (start, stop))
         return order[first:last], frames[first:last]
-
-
-def track_twice(source: str, track: int, frame: int) -> DatasetError:
-    """The error for a track that one frame holds twice."""
-    return DatasetError(f"{source}: track {track} is twice in frame {frame}, so its way is ambiguous")
 
 
 class SceneCache:

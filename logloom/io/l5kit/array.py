@@ -6,6 +6,7 @@ Elsewhere: what chunks look like (metadata), the four arrays together (chunked).
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -51,26 +52,29 @@ class ChunkCache:
 
 
 class ChunkedArray:
-    """A read-only array of structured rows in compressed chunks.
+    """A read-only array of rows (structs, or integers) in compressed chunks.
 
     Indexing gives copies: one row for an int, else an array. Taking many rows at once is cheap, since each
     chunk is decompressed once per call; single rows are cheap only while they come from one chunk.
     Pickles without cached chunks, and serves many threads.
     """
 
-    def __init__(self, store: Store, name: str, cache: ChunkCache | None = None):
+    def __init__(
+        self, store: Store, name: str, cache: ChunkCache | None = None, row_shape: tuple[int, ...] = ()
+    ):
         """Opens an array.
 
         Args:
             store: the dataset's folder.
             name: of the array within it.
+            row_shape: of rows of integers; () for structs.
 
         Raises:
             DatasetError: there is no such array, or it is not of zarr format 2.
         """
         source = f"{name}/.zarray"
         data = read_file(store, source, f"there is no array {name!r} here")
-        self.metadata = ArrayMetadata.from_bytes(data, store.uri_of(source))
+        self.metadata = ArrayMetadata.from_bytes(data, store.uri_of(source), row_shape)
         self.name = name
         self._store = store
         self._cache = cache
@@ -81,20 +85,20 @@ class ChunkedArray:
         return self.metadata.dtype
 
     @property
-    def shape(self) -> tuple[int]:
-        return (self.metadata.rows,)
+    def shape(self) -> tuple[int, ...]:
+        return (self.metadata.rows, *self.dtype.shape)
 
     @property
-    def chunks(self) -> tuple[int]:
-        return (self.metadata.chunk_rows,)
+    def chunks(self) -> tuple[int, ...]:
+        return (self.metadata.chunk_rows, *self.dtype.shape)
 
     @property
     def ndim(self) -> int:
-        return 1
+        return len(self.shape)
 
     @property
     def size(self) -> int:
-        return self.metadata.rows
+        return math.prod(self.shape)
 
     def __len__(self) -> int:
         return self.metadata.rows
@@ -157,7 +161,7 @@ class ChunkedArray:
 
     def _pick(self, key: Array) -> Array:
         if key.dtype == np.bool_:
-            if key.shape != self.shape:
+            if key.shape != (len(self),):
                 raise IndexError(f"a mask of shape {key.shape} for {len(self)} rows")
             key = np.flatnonzero(key)
         if key.dtype.kind not in "iu" and key.size:
@@ -171,14 +175,14 @@ class ChunkedArray:
         for chunk in np.unique(chunk_of).tolist():
             here = chunk_of == chunk
             taken[here] = self._chunk(chunk)[rows[here] - chunk * self.metadata.chunk_rows]
-        return taken.reshape(key.shape)
+        return taken.reshape(*key.shape, *self.dtype.shape)
 
     def _chunk(self, index: int) -> Array:
         """All rows of a chunk, padding included; shared, so it is never given out."""
         latest = self._latest
         if latest is not None and latest[0] == index:
             return latest[1]
-        name = f"{self.name}/{index}"
+        name = f"{self.name}/{self.metadata.chunk_name(index)}"
         data = self._cache.get(name) if self._cache else None
         if data is None:
             # zarr would read zeros for it; the writers of such datasets always write every chunk.

@@ -1,7 +1,7 @@
 """One L5Kit dataset from the staged units of a split: its plan, its chunks, and the proof of it.
 
 Here: pure functions; each chunk is made from the ranges of units it needs, by one worker, in any order.
-Elsewhere: staged units (stage), where chunks are published (the caller).
+Elsewhere: staged units (stage), masks of agents (mask_chunks), where chunks are published (the caller).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS, SCENES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
+from logloom.io.l5kit.mask_chunks import MaskTask, make_mask_chunk, mask_differences, mask_files, mask_tasks
 from logloom.io.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.l5kit.options import Options, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, rows_of
@@ -97,14 +98,17 @@ def plan_assembly(units: Sequence[StagedUnit], options: Options, period: int | N
     """
     scenes = make_scenes(units, options, gap_limit(options, period))
     totals = {name: sum(unit.rows[name] for unit in units) for name in _STAGED}
-    tasks = _scene_tasks(scenes)
+    tasks: list[ChunkTask | MaskTask] = [*_scene_tasks(scenes)]
     for name in _STAGED:
         tasks += _chunk_tasks(name, units)
-    files = group_files()
+    places = [(unit.folder, unit.rows["frames"], unit.rows["agents"]) for unit in units]
+    tasks += mask_tasks(options.masks, places, scenes["frame_index_interval"])
+    files = group_files() | mask_files(options.masks, totals["agents"])
     for name, rows in {"scenes": len(scenes), **totals}.items():
         files[f"{ARRAYS[name].key}/.zarray"] = _metadata(name, rows).to_bytes()
     parts = [[u.log_id, u.unit["partition"], *(u.rows[name] for name in _STAGED), u.digest] for u in units]
-    return AssemblyPlan(tasks, files, {"scenes": _scenes_digest(scenes), "parts": parts})
+    masks = {str(probability): totals["agents"] for probability in options.masks}
+    return AssemblyPlan(tasks, files, {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks})
 
 
 def _metadata(name: str, rows: int) -> ArrayMetadata:
@@ -169,12 +173,14 @@ def _starts(units: Sequence[StagedUnit], name: str) -> list[int]:
     return [0, *map(int, np.cumsum([unit.rows[name] for unit in units], dtype=np.int64))]
 
 
-def make_chunk(store: Store, task: ChunkTask) -> tuple[str, bytes]:
+def make_chunk(store: Store, task: ChunkTask | MaskTask) -> tuple[str, bytes]:
     """The name and the bytes of one chunk.
 
     Raises:
         DatasetError: a staged file is missing or too short.
     """
+    if isinstance(task, MaskTask):
+        return make_mask_chunk(store, task)
     kind = ARRAYS[task.array]
     parts = [np.frombuffer(task.literal, kind.dtype)]
     for piece in task.pieces:
@@ -216,6 +222,8 @@ def differences(
         frame, agents, tl_faces = (
             n + count for n, count in zip((frame, agents, tl_faces), counts, strict=True)
         )
+    for name, rows in unit.get("masks", {}).items():
+        yield from (f"{folder}: {problem}" for problem in mask_differences(dataset, name, rows))
 
 
 def _size_differences(dataset: ChunkedDataset, unit: Mapping[str, Any]) -> Iterator[str]:

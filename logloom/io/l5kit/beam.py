@@ -15,7 +15,7 @@ from typing import Any
 from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.l5kit.assemble import ChunkTask, StagedUnit, make_chunk, plan_assembly
+from logloom.io.l5kit.assemble import StagedUnit, make_chunk, plan_assembly
 from logloom.io.l5kit.mapping import mapping_of
 from logloom.io.l5kit.options import Options
 from logloom.io.l5kit.rows import DatasetReader
@@ -151,14 +151,13 @@ def _in_order(units: Iterable[StagedUnit]) -> list[StagedUnit]:
 
 def _plan_chunks(
     units: Sequence[StagedUnit], target: Store, options: Options, period: int | None
-) -> Sequence[ChunkTask]:
+) -> Sequence[Any]:
     if target.exists(".zgroup"):
         raise UsageError(f"{target.uri}: there is a dataset already; remove it or choose another path")
-    tasks: Sequence[ChunkTask] = plan_assembly(_in_order(units), options, period).tasks
-    return tasks
+    return plan_assembly(_in_order(units), options, period).tasks
 
 
-def _write_chunk(task: ChunkTask, target: Store) -> str:
+def _write_chunk(task: Any, target: Store) -> str:
     name, data = make_chunk(_stage_of(target), task)
     target.replace(name, data)
     return name

@@ -80,7 +80,7 @@ class ChunkedDataset:
                 setattr(self, name, WritableArray(group[kind.key]))
             return self
         cache = ChunkCache(cache_size_bytes) if cached else None
-        store = self._store()
+        store = self.store
         for name, kind in ARRAYS.items():
             if kind is TL_FACES and not store.exists(f"{kind.key}/.zarray"):
                 self.tl_faces = np.empty(0, kind.dtype)  # format version 1 had no lights
@@ -158,7 +158,13 @@ class ChunkedDataset:
             raise DatasetError(f"{self.path}: an interval [{start}, {stop}) of {len(array)} {name}")
         return np.array(array[start:stop])
 
-    def _store(self) -> Store:
+    @property
+    def store(self) -> Store:
+        """The folder of its group.
+
+        Raises:
+            UsageError: it lies in memory.
+        """
         if not self.path:
             raise UsageError("this dataset lies in memory, there is nothing to open")
         store = Store.at(self.path, self.storage_options)
@@ -170,7 +176,7 @@ class ChunkedDataset:
         from logloom.io.l5kit.zdtype import register
 
         register()
-        store = self._store()
+        store = self.store
         try:
             if store.local is not None:
                 return zarr.open_group(store.local, mode=mode, zarr_format=2)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.l5kit.assemble import ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
 from logloom.io.l5kit.mapping import plan_mapping
+from logloom.io.l5kit.mask_chunks import MaskTask
 from logloom.io.l5kit.options import Options as L5KitOptions
 from logloom.io.l5kit.options import host_of
 from logloom.io.l5kit.stage import StageReader, StageWriter
@@ -79,7 +80,7 @@ class L5KitFormat:
         ]
         return plan_assembly(staged, options, period)
 
-    def make_chunk(self, store: Store, task: ChunkTask) -> tuple[str, bytes]:
+    def make_chunk(self, store: Store, task: ChunkTask | MaskTask) -> tuple[str, bytes]:
         """The name and the bytes of one chunk."""
         return make_chunk(store, task)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,55 +31,69 @@ _KINDS = frozenset("biufU")
 
 @dataclass(frozen=True)
 class ArrayMetadata:
-    """What a `.zarray` of a one-dimensional structured array says.
+    """What a `.zarray` says: of a one-dimensional array of structs, or of rows of integers.
 
     Attributes:
+        dtype: of a row: a struct, or integers in a shape, ("<u4", (2,)).
         compressed: whether chunks are blosc frames; else they are the rows' plain bytes.
+        separator: between the numbers that name a chunk.
     """
 
     rows: int
     chunk_rows: int
     dtype: np.dtype[Any]
     compressed: bool = True
+    separator: str = "."
 
     @property
     def num_chunks(self) -> int:
         return -(-self.rows // self.chunk_rows)
 
+    def chunk_name(self, index: int) -> str:
+        """The file of a chunk, within the array's folder."""
+        return self.separator.join(map(str, (index, *(0 for _ in self.dtype.shape))))
+
     def to_bytes(self) -> bytes:
         """The `.zarray`, byte for byte as zarr 2 writes it."""
+        shape = list(self.dtype.shape)
+        zeros = base64.standard_b64encode(bytes(self.dtype.itemsize)).decode()
         data = {
-            "chunks": [self.chunk_rows],
+            "chunks": [self.chunk_rows, *shape],
             "compressor": COMPRESSOR if self.compressed else None,
-            "dtype": dtype_fields(self.dtype),
-            "fill_value": base64.standard_b64encode(bytes(self.dtype.itemsize)).decode(),
+            "dtype": self.dtype.base.str if shape else dtype_fields(self.dtype),
+            "fill_value": 0 if shape else zeros,
             "filters": None,
             "order": "C",
-            "shape": [self.rows],
+            "shape": [self.rows, *shape],
             "zarr_format": 2,
         }
         return _json_bytes(data)
 
     @classmethod
-    def from_bytes(cls, data: bytes, source: str) -> ArrayMetadata:
+    def from_bytes(cls, data: bytes, source: str, row_shape: tuple[int, ...] = ()) -> ArrayMetadata:
         """Reads a `.zarray`.
 
         Args:
             source: the file's name, for errors.
+            row_shape: of rows of integers; () for structs.
 
         Raises:
-            DatasetError: not zarr format 2, not a one-dimensional struct, or coded in a way unknown here.
+            DatasetError: not zarr format 2, not such an array, or coded in a way unknown here.
         """
+        kind = f"zarr array with rows of {list(row_shape)}" if row_shape else "one-dimensional zarr array"
         try:
             value = json.loads(data)
-            (rows,), (chunk_rows,) = value["shape"], value["chunks"]
+            (rows, *shape), (chunk_rows, *chunk_shape) = value["shape"], value["chunks"]
             fields, compressor, version = value["dtype"], value["compressor"], value["zarr_format"]
-            filters = value.get("filters")
+            filters, separator = value.get("filters"), value.get("dimension_separator", ".")
+            is_plain = value.get("order", "C") == "C" and separator in (".", "/")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise DatasetError(f"{source}: not the metadata of a one-dimensional zarr array") from error
+            raise DatasetError(f"{source}: not the metadata of a {kind}") from error
         if version != 2:
             raise DatasetError(f"{source}: zarr format {version}, L5Kit datasets are of format 2")
-        dtype = dtype_from_fields(fields, source)
+        if shape != list(row_shape) or chunk_shape != shape or not is_plain:
+            raise DatasetError(f"{source}: not the metadata of a {kind}")
+        dtype = _integers(fields, row_shape, source) if row_shape else dtype_from_fields(fields, source)
         for name, number, lowest in (("shape", rows, 0), ("chunks", chunk_rows, 1)):
             if type(number) is not int or not lowest <= number < 1 << 62:
                 raise DatasetError(f"{source}: {name} [{number!r}] makes no sense")
@@ -90,7 +105,7 @@ class ArrayMetadata:
                 f"{source}: compressor {compressor!r} with filters {filters!r}; known are blosc and none. "
                 "Open it with zarr (ChunkedDataset(path).root) and write it anew"
             )
-        return cls(rows, chunk_rows, dtype, compressor is not None)
+        return cls(rows, chunk_rows, dtype, compressor is not None, separator)
 
     def encode(self, rows: Array) -> bytes:
         """A chunk's bytes; fewer rows than a chunk holds are followed by zero bytes, as zarr 2 does."""
@@ -115,7 +130,7 @@ class ArrayMetadata:
         if not self.compressed:
             if len(data) != size:
                 raise DatasetError(f"{source}: {len(data)} bytes, a chunk has {size}")
-            return np.frombuffer(data, self.dtype)
+            return np.frombuffer(data, self.dtype.base).reshape(self.chunk_rows, *self.dtype.shape)
         _check_blosc_header(data, size, source)
         from numcodecs import blosc
 
@@ -164,6 +179,12 @@ def dtype_from_fields(fields: Any, source: str) -> np.dtype[Any]:
     if strange or not 0 < dtype.itemsize <= MAX_CHUNK_BYTES:
         raise DatasetError(f"{source}: dtype {str(fields)[:200]} is no struct of numbers and text")
     return dtype
+
+
+def _integers(name: Any, shape: tuple[int, ...], source: str) -> np.dtype[Any]:
+    if not (isinstance(name, str) and re.fullmatch(r"[<|][iu][1248]", name)):
+        raise DatasetError(f"{source}: dtype {str(name)[:200]} is no type of integers")
+    return np.dtype((name, shape))
 
 
 def _text(value: Any) -> str:

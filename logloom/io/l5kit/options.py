@@ -84,6 +84,7 @@ class Options(_Strict):
         agents, tl_faces: column of structs; left out, the array is empty.
         max_gap: rows further apart than this start a new scene. Default: 1.5 periods of a rate clock; a topic
             clock has no period, so there a log is one scene unless this is given.
+        masks: a mask of agents for each of these probabilities, so that AgentDataset needn't make one.
     """
 
     host: str = "{parent}"
@@ -92,6 +93,14 @@ class Options(_Strict):
     agents: str | AgentsFrom | None = None
     tl_faces: str | TlFacesFrom | None = None
     max_gap: Duration | None = None
+    masks: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.5,)
+
+    @field_validator("masks")
+    @classmethod
+    def _distinct(cls, masks: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(masks)) != len(masks):
+            raise ValueError("a probability stands there twice")
+        return masks
 
     @field_validator("host")
     @classmethod

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array, Block, Ragged
 from logloom.digests import RowsDigest
-from logloom.errors import DatasetError, StorageError
+from logloom.errors import DatasetError, LogReadError, StorageError
 from logloom.io.l5kit.dtypes import ARRAYS, FRAMES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
 from logloom.io.l5kit.metadata import row_bytes
@@ -41,6 +41,7 @@ class StageWriter:
         host_of(options, context.log_uri, context.log_id)  # assembly would fail on it, after all the work
         self._directory = directory
         self._context = context
+        self._counts_runs = bool(options.masks)
         self._runs = Runs(gap_limit(options, context.period))
         self._digest = RowsDigest(MAPPED_SCHEMA)
         self._rows = {"frames": 0, "agents": 0, "tl_faces": 0}
@@ -50,11 +51,13 @@ class StageWriter:
         """Takes the next rows.
 
         Raises:
-            LogReadError: a value doesn't fit its field.
+            LogReadError: a value doesn't fit its field; or a row holds a track twice where masks are wanted.
         """
         if not len(block):
             return
         mapped = Block(block.log_id, block.partition, block.first_row, self._mapping.apply(block))
+        if self._counts_runs:
+            _check_tracks(mapped)
         self._digest.update(mapped)
         self._runs.add(mapped.timestamp)
         frames = np.zeros(len(mapped), FRAMES.dtype)
@@ -92,6 +95,24 @@ class StageWriter:
             "rows": self._rows,
             "runs": self._runs.found,
         }
+
+
+def _check_tracks(block: Block) -> None:
+    """Refuses what a mask could not count."""
+    agents = block.columns["agents"]
+    assert isinstance(agents, Ragged)
+    tracks = agents.values["track_id"]
+    rows = np.repeat(np.arange(len(block)), agents.lengths)
+    order = np.lexsort((tracks, rows))
+    tracks, rows = tracks[order], rows[order]
+    twice = np.flatnonzero((tracks[1:] == tracks[:-1]) & (rows[1:] == rows[:-1]))
+    if twice.size:
+        row = int(rows[twice[0]])
+        raise LogReadError(
+            f"{block.log_id} {block.partition}: track {tracks[twice[0]]} is twice among agents at "
+            f"{block.timestamp[row]}, so no mask can count its frames; correct the tracks, or leave masks "
+            "out: outputs: {l5kit: {masks: []}}"
+        )
 
 
 class Runs:

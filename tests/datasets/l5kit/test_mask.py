@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from logloom.datasets.l5kit import AgentDataset, ChunkedDataset, MaskThresholds, compute_agents_mask, mask
 from logloom.errors import DatasetError
+from logloom.io.l5kit import mask as counting
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset, slow_mask
 
 
@@ -14,7 +15,7 @@ from tests.datasets.l5kit.scenes_made import make_config, make_dataset, slow_mas
 def test_counts_equal_those_found_agent_by_agent(seed, batch, threads):
     dataset = make_dataset((15, 0, 9, 1), seed=seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mask, "BATCH_ROWS", batch)
+        patch.setattr(counting, "BATCH_ROWS", batch)
         found = compute_agents_mask(dataset, num_threads=threads)
     np.testing.assert_array_equal(found, slow_mask(dataset))
 
@@ -25,7 +26,7 @@ def test_agents_are_sorted_by_scene_and_track_whatever_their_ids(seed, span, sce
     rng = np.random.default_rng(seed)
     tracks = rng.integers(0, span, 60, dtype=np.uint64) + np.uint64(2**63 - 1)
     scene_of = np.sort(rng.integers(7, 7 + scenes, 60))
-    np.testing.assert_array_equal(mask._by_track(tracks, scene_of), np.lexsort((tracks, scene_of)))
+    np.testing.assert_array_equal(counting._by_track(tracks, scene_of), np.lexsort((tracks, scene_of)))
 
 
 def test_each_threshold_ends_runs():

@@ -1,0 +1,173 @@
+"""The masks of agents that a dataset carries where the original client looks for them, `agents_mask/0.5`.
+
+Here: making their chunks from staged units, opening and checking them.
+Elsewhere: what the counts mean (mask), the arrays that they belong to (assemble).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.errors import DatasetError, LogloomError
+from logloom.io.l5kit.array import ChunkedArray
+from logloom.io.l5kit.chunked import ChunkedDataset
+from logloom.io.l5kit.dtypes import ARRAYS
+from logloom.io.l5kit.mask import MaskThresholds, mask_of_rows
+from logloom.io.l5kit.metadata import ArrayMetadata, group_files
+from logloom.io.l5kit.rows import rows_of
+from logloom.io.l5kit.stage import read_rows
+from logloom.io.storage import Store
+
+FOLDER = "agents_mask"
+ROW_SHAPE = (2,)  # frames in the past and in the future
+_DTYPE = np.dtype(("<u4", ROW_SHAPE))
+
+
+def _metadata(num_agents: int) -> ArrayMetadata:
+    """A chunk of a mask is of the same agents as one of theirs."""
+    return ArrayMetadata(num_agents, ARRAYS["agents"].chunk_rows, _DTYPE)
+
+
+def array_name(probability: float | str) -> str:
+    """The array of the mask for a probability, as the original client spells it."""
+    return f"{FOLDER}/{probability}"
+
+
+@dataclass(frozen=True)
+class UnitPlace:
+    """Where a staged unit's rows lie in the dataset: half-open ranges of frames and of agents."""
+
+    folder: str
+    frames: tuple[int, int]
+    agents: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MaskTask:
+    """One chunk of a mask: the agents [start, stop).
+
+    Attributes:
+        units: all that hold frames of these agents' scenes.
+        bounds: frames where these scenes begin, then where the last of them ends.
+    """
+
+    probability: float
+    index: int
+    start: int
+    stop: int
+    units: tuple[UnitPlace, ...]
+    bounds: tuple[int, ...]
+
+
+def mask_tasks(
+    probabilities: Sequence[float], units: Sequence[tuple[str, int, int]], scenes: Array
+) -> list[MaskTask]:
+    """The chunks of a dataset's masks.
+
+    Args:
+        units: folder, number of frames and of agents of each, in order.
+        scenes: (S, 2) their frames, [start, stop), end to end.
+    """
+    frames = np.cumsum([0, *(count for _, count, _ in units)])
+    agents = np.cumsum([0, *(count for _, _, count in units)])
+    places = [
+        UnitPlace(units[i][0], (int(frames[i]), int(frames[i + 1])), (int(agents[i]), int(agents[i + 1])))
+        for i in range(len(units))
+    ]
+    tasks: list[MaskTask] = []
+    total, step = int(agents[-1]), ARRAYS["agents"].chunk_rows
+    scene_edges = np.append(scenes[:, 0], scenes[-1:, 1])
+    for index, start in enumerate(range(0, total, step)):
+        stop = min(start + step, total)
+        # The units of these agents, the scenes of these units, and the units of these scenes.
+        begin, end = _overlapping(agents, start, stop)
+        first, last = _overlapping(scene_edges, frames[begin], frames[end])
+        bounds = tuple(scene_edges[first : last + 1].tolist())
+        begin, end = _overlapping(frames, bounds[0], bounds[-1])
+        own = tuple(places[begin:end])
+        tasks += [MaskTask(probability, index, start, stop, own, bounds) for probability in probabilities]
+    return tasks
+
+
+def _overlapping(edges: Array, start: int, stop: int) -> tuple[int, int]:
+    """Which of the intervals between ascending edges overlap [start, stop)."""
+    begin = np.searchsorted(edges, start, side="right") - 1
+    return int(begin), int(np.searchsorted(edges, stop, side="left"))
+
+
+def mask_files(probabilities: Sequence[float], num_agents: int) -> dict[str, bytes]:
+    """The metadata of a dataset's masks, by file name."""
+    metadata = _metadata(num_agents).to_bytes()
+    files = {f"{array_name(probability)}/.zarray": metadata for probability in probabilities}
+    return files and files | {f"{FOLDER}/.zgroup": group_files()[".zgroup"]}
+
+
+def make_mask_chunk(store: Store, task: MaskTask) -> tuple[str, bytes]:
+    """The name and the bytes of one chunk.
+
+    Raises:
+        DatasetError: a staged file is missing or too short.
+    """
+
+    def read(name: str, start: int, stop: int) -> Array:
+        parts = [np.empty(0, ARRAYS[name].dtype)]
+        for unit in task.units:
+            first, end = unit.frames if name == "frames" else unit.agents
+            begin, until = max(start, first) - first, min(stop, end) - first
+            if begin < until:
+                file = f"{unit.folder}/{name}"
+                rows = read_rows(store, file, ARRAYS[name].dtype, begin, until).copy()
+                if name == "frames":
+                    rows["agent_index_interval"] += unit.agents[0]
+                parts.append(rows)
+        return np.concatenate(parts)
+
+    thresholds = MaskThresholds(task.probability)
+    mask = mask_of_rows(read, task.bounds, task.start, task.stop, thresholds, store.uri)
+    metadata = _metadata(0)
+    return f"{array_name(task.probability)}/{metadata.chunk_name(task.index)}", metadata.encode(mask)
+
+
+def open_mask(dataset: ChunkedDataset, probability: str) -> ChunkedArray | None:
+    """The mask that a dataset on storage carries for a probability; None where it carries none.
+
+    Raises:
+        DatasetError: it isn't two counts for each agent.
+    """
+    store, name = dataset.store, array_name(probability)
+    if not store.exists(f"{name}/.zarray"):
+        return None
+    mask = ChunkedArray(store, name, row_shape=ROW_SHAPE)
+    if len(mask) != len(dataset.agents):
+        raise DatasetError(
+            f"{store.uri_of(name)}: {len(mask)} rows, it should hold two counts for each of "
+            f"{len(dataset.agents)} agents; remove it to have it computed"
+        )
+    return mask
+
+
+def mask_differences(dataset: ChunkedDataset, probability: str, num_rows: int) -> Iterator[str]:
+    """Says where a dataset's mask differs from what its agents give."""
+    name = array_name(probability)
+    scenes = dataset.scenes[:]["frame_index_interval"]
+    bounds = [*scenes[:, 0].tolist(), *scenes[-1:, 1].tolist()]
+    try:
+        mask = open_mask(dataset, probability)
+        if mask is None or len(mask) != num_rows:
+            yield f"{name}: {0 if mask is None else len(mask)} rows, {num_rows} were written"
+            return
+        thresholds = MaskThresholds(float(probability))
+        edges = [*range(0, num_rows, ARRAYS["agents"].chunk_rows), num_rows]
+        for start, stop in itertools.pairwise(edges):
+            expected = mask_of_rows(rows_of(dataset), bounds, start, stop, thresholds, dataset.path)
+            wrong = np.flatnonzero((mask[start:stop] != expected).any(axis=1))
+            if wrong.size:
+                yield f"{name}: differs from what was written (agent {start + int(wrong[0])})"
+                return
+    except (LogloomError, ValueError) as error:
+        yield str(error)
