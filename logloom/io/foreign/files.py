@@ -61,3 +61,15 @@ def walk(store: Store, suffixes: tuple[str, ...], depth: int = 8) -> list[str]:
 
     visit("", depth)
     return sorted(found)
+
+
+def files_below(store: Store, folders: Sequence[str]) -> list[str]:
+    """Names of all files in some folders and the folders in them, sorted."""
+    found: list[str] = []
+    for folder in folders:
+        uri = store.uri_of(folder)
+        root = store.fs._strip_protocol(uri).rstrip("/")
+        found += [f"{folder}{path[len(root) :]}" for path in store.fs.find(uri)]
+        if len(found) > MAX_FILES:
+            raise DatasetError(f"{store.uri}: more than {MAX_FILES:,} files")
+    return sorted(found)

@@ -67,7 +67,7 @@ class GranularReader:
         """The keys."""
         return [key for key in self._spec if not (key == META and self._is_ours)]
 
-    def pieces(self) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
         """Ranges of datapoints of a shard."""
         found = []
         for folder in self._folders:

@@ -50,7 +50,7 @@ class LanceReader:
         """Of the table."""
         return [column.name for column in columns_of(self._open(self._version).schema)]
 
-    def pieces(self) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
         """The fragments in their order."""
         found = []
         for fragment in self._open(self._version).get_fragments():

@@ -57,7 +57,7 @@ class ParquetReader:
         with self._opened(self._files[0]) as file:
             return [column.name for column in columns_of(file.schema_arrow)]
 
-    def pieces(self) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
         """The row groups of all files."""
         found = []
         for name in self._files:

@@ -15,7 +15,7 @@ import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ class Piece:
     size: int
 
 
+@runtime_checkable
 class PieceReader(Protocol):
     """A kind of dataset. Picklable.
 
@@ -63,8 +64,8 @@ class PieceReader(Protocol):
         """What rows hold, by the names in the files."""
         ...
 
-    def pieces(self) -> Sequence[Piece]:
-        """All pieces, in row order; opens no more than it must."""
+    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
+        """All pieces of the named columns, in row order; None is all columns. Opens no more than it must."""
         ...
 
     def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
@@ -183,8 +184,8 @@ class SurveyedDataset:
         """
         self._reader = reader
         self.uri, self.kind = reader.uri, reader.kind
-        self._pieces = list(reader.pieces())
         wanted = _wanted(reader, columns)
+        self._pieces = list(reader.pieces(wanted))
         surveys = _survey_all(reader, self._pieces, wanted, num_workers)
         if not any(survey.rows for survey in surveys):
             raise DatasetError(f"{self.uri}: no rows")

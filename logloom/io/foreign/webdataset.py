@@ -57,7 +57,7 @@ class WebDatasetReader:
             return [name for name in row if not _is_meta(name, row)]
         raise DatasetError(f"{uri}: no samples")
 
-    def pieces(self) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
         """The shards by name."""
         return [
             Piece(self._store.uri_of(shard), shard, *content_of(self._store, [shard]))
