@@ -9,6 +9,7 @@ any more serves the next chunks.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 
@@ -48,6 +49,10 @@ class _Blocks:
         weakref.finalize(block, self._take_back, memory).atexit = False
         return block
 
+    def renew_lock(self) -> None:
+        """After a fork: a thread that no longer exists may have held the old one."""
+        self._lock = threading.Lock()
+
     def _take_back(self, memory: Bytes) -> None:
         # Runs whenever an array dies, perhaps while this thread holds the lock: so without it.
         if len(self._spare) < MAX_SPARE:
@@ -69,6 +74,7 @@ def _aligned(size: int) -> Bytes:
 
 
 _blocks = _Blocks()
+os.register_at_fork(after_in_child=_blocks.renew_lock)
 
 
 def room(size: int) -> Bytes:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import multiprocessing
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
 from logloom.io.logs import memory
 from logloom.io.logs.memory import BLOCK_BYTES, MAX_SPARE, SHARES_BLOCK, block_bytes, room
@@ -64,3 +70,72 @@ def test_other_sizes_have_memory_of_their_own() -> None:
         taken = room(size)
         assert len(taken) == size
         assert taken.base is None
+
+
+HOLDERS = {
+    "a slice": lambda taken: taken[7:-7:3],
+    "a memoryview": lambda taken: taken.data.toreadonly()[100:],
+    "a memoryview of another type": lambda taken: memoryview(taken[: len(taken) // 8 * 8]).cast("Q"),
+    "an array of a memoryview": lambda taken: np.frombuffer(taken.data.toreadonly(), np.uint8)[5:],
+    "a structured view": lambda taken: taken[: len(taken) // 12 * 12].view("<u4,<f8")["f1"],
+    "an array at an offset": lambda taken: np.ndarray((100,), "V9", taken.data, 3, (1000,)),
+    "a strided view": lambda taken: np.lib.stride_tricks.as_strided(taken, (1000, 5), (50, 1)),
+    "an array through its interface": lambda taken: np.asarray(_Interface(taken)),
+    "a subclass": lambda taken: taken.view(np.recarray)[9:],
+    "a buffer of Arrow": lambda taken: pa.py_buffer(taken).slice(12),
+    "a shallow copy of a list": lambda taken: copy.copy([taken[1:]])[0],
+    "a cycle": lambda taken: _in_a_cycle(taken[3:]),
+}
+
+
+class _Interface:
+    def __init__(self, array: np.ndarray):
+        self._kept = array
+        self.__array_interface__ = array[10:].__array_interface__
+
+
+def _in_a_cycle(view: np.ndarray) -> list:
+    cycle: list = [view]
+    cycle.append(cycle)
+    return cycle
+
+
+def _bytes_of(holder: object) -> bytes:
+    return holder[0].tobytes() if isinstance(holder, list) else bytes(memoryview(holder).tobytes())
+
+
+@pytest.mark.parametrize("how", HOLDERS)
+def test_whatever_looks_at_a_room_keeps_it_from_being_filled_again(how: str) -> None:
+    size = BLOCK_BYTES // 8
+    taken = room(size)
+    taken[:] = np.arange(size, dtype=np.uint64).view(np.uint8)[:size]
+    holder = HOLDERS[how](taken)
+    before = _bytes_of(holder)
+    try:
+        again = pickle.loads(pickle.dumps(holder, 5))
+    except TypeError:  # memoryviews don't pickle
+        again = None
+    del taken
+    for number in range(40):  # several times all that is kept for later
+        room(size)[:] = number
+        gc.collect(0)
+    assert _bytes_of(holder) == before
+    if again is not None:
+        assert _bytes_of(again) == before
+
+
+def _room_in_child(queue: multiprocessing.Queue) -> None:
+    queue.put(len(room(SHARES_BLOCK.start)))
+
+
+def test_a_fork_while_a_thread_takes_memory_leaves_the_child_able_to() -> None:
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    with memory._blocks._lock:
+        child = context.Process(target=_room_in_child, args=(queue,))
+        child.start()
+    try:
+        assert queue.get(timeout=20) == SHARES_BLOCK.start
+    finally:
+        child.kill()
+        child.join()
