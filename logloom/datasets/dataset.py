@@ -162,6 +162,11 @@ class Dataset:
         return Schema(columns, tuple(name for name in schema.sampled if name in columns))
 
     @property
+    def max_gap(self) -> int | None:
+        """ns between two rows of a log from which on there is a gap; None where no clock says."""
+        return self._source.max_gap
+
+    @property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of each value of a sample, as the first one has them; text as wide as any log_id.
 

@@ -8,6 +8,7 @@ from logloom.datasets.l5kit.agent import AgentDataset
 from logloom.datasets.l5kit.building import build_rasterizer
 from logloom.datasets.l5kit.config import LocalDataManager, load_config_data
 from logloom.datasets.l5kit.ego import EgoDataset
+from logloom.datasets.l5kit.from_rows import dataset_of_rows
 from logloom.datasets.l5kit.geometry import RenderContext
 from logloom.datasets.l5kit.map_rasterizers import (
     MapAndBoxRasterizer,
@@ -35,5 +36,6 @@ __all__ = [
     "StubRasterizer",
     "build_rasterizer",
     "compute_agents_mask",
+    "dataset_of_rows",
     "load_config_data",
 ]

@@ -73,6 +73,12 @@ class RowMapping:
     agents: ArrayRules | None
     tl_faces: ArrayRules | None
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it takes."""
+        structs = [rules.column for rules in (self.agents, self.tl_faces) if rules is not None]
+        return list(dict.fromkeys([self.translation, self.rotation, *structs]))
+
     def apply(self, block: Block) -> dict[str, Values]:
         """The block's rows with the columns of `MAPPED_SCHEMA` and `timestamp`.
 
@@ -89,12 +95,17 @@ class RowMapping:
             "timestamp": block.timestamp,
             "ego_translation": translation,
             "ego_rotation": rotation.reshape(n, 3, 3),
-            "agents": _map_structs(self.agents, AGENTS, block, place),
-            "tl_faces": _map_structs(self.tl_faces, TL_FACES, block, place),
+            "agents": map_structs(self.agents, AGENTS, block, place),
+            "tl_faces": map_structs(self.tl_faces, TL_FACES, block, place),
         }
 
 
-def _map_structs(rules: ArrayRules | None, kind: ArrayKind, block: Block, place: str) -> Ragged:
+def map_structs(rules: ArrayRules | None, kind: ArrayKind, block: Block, place: str) -> Ragged:
+    """The rows of an array that a block holds; none of them without rules.
+
+    Raises:
+        LogReadError: a value doesn't fit its field; `place` names log and partition.
+    """
     if rules is None:
         return Ragged(np.empty(0, kind.dtype), np.zeros(len(block), np.int64))
     column = block.columns[rules.column]
