@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from logloom.datasets.braces import braceexpand
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import names_of
 from logloom.datasets.sources.base import Ints, RowSource
 from logloom.datasets.sources.version import open_version
 from logloom.errors import DatasetError, UsageError
+from logloom.io.braces import braceexpand
 from logloom.io.manifest import read_manifest, split_root, version_numbers
 from logloom.io.storage import Store, absolute_uri
 

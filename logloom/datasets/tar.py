@@ -32,9 +32,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from logloom.blocks import Array
-from logloom.datasets.braces import braceexpand
 from logloom.datasets.tasks import run_tasks
 from logloom.errors import DatasetError, UsageError
+from logloom.io.braces import braceexpand
 from logloom.io.tar.stream import decompressed, open_stream, stream_samples
 
 __all__ = [

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from logloom.errors import UsageError
+from logloom.io.braces import braceexpand
 from logloom.io.foreign.base import ForeignDataset
 from logloom.io.foreign.rows import PieceReader, SurveyedDataset
 from logloom.io.storage import Store
@@ -41,7 +42,7 @@ def open_foreign(
     """Opens a dataset; one whose files don't say all types is read once.
 
     Args:
-        uri: of a folder, or of a single .tar or .parquet file.
+        uri: of a folder, or of a single .tar or .parquet file, or of many in braces (train-{000..099}.tar).
         kind: one of `KINDS`; None looks at the files.
         columns: names or globs of columns to read, so that others can be what they like; all by default.
         num_workers: processes that read it once.
@@ -68,10 +69,11 @@ def _of(kind: str, place: int) -> Callable[..., Any]:
 
 
 def _kind_of(store: Store) -> str:
-    for suffix, kind in _FILES.items():
-        if store.uri.lower().endswith(suffix) and not store.names():
-            return kind
     if not store.names():
+        first = braceexpand(store.uri)[0].lower()
+        for suffix, kind in _FILES.items():
+            if first.endswith(suffix):
+                return kind
         raise UsageError(f"{store.uri}: there is no such dataset")
     for kind in KINDS:
         if _of(kind, 1)(store):

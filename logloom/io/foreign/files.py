@@ -7,11 +7,41 @@ from typing import Any
 
 from blake3 import blake3
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
+from logloom.io.braces import braceexpand
 from logloom.io.storage import Store, explained
 
 _MIB = 1 << 20
 MAX_FILES = 1_000_000
+
+
+def files_of(store: Store, suffixes: tuple[str, ...]) -> tuple[Store, list[str]]:
+    """The files of a dataset that end so: the one at a URI, those in braces, or all below a folder.
+
+    Returns:
+        A folder, and the names of files in it; [""] where it is the file itself.
+
+    Raises:
+        UsageError: braces name something else, or files that share no folder.
+    """
+    if "{" in store.uri and not store.names():
+        uris = braceexpand(store.uri)
+        folder = store.uri[: store.uri.index("{")].rpartition("/")[0]
+        if odd := next((uri for uri in uris if not uri.lower().endswith(suffixes)), None):
+            raise UsageError(f"{store.uri}: names {odd!r}, which doesn't end in {', '.join(suffixes)}")
+        if len(set(uris)) < len(uris):
+            raise UsageError(f"{store.uri}: names a file twice")
+        if not folder or folder.endswith(":/"):
+            raise UsageError(f"{store.uri}: braces must stand behind a folder")
+        return Store(folder, store.options), [uri[len(folder) + 1 :] for uri in uris]
+    is_file = store.uri.lower().endswith(suffixes) and not store.names()
+    return store, [""] if is_file else walk(store, suffixes)
+
+
+def short_name(uri: str) -> str:
+    """What a dataset is called: the end of its URI, up to the first dot or brace."""
+    name, brace, _ = uri.rstrip("/").rpartition("/")[2].partition(".")[0].partition("{")
+    return (name.rstrip("-_") if brace else name) or "rows"
 
 
 def content_of(store: Store, names: Sequence[str]) -> tuple[str, int]:

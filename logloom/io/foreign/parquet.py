@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.files import content_of, walk
+from logloom.io.foreign.files import content_of, files_of, walk
 from logloom.io.foreign.rows import Batch, Piece
 from logloom.io.storage import Store
 
@@ -40,9 +40,8 @@ class ParquetReader:
             DatasetError: there is no file.
             UsageError: folders are named key=value, whose values rows would lose.
         """
-        self._store, self.uri = store, store.uri
-        is_file = store.uri.lower().endswith(SUFFIXES) and not store.names()
-        self._files = [""] if is_file else walk(store, SUFFIXES)
+        self.uri = store.uri
+        self._store, self._files = files_of(store, SUFFIXES)
         if not self._files:
             raise DatasetError(f"{store.uri}: no Parquet files")
         keyed = next((name for name in self._files if _PARTITION.search(name)), None)

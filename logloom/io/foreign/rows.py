@@ -24,6 +24,7 @@ from logloom.blocks import Block, Values
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.foreign.base import ForeignLog, Part, column_name, column_names
+from logloom.io.foreign.files import short_name
 from logloom.io.foreign.survey import RawColumn, Seen, UnfitError, stacked
 from logloom.schema import NO_AGE, RESERVED_LAST_PARTS, STRING, TIMESTAMP, ColumnType, Schema
 
@@ -230,7 +231,7 @@ class SurveyedDataset:
         return Schema(columns, tuple(sampled))
 
     def _make_logs(self, surveys: Sequence[_Survey]) -> tuple[ForeignLog, ...]:
-        name = self.uri.rstrip("/").rpartition("/")[2].partition(".")[0] or "rows"
+        name = short_name(self.uri)
         found: dict[str, list[tuple[int, int, _Run]]] = {}
         for number, survey in enumerate(surveys):
             first = 0

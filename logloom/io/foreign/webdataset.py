@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.foreign.files import content_of, walk
+from logloom.io.foreign.files import content_of, files_of
 from logloom.io.foreign.rows import LOG_ID, TIME, Batch, Piece
 from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
@@ -43,9 +43,8 @@ class WebDatasetReader:
         Raises:
             DatasetError: there is no shard.
         """
-        self._store, self.uri = store, store.uri
-        is_shard = store.uri.lower().endswith(SUFFIXES) and not store.names()
-        self._shards = [""] if is_shard else walk(store, SUFFIXES)
+        self.uri = store.uri
+        self._store, self._shards = files_of(store, SUFFIXES)
         if not self._shards:
             raise DatasetError(f"{store.uri}: no shards ({', '.join(SUFFIXES)})")
 

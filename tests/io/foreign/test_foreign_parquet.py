@@ -217,3 +217,10 @@ def test_an_empty_file_has_no_rows(tmp_path):
     pq.write_table(pa.table({"v": pa.array([], pa.int8())}), tmp_path / "x.parquet")
     with pytest.raises(DatasetError, match="no rows"):
         open_foreign(str(tmp_path / "x.parquet"))
+
+
+def test_braces_choose_files(tmp_path, read):
+    for number in range(3):
+        pq.write_table(pa.table({"n": [number, number + 10]}), tmp_path / f"part-{number}.parquet")
+    _, rows = read(tmp_path / "part-{0,2}.parquet")
+    assert [row["n"] for row in rows] == [0, 10, 2, 12]

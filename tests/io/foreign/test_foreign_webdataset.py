@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import webdataset
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, LogloomError
 from logloom.io.foreign import open_foreign
 
 
@@ -127,3 +127,32 @@ def test_a_pickled_array_is_refused(tmp_path):
     tar(tmp_path / "x.tar", [("a.npy", data.getvalue(), FILE)])
     with pytest.raises(DatasetError, match="pickled"):
         open_foreign(str(tmp_path / "x.tar"))
+
+
+def test_braces_choose_shards(tmp_path, read):
+    for number in range(3):
+        write(tmp_path / f"train-{number:03}.tar", range(2 * number, 2 * number + 2))
+    dataset, rows = read(tmp_path / "train-{001..002}.tar")
+    assert [row["key"] for row in rows] == [f"dir/s{i:03}" for i in range(2, 6)]
+    assert [log.log_id for log in dataset.logs()] == ["train"]
+    (tmp_path / "b").mkdir()
+    write(tmp_path / "b/x.tgz", [9], compress=True)
+    _, rows = read(tmp_path / "{b/x.tgz,train-000.tar}")
+    assert [row["key"] for row in rows] == ["dir/s009", "dir/s000", "dir/s001"]
+
+
+@pytest.mark.parametrize(
+    ("braces", "said"),
+    [
+        ("train-{000..001}.tar", "train-001.tar: there is no such file"),
+        ("train-{000,000}.tar", "names a file twice"),
+        ("{train-000.tar,notes.txt}", "notes.txt.*doesn't end in"),
+        ("{notes,more}.txt", "no such dataset"),
+        ("{train-000.tar,../x.tar}", "would lie outside"),
+        ("train-{0000000..9999999}.tar", "more than 1000000 names"),
+    ],
+)
+def test_braces_that_name_no_shards_are_refused(tmp_path, braces, said):
+    write(tmp_path / "train-000.tar", range(2))
+    with pytest.raises(LogloomError, match=said):
+        open_foreign(f"{tmp_path}/{braces}")
