@@ -48,7 +48,6 @@ class BuildLogs(beam.PTransform):
             | "BuildPartition" >> beam.Map(_build_partition, self.job)
             | "SpreadReadBack" >> beam.Reshuffle()
             | "ReadBack" >> beam.Map(_read_back, self.job)
-            | "KeyByLog" >> beam.WithKeys(_log_id_of)
             | "GroupByLog" >> beam.GroupByKey()
             | "FinishLog" >> beam.Map(_finish_log, self.job)
         )
@@ -92,9 +91,9 @@ def _plan_partitions(log: LogTask, job: Job) -> Iterable[Partition | PartitionRe
         yield PartitionResult(log, "", ())
 
 
-def _build_partition(element: Partition | PartitionResult, job: Job) -> PartitionResult:
+def _build_partition(element: Partition | PartitionResult, job: Job) -> bytes:
     if isinstance(element, PartitionResult):
-        return element
+        return element.packed()
     result = partition.build_partition(job, element)
     rows = max((entry.rows for entry in result.entries), default=0)
     beam.metrics.Metrics.counter("logloom", "partitions").inc()
@@ -112,25 +111,22 @@ def _build_partition(element: Partition | PartitionResult, job: Job) -> Partitio
         len(result.entries) - result.built,
         result.seconds,
     )
-    return result
+    return result.packed()
 
 
 def _count_retries() -> None:
     beam.metrics.Metrics.counter("logloom", "storage_retries").inc(retries.take())
 
 
-def _read_back(result: PartitionResult, job: Job) -> PartitionResult:
-    read = partition.read_back(job, result)
+def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
+    """A PartitionResult, packed, by log_id."""
+    read = partition.read_back(job, PartitionResult.unpacked(built))
     _count_retries()
-    return read
+    return read.log.log_id, read.packed()
 
 
-def _log_id_of(result: PartitionResult) -> str:
-    return result.log.log_id
-
-
-def _finish_log(grouped: tuple[str, Iterable[PartitionResult]], job: Job) -> finish.LogOutcome:
-    outcome = finish.finish_log(job, grouped[1])
+def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> finish.LogOutcome:
+    outcome = finish.finish_log(job, map(PartitionResult.unpacked, grouped[1]))
     _count_retries()
     return outcome
 

@@ -10,7 +10,9 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
+import pickle
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -66,6 +68,16 @@ class PartitionResult:
     failures: tuple[Failure, ...] = ()
     built: int = 0
     seconds: float = 0.0
+
+    def packed(self) -> bytes:
+        """As bytes, for shuffles: engines hold many at a time, and as objects they take ten times as much."""
+        return zlib.compress(pickle.dumps(self), 1)
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Self:
+        """What `packed` was called on, in another process of the same job."""
+        result: Self = pickle.loads(zlib.decompress(data))
+        return result
 
 
 def plan_partitions(job: Job, log: LogTask) -> list[Partition]:
