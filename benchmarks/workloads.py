@@ -1,24 +1,25 @@
 """Logs to measure with: made once into a folder, the same bytes each time, and found there later.
 
-Here: many small messages (`imu_mcap`), few large ones (`image_mcap`) and arrays of sub-messages
-(`tracks_mcap`), all of them ROS 2 CDR in MCAP.
+Here: many small messages (`imu_mcap`), few large ones (`image_mcap`), images to be decoded (`jpeg_mcap`),
+arrays of sub-messages (`tracks_mcap`) and very many logs (`tiny_mcaps`), all of them ROS 2 CDR in MCAP.
 Messages are laid out by numpy all at once, so that making them takes about as long as writing them.
 """
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from mcap.writer import CompressionType, Writer
 from numpy.typing import NDArray
 
-from logloom.demo.messages import Cdr, definition
+from logloom.demo.messages import Cdr, compressed_image, definition
 
 START = 1_767_225_600 * 10**9  # ns since the epoch
 IMU_TYPE, IMAGE_TYPE = "sensor_msgs/msg/Imu", "sensor_msgs/msg/Image"
-IMU_TOPIC, IMAGE_TOPIC = "/imu/data", "/camera/image"
+JPEG_TYPE = "sensor_msgs/msg/CompressedImage"
+IMU_TOPIC, IMAGE_TOPIC, JPEG_TOPIC = "/imu/data", "/camera/image", "/camera/compressed"
 IMU_BYTES = 324
 # CDR: 4 bytes of header; stamp; the frame "imu_link" with its length and padding; 37 numbers.
 IMU_LAYOUT = np.dtype(
@@ -72,6 +73,31 @@ def image_mcap(folder: pathlib.Path, num_images: int = 600, image_rate: int = 12
         merged = _merge(_imu_messages(imu, seed=2), _image_messages(images, seed=3))
         _write(path, CompressionType.LZ4, merged)
     return path
+
+
+def jpeg_mcap(folder: pathlib.Path, num_images: int = 600, rate: int = 12) -> pathlib.Path:
+    """JPEGs of 1280 x 720 (some 200 kB each), twenty different ones again and again."""
+    path = folder / f"jpegs-{num_images}.mcap"
+    if not path.exists():
+        stamps = START + np.arange(num_images, dtype=np.int64) * 10**9 // rate
+        jpegs = _jpegs(20)
+        messages = (
+            (stamp + IMAGE_LATENCY, 0, compressed_image(stamp, jpegs[i % len(jpegs)]))
+            for i, stamp in enumerate(stamps.tolist())
+        )
+        _write(path, CompressionType.NONE, messages, ((JPEG_TOPIC, JPEG_TYPE),))
+    return path
+
+
+def tiny_mcaps(folder: pathlib.Path, num_logs: int, num_messages: int = 100) -> pathlib.Path:
+    """A folder of that many logs, each with IMU messages of different values at 10 Hz; 40 kB a log."""
+    place = folder / f"tiny-{num_logs}x{num_messages}"
+    stamps = START + np.arange(num_messages, dtype=np.int64) * 10**8
+    for i in range(num_logs):
+        path = place / f"log-{i:06d}.mcap"
+        if not path.exists():
+            _write(path, CompressionType.NONE, _imu_messages(stamps, seed=i))
+    return place
 
 
 def tracks_mcap(folder: pathlib.Path, num_messages: int = 2000, rate: int = 10) -> pathlib.Path:
@@ -129,13 +155,36 @@ def _image_messages(stamps: NDArray[np.int64], seed: int) -> Iterator[Timed]:
         yield stamp + IMAGE_LATENCY, 1, message.finish()
 
 
+def _jpegs(count: int) -> list[bytes]:
+    """Smooth colours with grain, so that they compress about as well as photographs do."""
+    import io
+
+    from PIL import Image
+
+    rng = np.random.default_rng(5)
+    made = []
+    for _ in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (45, 80, 3), np.uint8))
+        picture = np.asarray(coarse.resize((1280, 720), Image.Resampling.BICUBIC)).astype(np.int16)
+        grain = rng.integers(-8, 9, picture.shape, np.int16)
+        data = io.BytesIO()
+        Image.fromarray(np.clip(picture + grain, 0, 255).astype(np.uint8)).save(data, "JPEG", quality=85)
+        made.append(data.getvalue())
+    return made
+
+
 def _merge(*streams: Iterable[Timed]) -> Iterator[Timed]:
     import heapq
 
     return heapq.merge(*streams, key=lambda message: message[0])
 
 
-def _write(path: pathlib.Path, compression: CompressionType, messages: Iterable[Timed]) -> None:
+def _write(
+    path: pathlib.Path,
+    compression: CompressionType,
+    messages: Iterable[Timed],
+    topics: Sequence[tuple[str, str]] = ((IMU_TOPIC, IMU_TYPE), (IMAGE_TOPIC, IMAGE_TYPE)),
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
@@ -143,7 +192,7 @@ def _write(path: pathlib.Path, compression: CompressionType, messages: Iterable[
         writer.start(profile="ros2", library="logloom benchmarks")
         channels = [
             writer.register_channel(topic, "cdr", writer.register_schema(type_, "ros2msg", definition(type_)))
-            for topic, type_ in ((IMU_TOPIC, IMU_TYPE), (IMAGE_TOPIC, IMAGE_TYPE))
+            for topic, type_ in topics
         ]
         for log_time, channel, data in messages:
             writer.add_message(channels[channel], log_time=log_time, data=data, publish_time=log_time)
