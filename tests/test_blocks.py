@@ -1,0 +1,154 @@
+"""Rows of differing lengths, and blocks of rows: the same rows, whichever form they were made from."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from logloom import blocks
+from logloom.blocks import Block, Ragged, concatenate, empty, take
+from logloom.schema import STRING, ColumnType, Schema
+
+DTYPES = [np.dtype(d) for d in ("u1", "<i8", "<f4", "?", "<U3", [("x", "<f8"), ("n", "<i2", (2,))])]
+
+
+@st.composite
+def ragged(draw, ctype=None):
+    """A Ragged, joined or of rows, and its rows."""
+    if ctype is None:
+        shape = (*[None] * draw(st.integers(1, 2)), *draw(st.lists(st.integers(1, 3), max_size=2)))
+        ctype = ColumnType(draw(st.sampled_from(DTYPES)), shape)
+    longest = draw(st.sampled_from([3, 3, 3, 200]))  # long rows are gathered in another way
+    rows = []
+    for _ in range(draw(st.integers(0, 6))):
+        leading = [draw(st.integers(0, longest if axis == 0 else 3)) for axis in range(ctype.num_ragged)]
+        shape = (*leading, *ctype.tail)
+        items = np.random.default_rng(len(rows)).integers(0, 2, (*shape, ctype.dtype.itemsize), np.uint8)
+        rows.append(items.view(ctype.dtype).reshape(shape) if items.size else np.empty(shape, ctype.dtype))
+    if draw(st.booleans()):
+        return Ragged.from_rows(rows, ctype), rows, ctype
+    flat = [row.reshape(-1, *ctype.tail) for row in rows]
+    values = np.concatenate([np.empty((0, *ctype.tail), ctype.dtype), *flat])
+    shapes = np.array([row.shape[: ctype.num_ragged] for row in rows], np.int64).reshape(-1, ctype.num_ragged)
+    return Ragged(values, shapes), rows, ctype
+
+
+def check(found: Ragged, rows, ctype) -> None:
+    assert len(found) == len(rows)
+    assert (found.dtype, found.tail) == (ctype.dtype, ctype.tail)
+    assert found.shapes.tolist() == [list(row.shape[: ctype.num_ragged]) for row in rows]
+    for row, expected in zip(found, rows, strict=True):
+        assert (row.dtype, row.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(row, expected)
+    assert found.nbytes == sum(row.nbytes for row in rows)
+    joined = [row.reshape(-1, *ctype.tail) for row in rows]
+    np.testing.assert_array_equal(
+        found.values, np.concatenate([np.empty((0, *ctype.tail), ctype.dtype), *joined])
+    )
+    assert found.values.dtype == ctype.dtype
+    assert found.offsets.tolist() == np.cumsum([0, *map(len, joined)]).tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(ragged())
+def test_rows_and_values_say_the_same_and_survive_pickling(made):
+    found, rows, ctype = made
+    check(pickle.loads(pickle.dumps(found)), rows, ctype)
+    check(found, rows, ctype)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ragged(), st.data())
+def test_taken_rows_are_the_rows_in_the_order_asked_for(made, data):
+    found, rows, ctype = made
+    some = data.draw(st.slices(len(rows)))
+    check(found.take(some), rows[some], ctype)
+    if rows:
+        positions = data.draw(st.lists(st.integers(-len(rows), len(rows) - 1), max_size=9))
+        dtype = data.draw(st.sampled_from([np.int64, np.int32, np.intp]))
+        check(found.take(np.array(positions, dtype)), [rows[p] for p in positions], ctype)
+    np.testing.assert_equal(
+        [row.tobytes() for row in take(found, np.arange(len(rows)))], [r.tobytes() for r in rows]
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_concatenated_parts_are_all_their_rows(data):
+    first, rows, ctype = data.draw(ragged())
+    parts, every = [first], list(rows)
+    for _ in range(data.draw(st.integers(0, 3))):
+        more, more_rows, _ = data.draw(ragged(ctype))
+        parts.append(more)
+        every += more_rows
+    check(concatenate(parts), every, ctype)
+
+
+@settings(max_examples=50, deadline=None)
+@given(npst.arrays(np.int64, st.integers(0, 9)), st.data())
+def test_fixed_columns_are_taken_and_concatenated_as_arrays(column, data):
+    some = data.draw(st.slices(len(column)))
+    assert take(column, some).tolist() == column[some].tolist()
+    assert concatenate([column, column]).tolist() == [*column.tolist()] * 2
+
+
+def test_all_rows_in_order_are_not_copied_and_others_are_copies_or_views_of_rows():
+    joined = Ragged(np.arange(6), [1, 2, 3])
+    assert take(joined, np.arange(3)) is joined
+    assert np.shares_memory(joined.take(slice(1, 3)).values, joined.values)
+    assert not np.shares_memory(joined.take(np.array([2, 1])).values, joined.values)
+    rows = [np.arange(3), np.arange(4)]
+    assert Ragged.from_rows(rows, ColumnType("<i8", (None,))).take(np.array([1]))[0] is rows[1]
+
+
+def test_a_position_that_is_not_there_is_an_error():
+    joined = Ragged(np.arange(6), [1, 2, 3])
+    for broken in (3, -4):
+        with pytest.raises(IndexError):
+            joined.take(np.array([0, broken]))
+        with pytest.raises(IndexError):
+            joined[broken]
+
+
+def test_values_that_lengths_do_not_add_up_to_are_refused():
+    with pytest.raises(ValueError, match="5 values for rows of 6"):
+        Ragged(np.arange(5), [1, 2, 3])
+
+
+def test_what_is_missing_is_nan_zero_false_or_empty():
+    struct = np.dtype([("x", "<f4"), ("n", "<i4"), ("name", "<U2")])
+    row = empty(ColumnType(struct, (2,)), 1)[0]
+    assert np.isnan(row["x"]).all()
+    assert row["n"].tolist() == [0, 0]
+    assert row["name"].tolist() == ["", ""]
+    assert empty(ColumnType("?"), 2).tolist() == [False, False]
+    assert [value.shape for value in empty(ColumnType("<f8", (None, None, 3)), 2)] == [(0, 0, 3)] * 2
+
+
+def test_rows_of_a_block_are_as_users_see_them():
+    schema = Schema(
+        {"name": STRING, "blob": blocks.ColumnType("u1", (None,), "bytes"), "pose": ColumnType("<f8", (2,))}
+    )
+    block = Block(
+        "drive",
+        "p",
+        0,
+        {
+            "timestamp": np.array([10, 20]),
+            "name": Ragged.from_bytes(["é".encode(), b""]),
+            "blob": Ragged.from_bytes([b"\0\1", memoryview(b"")]),
+            "pose": np.arange(4.0).reshape(2, 2),
+        },
+    )
+    assert len(block) == 2
+    row = block.row(0, schema)
+    assert (row["log_id"], row["timestamp"], row["name"], row["blob"]) == ("drive", 10, "é", b"\0\1")
+    assert row["pose"].tolist() == [0.0, 1.0]
+    assert block.row(1, schema, ["name"]).keys() == {"log_id", "timestamp", "name"}
+    assert Block("drive", "p", 0, block.take(slice(1, 2))).row(0, schema)["blob"] == b""
+    assert block.nbytes == 16 + 2 + 2 + 32
