@@ -139,7 +139,8 @@ class Ragged:
         total = int(ends[-1]) if len(ends) else 0
         if total < _SLICE_ITEMS * len(rows):
             where = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-            return self.values.take(where, axis=0)
+            gathered: Array = self.values[where]
+            return gathered
         found: Array = np.empty((total, *self.tail), self.dtype)
         places = zip(starts.tolist(), lengths.tolist(), ends.tolist(), strict=True)
         for start, length, end in places:
