@@ -15,8 +15,9 @@ import numpy as np
 
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
-from logloom.datasets.picking import names_of
+from logloom.datasets.picking import names_of, near
 from logloom.datasets.sources.base import Ints, RowSource
+from logloom.datasets.sources.splits import SplitsSource
 from logloom.datasets.sources.version import open_version
 from logloom.errors import DatasetError, UsageError
 from logloom.io.braces import braceexpand
@@ -47,13 +48,14 @@ def open(
     Args:
         uri: a root that `logloom build` writes, or a folder in the view of a version; or a table, a zarr or
             L5Kit dataset, a folder of bags (granular) or of such folders, a folder of .tar shards, or one
-            shard, or many in braces (train-{000..099}.tar). Anything fsspec opens.
+            shard, or many in braces (train-{000..099}.tar); or a folder with one of these for each split.
+            Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default).
         output: of a version: the format to read; by default the first there is of table, zarr, bags, tar.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
         where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
             it may also name log_id, timestamp, partition, split and row.
-        split: one or more of the recipe's; None for all.
+        split: one or more of the recipe's, or of the folders; None for all.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
     Returns:
@@ -89,23 +91,64 @@ def _open_rows(
         store = Store.at(candidate, options)
         if store.names("versions"):
             return open_version(store, read_manifest(store, given or "latest"), output, splits)
-    for name, value in (("version", version), ("output", output), ("split", split)):
+    for name, value in (("version", version), ("output", output)):
         if value is not None:
             raise UsageError(f"{place}: no root of logloom, so it has no {name}; leave {name}= out")
-    source = _foreign(place, columns, options)
+    source = _dataset_at(place, columns, options)
+    if source is None:
+        return _open_splits(place, splits, columns, options)
+    if splits is not None:
+        raise UsageError(f"{place}: one dataset, not a folder for each split; leave split= out")
     return source, np.arange(len(source), dtype=np.int64)
 
 
-def _foreign(place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]) -> RowSource:
-    """The source of what lies at a place, told by its files.
+def _open_splits(
+    place: str,
+    splits: Sequence[str] | None,
+    columns: str | Sequence[str] | None,
+    options: Mapping[str, Any],
+) -> tuple[RowSource, Ints]:
+    """The datasets in the folders of a folder, such as a copy of a version's view, each of which is a split.
 
     Raises:
-        DatasetError: nothing that is known.
+        DatasetError: a folder holds no dataset.
+        UsageError: there is no such split, or they have different columns.
     """
-    if place.endswith(".tar"):
-        from logloom.datasets.sources.tar import ShardsSource
+    names = Store.at(place, options).names()
+    folders = {name.removesuffix(".zarr"): name for name in names if not name.startswith((".", "_"))}
+    for split in splits or ():
+        if split not in folders:
+            raise UsageError(f"{place}: no split {split!r}; {near(split, folders)}")
+    wanted = list(folders if splits is None else splits)
+    parts = {split: _dataset_at(f"{place}/{folders[split]}", columns, options) for split in wanted}
+    found = {split: part for split, part in parts.items() if part is not None}
+    if len(found) < len(parts) or not found:
+        what = f"it holds {', '.join(names[:5])}" if names else "nothing is there"
+        raise DatasetError(
+            f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, a table "
+            "table.json, bags spec.json, zarr zarr.json or .zgroup, and shards end in .tar"
+        )
+    source = SplitsSource(place, found)
+    return source, _by_log(source) if source.has_stamps else np.arange(len(source), dtype=np.int64)
 
-        return ShardsSource(place, braceexpand(place), options)
+
+def _by_log(source: RowSource) -> Ints:
+    """The positions in the order of log_ids."""
+    stretches = source.stretches
+    order = sorted(range(len(stretches.log_ids)), key=lambda number: stretches.log_ids[number])
+    bounds = stretches.bounds.tolist()
+    pieces = [np.arange(bounds[number], bounds[number + 1], dtype=np.int64) for number in order]
+    return np.concatenate([np.empty(0, np.int64), *pieces])
+
+
+def _dataset_at(
+    place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]
+) -> RowSource | None:
+    """The source of the dataset at a place, told by its files; None where there is none that is known."""
+    if place.endswith(".tar"):
+        from logloom.datasets.sources.tar import open_shards
+
+        return open_shards(place, braceexpand(place), options)
     store = Store.at(place, options)
     names = store.names()
     if "table.json" in names:
@@ -126,11 +169,7 @@ def _foreign(place: str, columns: str | Sequence[str] | None, options: Mapping[s
 
         return DatapointsSource(place, options)
     if shards := [store.uri_of(name) for name in names if name.endswith(".tar")]:
-        from logloom.datasets.sources.tar import ShardsSource
+        from logloom.datasets.sources.tar import open_shards
 
-        return ShardsSource(place, shards, options)
-    what = f"it holds {', '.join(names[:5])}" if names else "nothing is there"
-    raise DatasetError(
-        f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, a table "
-        "table.json, bags spec.json, zarr zarr.json or .zgroup, and shards end in .tar"
-    )
+        return open_shards(place, shards, options)
+    return None

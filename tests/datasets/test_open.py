@@ -7,6 +7,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 
 import fsspec
 import numpy as np
@@ -456,3 +457,63 @@ def test_shards_tell_their_times_where_no_other_output_is_left(root, tmp_path):
     (tmp_path / "parts/tar").symlink_to(root / "parts/tar")
     dataset = logloom.datasets.open(tmp_path, output="tar")
     assert dataset.index.equals(logloom.datasets.open(root, output="tar").index)
+
+
+@pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE, "l5kit"])
+def test_a_plain_copy_of_a_view_gives_the_rows_of_its_splits(root, tmp_path, output):
+    shutil.copytree(root / "v00000001" / output, tmp_path / "copy")
+    version, copied = logloom.datasets.open(root, output=output), logloom.datasets.open(tmp_path / "copy")
+    assert len(copied) == len(version)
+    numbers = [len(copied) - 1, 0, 40]
+    assert list(copied.get_many(numbers).get("log_id", [])) == [
+        copied[number]["log_id"] for number in numbers if "log_id" in copied[number]
+    ]
+    for split in ("train", "val"):
+        mine = logloom.datasets.open(tmp_path / "copy", split=split)
+        assert set(mine.index["split"]) == {split}
+        expected = list(logloom.datasets.open(root, output=output, split=split))
+        assert [row["timestamp"] for row in mine] == [row["timestamp"] for row in expected]
+    assert len(logloom.datasets.open(tmp_path / "copy", where="split == 'val'")) == len(mine)
+    if output != "l5kit":  # which knows scenes by number
+        assert [row["log_id"] for row in copied] == [row["log_id"] for row in version]
+    with pytest.raises(UsageError, match="no split 'vall'; did you mean 'val'"):
+        logloom.datasets.open(tmp_path / "copy", split="vall")
+    name = "train.zarr" if output in ("zarr", "l5kit") else "train"
+    with pytest.raises(UsageError, match="one dataset, not a folder for each split"):
+        logloom.datasets.open(tmp_path / "copy" / name, split="train")
+
+
+def test_folders_that_are_no_splits_of_one_dataset_are_refused(root, tmp_path):
+    shutil.copytree(root / "v00000001/tar/train", tmp_path / "copy/train")
+    shutil.copytree(root / "v00000001/table/val", tmp_path / "copy/val")
+    with pytest.raises(UsageError, match="val has other columns than train"):
+        logloom.datasets.open(tmp_path / "copy")
+    assert len(logloom.datasets.open(tmp_path / "copy", split=["train"])) > 0
+    (tmp_path / "copy/notes").mkdir()
+    with pytest.raises(DatasetError, match="it holds notes, train, val"):
+        logloom.datasets.open(tmp_path / "copy")
+
+
+def test_shards_that_logloom_wrote_are_rows_wherever_they_lie(root, rows, tmp_path):
+    shutil.copytree(root / "v00000001/tar", tmp_path / "copy")
+    dataset = logloom.datasets.open(tmp_path / "copy")
+    version = logloom.datasets.open(root, output="tar")
+    names = ["*", "camera.front.age", "camera.front.available", "lidar.points.age"]
+    assert set(dataset.columns) == set(version.columns)
+    assert dataset.schema.sampled
+    whole, plain = (
+        logloom.datasets.open(p, columns=names) for p in (root / "v00000001/tar", tmp_path / "copy")
+    )
+    for mine, row in zip(plain, whole, strict=True):
+        assert same({name: mine[name] for name in row}, row)
+    numbers = [5, 63, 5, -1]
+    assert all(map(same, dataset.__getitems__(numbers), [dataset[number] for number in numbers]))
+    assert dataset.index["timestamp"].tolist() == version.index["timestamp"].tolist()
+    assert len(dataset.window([-1, 0])) == len(version.window([-1, 0], max_gap=None))
+    assert len(logloom.datasets.open(tmp_path / "copy", where="ego.speed > 9")) == sum(
+        row["ego.speed"] > 9 for row in rows
+    )
+    alone = logloom.datasets.open(tmp_path / "copy/train/000000.tar")
+    first = logloom.datasets.open(root, output="tar", split="train")[0]
+    assert same(alone[0]["ego.position"], first["ego.position"])
+    assert same(pickle.loads(pickle.dumps(dataset))[7], dataset[7])

@@ -243,7 +243,7 @@ def test_what_is_no_dataset_is_told_with_what_lies_there(tmp_path, table):
         logloom.datasets.open(tmp_path / "empty")
     with pytest.raises(UsageError, match="no root of logloom, so it has no version"):
         logloom.datasets.open(table[0], 3)
-    with pytest.raises(UsageError, match="no root of logloom, so it has no split"):
+    with pytest.raises(UsageError, match="one dataset, not a folder for each split"):
         logloom.datasets.open(table[0], split="train")
 
 

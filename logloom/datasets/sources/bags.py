@@ -13,7 +13,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.datasets.sources.base import Ints, RowSource, Stretches, type_of
 from logloom.errors import DatasetError
 from logloom.io import bags
 from logloom.io.bags.files import SPEC
@@ -71,11 +71,7 @@ class DatapointsSource(RowSource):
         if not len(self.reader):
             return _OBJECT
         first, last = (np.asarray(self.reader[number, (key,)][key]) for number in (0, -1))
-        if first.dtype != last.dtype or first.ndim != last.ndim:
-            return _OBJECT
-        differ = [axis for axis in range(first.ndim) if first.shape[axis] != last.shape[axis]]
-        ragged = max(differ, default=-1) + 1
-        return ColumnType(first.dtype, (None,) * ragged + first.shape[ragged:])
+        return type_of(first, last) or _OBJECT
 
     @functools.cached_property
     def stretches(self) -> Stretches:
@@ -84,9 +80,7 @@ class DatapointsSource(RowSource):
             name = self.place.rstrip("/").rsplit("/", 1)[-1]
             names = [f"{number:06d}" for number in range(len(folders))] if self._is_sharded else [name]
             return Stretches.of_logs(names, [len(folder) for folder in folders])
-        ids = self._column("log_id")
-        starts = [0, *(n for n in range(1, len(ids)) if ids[n] != ids[n - 1])][: len(ids)]
-        return Stretches.of_logs([ids[n] for n in starts], np.diff([*starts, len(ids)]).tolist())
+        return Stretches.of_rows(self._column("log_id"))
 
     @functools.cached_property
     def stamps(self) -> Ints | None:

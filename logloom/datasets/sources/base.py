@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, rows_of, scattered, stacked_rows
 from logloom.errors import DatasetError, LogloomError
-from logloom.schema import Schema
+from logloom.schema import ColumnType, Schema
 
 Ints = NDArray[np.int64]
 
@@ -51,6 +51,12 @@ class Stretches:
         """Logs that are neither partitioned nor split."""
         blank = [""] * len(log_ids)
         return cls(log_ids, blank, blank, np.asarray(counts, np.int64).reshape(-1))
+
+    @classmethod
+    def of_rows(cls, log_ids: Sequence[str]) -> Stretches:
+        """Rows by the log_id of each."""
+        starts = [0, *(n for n in range(1, len(log_ids)) if log_ids[n] != log_ids[n - 1])][: len(log_ids)]
+        return cls.of_logs([log_ids[n] for n in starts], np.diff([*starts, len(log_ids)]).tolist())
 
     @classmethod
     def joined(cls, parts: Sequence[Stretches]) -> Stretches:
@@ -84,6 +90,19 @@ class Stretches:
     def number_of(self, positions: Ints) -> Ints:
         """(n,) the stretch that each row lies in."""
         return np.searchsorted(self.bounds, positions, side="right") - 1
+
+
+def type_of(one: Array, other: Array) -> ColumnType | None:
+    """The type of a column from two of its values: axes up to the last one that differs are ragged.
+
+    Returns:
+        None where no type holds both.
+    """
+    if one.dtype != other.dtype or one.ndim != other.ndim:
+        return None
+    differ = [axis for axis in range(one.ndim) if one.shape[axis] != other.shape[axis]]
+    ragged = max(differ, default=-1) + 1
+    return ColumnType(one.dtype, (None,) * ragged + one.shape[ragged:])
 
 
 class RowSource(abc.ABC):

@@ -1,4 +1,8 @@
-"""Samples of tar shards that others wrote: bytes by suffix, as the webdataset package gives them."""
+"""Samples of tar shards that stand by themselves.
+
+Others' are bytes by suffix, as the webdataset package gives them; those that logloom wrote are rows, as far
+as shards tell without their schema: whole numbers in meta.json are int64, floats are float64.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,32 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.datasets.sources.base import Ints, RowSource, Stretches, type_of
+from logloom.errors import DatasetError
 from logloom.io.storage import file_name_of
+from logloom.io.tar.index import ShardIndex
+from logloom.io.tar.meta import own_meta
+from logloom.io.tar.npy import read_npy
 from logloom.io.tar.reader import TarReader
-from logloom.schema import BYTES, Schema
+from logloom.io.tar.samples import META, column_of, parse_key
+from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 KEY = "__key__"
+_SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
+
+
+def open_shards(place: str, uris: Sequence[str], storage_options: Mapping[str, Any]) -> RowSource:
+    """The source of some shards, told by their first sample.
+
+    Raises:
+        DatasetError: a shard is damaged.
+    """
+    shards = ShardsSource(place, uris, storage_options)
+    if len(shards):
+        first = shards.reader.row(0, (META,))
+        if META in first and own_meta(first[KEY], first[META]) is not None:
+            return WrittenShardsSource(place, uris, storage_options)
+    return shards
 
 
 class ShardsSource(RowSource):
@@ -40,8 +64,8 @@ class ShardsSource(RowSource):
     def _suffixes(self) -> list[str]:
         return sorted({suffix for index in self._indices() for layout in index.layouts for suffix in layout})
 
-    def _indices(self) -> list[Any]:
-        indices: list[Any] = self.reader.indices
+    def _indices(self) -> list[ShardIndex]:
+        indices: list[ShardIndex] = self.reader.indices
         return indices
 
     @functools.cached_property
@@ -49,8 +73,8 @@ class ShardsSource(RowSource):
         names = [file_name_of(uri).removesuffix(".tar") for uri in self._uris]
         return Stretches.of_logs(names, [len(index) for index in self._indices()])
 
-    @property
-    def stamps(self) -> None:
+    @functools.cached_property
+    def stamps(self) -> Ints | None:
         return None
 
     @functools.cached_property
@@ -65,3 +89,119 @@ class ShardsSource(RowSource):
 
     def _open(self) -> TarReader:
         return TarReader(self._uris, storage_options=self._storage)
+
+
+class WrittenShardsSource(ShardsSource):
+    """Rows of shards that logloom wrote: log_id and timestamp, small values, decoded arrays, and bytes."""
+
+    has_stamps = True
+
+    @functools.cached_property
+    def _members(self) -> dict[str, str]:
+        """The suffix of each column that has a member of its own."""
+        return {column_of(suffix): suffix for suffix in self._suffixes if suffix != META}
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        first = self.reader.row(0, (META,))
+        meta = own_meta(first[KEY], first[META]) or {}
+        types = {
+            name: _small_type(value) for name, value in meta.items() if name not in ("log_id", "timestamp")
+        }
+        for name, suffix in self._members.items():
+            types[name] = self._member_type(suffix)
+        sampled = tuple(name for name in types if {f"{name}.age", f"{name}.available"} <= types.keys())
+        own = {f"{name}.{part}" for name in sampled for part in ("age", "available")}
+        return Schema({name: ctype for name, ctype in types.items() if name not in own}, sampled)
+
+    def _member_type(self, suffix: str) -> ColumnType:
+        if not suffix.endswith(".npy"):
+            return BYTES
+        sizes = np.concatenate([_sizes_of(index, suffix) for index in self._indices()])
+        present = np.flatnonzero(sizes >= 0)  # arrays of one size have one shape
+        low, high = (int(present[place]) for place in (sizes[present].argmin(), sizes[present].argmax()))
+        name = column_of(suffix)
+        found = type_of(*(self._array(self.reader.row(row, (suffix,)), name, suffix) for row in (low, high)))
+        if found is None:
+            raise DatasetError(f"{self.place}: samples {low} and {high} differ in the type of {name}")
+        return found
+
+    @functools.cached_property
+    def _keys_of_rows(self) -> list[tuple[str, int]]:
+        return [
+            parse_key(key, uri)
+            for uri, index in zip(self._uris, self._indices(), strict=True)
+            for key in index.keys
+        ]
+
+    @functools.cached_property
+    def stretches(self) -> Stretches:
+        return Stretches.of_rows([log_id for log_id, _ in self._keys_of_rows])
+
+    @functools.cached_property
+    def stamps(self) -> Ints | None:
+        return np.array([stamp for _, stamp in self._keys_of_rows], np.int64)
+
+    @property
+    def small(self) -> Mapping[str, Any]:
+        return {}
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        wanted = {self._members.get(name, META) for name in names}
+        return [self._row(position, names, wanted) for position in positions.tolist()]
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
+
+    def _row(self, position: int, names: Sequence[str], wanted: set[str]) -> dict[str, Any]:
+        sample = self.reader.row(position, wanted)
+        log_id, stamp = self._keys_of_rows[position]
+        meta = own_meta(sample[KEY], sample[META]) if META in sample else None
+        row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(stamp)}
+        for name in names:
+            suffix = self._members.get(name, META)
+            if suffix not in sample or (suffix == META and name not in (meta or {})):
+                raise DatasetError(f"{self.place}: sample {sample[KEY]} lacks {name}")
+            if suffix == META:
+                row[name] = self._small_value(sample[KEY], name, (meta or {})[name])
+            else:
+                row[name] = self._value(sample, name, suffix)
+        return row
+
+    def _small_value(self, key: str, name: str, value: Any) -> Any:
+        ctype, found = self.schema.all[name], _small_type(value)
+        try:
+            if (found.kind, found.dtype) == (ctype.kind, ctype.dtype):
+                return value if isinstance(value, str) else ctype.dtype.type(value)
+        except OverflowError:
+            pass
+        raise DatasetError(f"{self.place}: {name} of sample {key} is {str(value)[:80]}, no {ctype}")
+
+    def _value(self, sample: Mapping[str, Any], name: str, suffix: str) -> Any:
+        if not suffix.endswith(".npy"):
+            return sample[suffix]
+        array, ctype = self._array(sample, name, suffix), self.schema.columns[name]
+        if array.dtype != ctype.dtype or array.ndim != len(ctype.shape):
+            shape = f"{array.dtype}{list(array.shape)}"
+            raise DatasetError(f"{self.place}: {name} of sample {sample[KEY]} is {shape}, others {ctype}")
+        return array
+
+    def _array(self, sample: Mapping[str, Any], name: str, suffix: str) -> Array:
+        try:
+            return read_npy(np.frombuffer(sample[suffix], np.uint8))
+        except ValueError as error:
+            raise DatasetError(f"{self.place}: {name} of sample {sample[KEY]}: {error}") from error
+
+
+def _small_type(value: Any) -> ColumnType:
+    return ColumnType(np.dtype(_SMALL[type(value)])) if type(value) in _SMALL else STRING
+
+
+def _sizes_of(index: ShardIndex, suffix: str) -> Ints:
+    """(N,) bytes of each sample's member; -1 where there is none."""
+    sizes = np.full(len(index), -1, np.int64)
+    for number, layout in enumerate(index.layouts):
+        if suffix in layout:
+            rows = np.flatnonzero(index.layout == number)
+            sizes[rows] = index.sizes[index.starts[rows] + layout.index(suffix)]
+    return sizes

@@ -15,10 +15,10 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.foreign.files import content_of, files_of
-from logloom.io.foreign.rows import LOG_ID, TIME, Batch, Piece
+from logloom.io.foreign.rows import Batch, Piece
 from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
-from logloom.io.tar.meta import parse_meta
+from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.samples import EXTENSION, META
 from logloom.io.tar.stream import open_stream, stream_samples
@@ -125,23 +125,7 @@ def _row(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> 
 def _own_meta(sample: Mapping[str, Any]) -> dict[str, Any] | None:
     """What meta.json says in a shard that logloom wrote, None in others."""
     data = sample.get(f".{META}")
-    if data is None:
-        return None
-    try:
-        found = parse_meta(data)
-    except ValueError:
-        return None
-    if f"{found.get(LOG_ID)}/{found.get(TIME)}" != sample[_KEY]:
-        return None
-    return {name: _number(value) if isinstance(value, dict) else value for name, value in found.items()}
-
-
-def _number(bits: Mapping[str, Any]) -> Any:
-    """A float that JSON has no number for."""
-    ((kind, digits),) = bits.items() or ((None, None),)
-    if kind not in ("f2", "f4", "f8") or not isinstance(digits, str):
-        return None
-    return float(np.array([int(digits, 16)], f"<u{kind[1]}").view(f"<{kind}")[0])
+    return None if data is None else own_meta(sample[_KEY], data)
 
 
 def _class_number(data: bytes) -> int:

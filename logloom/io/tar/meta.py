@@ -80,6 +80,31 @@ def parse_meta(data: bytes) -> dict[str, Any]:
     return found
 
 
+def own_meta(key: str, data: bytes) -> dict[str, Any] | None:
+    """What meta.json says in a shard that logloom wrote, without its schema; None in others' shards.
+
+    Args:
+        key: of the sample, which such a shard repeats.
+    """
+    try:
+        found = parse_meta(data)
+    except ValueError:
+        return None
+    if f"{found.get('log_id')}/{found.get('timestamp')}" != key:
+        return None
+    return {name: _number(value) if isinstance(value, dict) else value for name, value in found.items()}
+
+
+def _number(bits: Mapping[str, Any]) -> float | None:
+    """A float that JSON has no number for; None for what is none."""
+    try:
+        ((kind, digits),) = bits.items()
+        size = {"f2": 2, "f4": 4, "f8": 8}[kind]
+        return float(np.array([int(digits, 16)], f"<u{size}").view(f"<f{size}")[0])
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
 def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 

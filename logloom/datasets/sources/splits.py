@@ -1,0 +1,80 @@
+"""Datasets in the folders of one folder, such as a copy of a version's view: each folder is a split.
+
+Elsewhere: which folders these are (logloom.datasets.opening), the datasets (beside this module).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+from logloom.blocks import Array
+from logloom.datasets.batches import Batch, stacked_rows
+from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
+from logloom.errors import UsageError
+from logloom.schema import ColumnType, Schema
+
+
+class SplitsSource(ChainedSource):
+    """The rows of each split, one split after the other."""
+
+    def __init__(self, place: str, splits: Mapping[str, RowSource]):
+        """
+        Raises:
+            UsageError: splits have different columns.
+        """
+        parts = list(splits.values())
+        super().__init__(place, parts, _common_schema(place, splits), parts[0].max_gap)
+        self._splits = list(splits)
+        # Where files don't say types, what was learnt of one split may be narrower than what holds for all.
+        self._is_uniform = all(part.schema == self.schema for part in parts)
+
+    @functools.cached_property
+    def stretches(self) -> Stretches:
+        found = [(part.stretches, split) for part, split in zip(self._parts, self._splits, strict=True)]
+        return Stretches.joined(
+            [
+                Stretches(own.log_ids, own.partitions, [split] * len(own.log_ids), own.counts)
+                for own, split in found
+            ]
+        )
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        if self._is_uniform:
+            return super().batch(positions, names, out)
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
+
+
+def _common_schema(place: str, splits: Mapping[str, RowSource]) -> Schema:
+    (first, source), *others = splits.items()
+    columns, sampled = dict(source.schema.columns), source.schema.sampled
+    for split, other in others:
+        types = other.schema.columns
+        common = {name: _wider(ctype, types.get(name)) for name, ctype in columns.items()}
+        columns = {name: ctype for name, ctype in common.items() if ctype is not None}
+        if (
+            columns.keys() != common.keys()
+            or columns.keys() != types.keys()
+            or other.schema.sampled != sampled
+        ):
+            odd = sorted(common.keys() - columns.keys() | types.keys() ^ common.keys()) or ["ages"]
+            raise UsageError(
+                f"{place}: {split} has other columns than {first} ({', '.join(odd[:5])}), so they are no "
+                "splits of one dataset; open them one by one"
+            )
+    return Schema(columns, sampled)
+
+
+def _wider(one: ColumnType, other: ColumnType | None) -> ColumnType | None:
+    """A type for values of both; None where there is none."""
+    if other is None or one == other:
+        return None if other is None else one
+    if (one.kind, one.dtype, len(one.shape)) != (
+        "array",
+        other.dtype,
+        len(other.shape),
+    ) or other.kind != "array":
+        return None
+    differ = [axis + 1 for axis, (a, b) in enumerate(zip(one.shape, other.shape, strict=True)) if a != b]
+    ragged = max([*differ, one.num_ragged, other.num_ragged])
+    return ColumnType(one.dtype, (None,) * ragged + one.shape[ragged:])
