@@ -6,6 +6,8 @@ It fails the job when a worker dies and does not retry; a second build then find
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
@@ -30,28 +32,42 @@ def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:
     Args:
         num_workers: 1 runs in this process, more in as many worker processes.
         more: flags of Beam.
+
+    Raises:
+        UsageError: Beam doesn't know one of them.
     """
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    # Named in full: "DirectRunner" looks for a Prism to download first.
-    flags = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
-    if num_workers > 1:
-        flags += ["--direct_running_mode=multi_processing", f"--direct_num_workers={num_workers}"]
-    else:
-        flags += ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
-    return PipelineOptions([*flags, *more], save_main_session=False)
+    from logloom.runners.beam_flags import refuse_unknown
+
+    refuse_unknown(more)
+    return PipelineOptions([f"--direct_num_workers={num_workers}", *more], save_main_session=False)
+
+
+def local_runner(num_workers: int) -> Any:
+    """Beam's FnApiRunner, named in full: "DirectRunner" looks for a Prism to download first."""
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    if num_workers == 1:
+        return FnApiRunner()
+    # What Beam's running mode "multi_processing" would start, but for what it prints.
+    command = f"exec {shlex.quote(sys.executable)} -m logloom.runners.local_worker"
+    return FnApiRunner(default_environment=SubprocessSDKEnvironment.from_command_string(command))
 
 
 class Direct:
     """Runs pipelines here."""
 
     def __init__(self, options: RunnerOptions, size: Size):
-        if options.environment != "local" or options.job_endpoint or options.flink_master:
+        named = options.job_endpoint or options.flink_master or options.flink_job_server_jar
+        if options.environment != "local" or named:
             raise UsageError("the direct runner works on this machine only; say --runner flink")
         if options.engine_settings():
             raise UsageError(f"the direct runner has no setting {next(iter(options.engine_settings()))!r}")
         cores = len(os.sched_getaffinity(0))
         workers = options.workers or default_workers(size.message_bytes, size.partitions, cores)
+        self._workers = workers
         self._options = pipeline_options(workers, options.beam_flags())
 
     def __enter__(self) -> Self:
@@ -63,7 +79,7 @@ class Direct:
     def submit(self, construct: Construct, name: str) -> _DirectJob:
         import apache_beam as beam
 
-        pipeline = beam.Pipeline(options=self._options)
+        pipeline = beam.Pipeline(local_runner(self._workers), options=self._options)
         construct(pipeline)
         return _DirectJob(pipeline, name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,12 @@ RUNNERS = {
     "dataflow": "logloom.runners.dataflow.engine:Dataflow",
 }
 ENVIRONMENTS = ("local", "external", "process", "docker")
+_CONFIGS = {
+    "external": "host:port of a worker pool",
+    "process": '{"command": "/path/of/a/program"}',
+    "docker": "an image that holds logloom",
+}
+_INSTALLED = ("requirements_file", "setup_file", "extra_packages")  # by the image's own start-up program
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,17 @@ class RunnerOptions:
             raise UsageError(f"runner {self.runner!r}, known: auto, {', '.join(RUNNERS)}")
         if self.environment not in ENVIRONMENTS:
             raise UsageError(f"environment {self.environment!r}, known: {', '.join(ENVIRONMENTS)}")
-        if self.environment in ("external", "process") and not self.environment_config:
-            what = {"external": "host:port of a worker pool", "process": '{"command": "..."}'}
-            raise UsageError(f"environment {self.environment} needs a config: {what[self.environment]}")
+        wanted = _CONFIGS.get(self.environment)
+        if wanted and not self.environment_config:
+            raise UsageError(f"environment {self.environment} needs a config: {wanted}")
+        if self.environment == "process":
+            self.process_command()
+        staged = [name for name in _INSTALLED if self.settings.get(name)]
+        if staged and self.environment in ("local", "external") and self.runner != "dataflow":
+            raise UsageError(
+                f"runner option {staged[0]!r}: these workers run in a Python that is there; install "
+                "there what they need. Only workers in containers install it themselves"
+            )
         if self.detach and self.environment == "local" and self.runner != "dataflow":
             raise UsageError(
                 "a detached job needs workers that outlive this command: give --environment external, "
@@ -73,6 +88,22 @@ class RunnerOptions:
             return self.runner
         named = self.flink_master or self.flink_job_server_jar or self.job_endpoint
         return "flink" if named else "direct"
+
+    def process_command(self) -> str:
+        """The program that starts a worker, of environment "process".
+
+        Raises:
+            UsageError: the config doesn't name one.
+        """
+        try:
+            command = json.loads(self.environment_config)["command"]
+        except (ValueError, TypeError, KeyError):
+            command = None
+        if not isinstance(command, str):
+            raise UsageError(
+                f"environment process: {self.environment_config!r} is not of the form {_CONFIGS['process']}"
+            )
+        return command
 
     def beam_flags(self) -> list[str]:
         """The settings that are Beam's, as flags."""

@@ -21,6 +21,7 @@ from apache_beam.runners.portability import portable_metrics
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 
 from logloom.errors import LogloomError, UsageError
+from logloom.runners.beam_flags import refuse_unknown
 from logloom.runners.options import Finished
 from logloom.runners.running import Construct, JobFailedError, Tell
 
@@ -60,8 +61,14 @@ class JobServer:
 
         Args:
             flags: of Beam's; those that only the engine knows, too.
+
+        Raises:
+            UsageError: nobody knows one of them.
         """
-        # A service's own flags are known once it describes them, which the handle asks for.
+        flags = list(flags)
+        request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        described = self._stub.DescribePipelineOptions(request, timeout=60).options
+        refuse_unknown(flags, [option.name for option in described])
         options = PipelineOptions([f"--job_name={name}", *flags], save_main_session=False)
         pipeline = Pipeline(runner=PortableRunner(), options=options)
         construct(pipeline)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import pathlib
-import tempfile
 from collections.abc import Iterator
 from typing import Self
 
@@ -16,6 +15,7 @@ from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import JobServer, PortableJob
 from logloom.runners.processes import Child
 from logloom.runners.running import Construct
+from logloom.runners.scratch import engine_folder
 
 _MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
@@ -42,6 +42,8 @@ class Prism:
     def __init__(self, options: RunnerOptions, size: Size):
         if options.detach or options.environment not in ("local", "external"):
             raise UsageError("Prism has local or external workers, and no detached jobs; say --runner flink")
+        if options.flink_master or options.flink_job_server_jar:
+            raise UsageError("Prism knows no Flink; say --runner flink")
         if options.workers not in (None, 1):
             raise UsageError("Prism gives a job one worker process; for more say --runner direct or flink")
         if options.engine_settings():
@@ -50,8 +52,7 @@ class Prism:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            folder = pathlib.Path(self._options.log_folder or stack.enter_context(_scratch()))
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(engine_folder(self._options.log_folder))
             endpoint = self._options.job_endpoint or stack.enter_context(_started(folder))
             workers = self._options.environment_config
             if self._options.environment == "local":
@@ -67,10 +68,6 @@ class Prism:
 
     def submit(self, construct: Construct, name: str) -> PortableJob:
         return self._server.submit(construct, name, [*self._flags, *self._options.beam_flags()])
-
-
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="logloom-prism-")
 
 
 @contextlib.contextmanager

@@ -80,8 +80,6 @@ def run(
             except BaseException:
                 job.cancel()
                 raise
-        except errors.LogloomError:
-            raise
         except Exception as error:
             if was_interrupted(error):
                 raise KeyboardInterrupt from None

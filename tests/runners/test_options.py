@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -18,6 +19,7 @@ from logloom.runners.options import engine_of, parse_settings
 from logloom.runners.prism import prism_binary
 from logloom.runners.processes import Child
 from logloom.runners.running import own_error
+from logloom.runners.scratch import engine_folder
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,10 @@ from logloom.runners.running import own_error
         ({"environment": "cloud"}, "known: local, external, process, docker"),
         ({"environment": "external"}, "host:port of a worker pool"),
         ({"environment": "process"}, "command"),
+        ({"environment": "process", "environment_config": '["a"]'}, 'not of the form {"command": '),
+        ({"environment": "process", "environment_config": "worker.sh"}, 'not of the form {"command": '),
+        ({"environment": "docker"}, "an image that holds logloom"),
+        ({"settings": {"requirements_file": "r.txt"}}, "Only workers in containers install it"),
         ({"runner": "flink", "detach": True}, "outlive this command"),
         ({"workers": 0}, "at least 1"),
     ],
@@ -45,8 +51,27 @@ def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
         ({"runner": "prism", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
         ({"runner": "flink", "flink_master": "127.0.0.1:1"}, "no Flink cluster answers"),
         (
-            {"runner": "flink", "environment": "docker", "detach": True},
+            {"runner": "flink", "environment": "docker", "environment_config": "image", "detach": True},
             "--detach needs --flink-master",
+        ),
+        ({"runner": "prism", "flink_master": "a:1"}, "say --runner flink"),
+        ({"runner": "direct", "settings": {"experimens": "x"}}, "is it experiments?"),
+        (
+            {"job_endpoint": "localhost:1", "settings": {"a.b": "1"}},
+            "a.b: Flink's settings are those of the job",
+        ),
+        (
+            {"flink_master": "localhost:1", "settings": {"restart-strategy.type": "none"}},
+            "put it into the configuration of localhost:1",
+        ),
+        ({"flink_master": "192.0.2.1:8081"}, "say --environment external"),
+        (
+            {
+                "runner": "flink",
+                "environment": "process",
+                "environment_config": '{"command": "/nowhere/worker"}',
+            },
+            "/nowhere/worker is no program on this machine",
         ),
     ],
 )
@@ -132,6 +157,40 @@ def test_a_cluster_that_does_not_answer_is_named():
     with pytest.raises(UsageError, match=r"127\.0\.0\.1:1: no Flink cluster answers here"):
         FlinkCluster("127.0.0.1:1").slots()
     assert FlinkCluster("127.0.0.1:1").restarts_jobs()
+
+
+def left_behind(place: pathlib.Path, name: str) -> pathlib.Path:
+    """A folder as a command of an hour ago left it."""
+    folder = place / name
+    folder.mkdir()
+    (folder / "engine.log").write_text("killed")
+    hour_ago = time.time() - 3600
+    os.utime(folder, (hour_ago, hour_ago))
+    return folder
+
+
+def test_what_killed_commands_left_behind_is_swept_and_what_living_ones_use_is_not(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stale = left_behind(tmp_path, "logloom-engine-stale")
+    foreign = left_behind(tmp_path, "engine-of-somebody")
+    elsewhere = left_behind(tmp_path, "elsewhere")
+    (tmp_path / "logloom-engine-link").symlink_to(elsewhere)
+    with engine_folder() as living:
+        os.utime(living, (0, 0))
+        with engine_folder() as other:
+            assert living.is_dir()
+            assert other.parent == tmp_path
+        with engine_folder(str(tmp_path / "kept")) as kept:
+            assert kept == tmp_path / "kept"
+    assert not stale.exists()
+    assert not living.exists()
+    assert (elsewhere / "engine.log").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "elsewhere",
+        foreign.name,
+        "kept",
+        "logloom-engine-link",
+    ]
 
 
 def test_a_process_that_ends_at_once_is_reported_with_its_last_words(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import Construct, Tell
+from logloom.runners.running import Construct, JobFailedError, Tell
 
 _LOOK_EVERY = 2.0  # seconds; a look is three requests
 _EXPLAINED_WITHIN = 30.0  # seconds after its end until a failed job says why
@@ -66,6 +66,8 @@ class Dataflow:
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
+        from logloom.runners.beam_flags import refuse_unknown
+
         try:
             from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
             from google.cloud import dataflow  # noqa: F401
@@ -74,6 +76,7 @@ class Dataflow:
                 f"Dataflow's client is not installed ({error}); pip install 'logloom[gcp]'"
             ) from error
         flags = [f"--job_name={name}", *more, *self._settings.beam_flags()]
+        refuse_unknown(flags)
         try:
             options = PipelineOptions(flags, save_main_session=False)
             pipeline = beam.Pipeline(runner=DataflowRunner(), options=options)
@@ -119,7 +122,7 @@ class DataflowJob:
         """Waits for the end; tells every change of state, and warnings.
 
         Raises:
-            RuntimeError: the job failed or was cancelled; holds what Dataflow says of it.
+            JobFailedError: the job failed or was cancelled; holds what Dataflow says of it.
         """
         tell(f"job {self.job_id}: {self._place}")
         before = ""
@@ -132,7 +135,7 @@ class DataflowJob:
                 time.sleep(_LOOK_EVERY)
             tell(f"job {self.job_id}: {state}")
             if state != "done":
-                raise RuntimeError(f"job {self.job_id} {state}: {self._reasons(state, tell)}")
+                raise JobFailedError(f"job {self.job_id} {state}: {self._reasons(state, tell)}")
             return Finished(self.job_id, self._counters())
 
     def _reasons(self, state: str, tell: Tell) -> str:

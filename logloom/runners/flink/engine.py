@@ -7,12 +7,12 @@ detached jobs on standing clusters, which need nothing from here.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
-import tempfile
+import shutil
+import socket
 import time
-from typing import Self
+from typing import Any, Self
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.flink.rest import ENDED, FlinkCluster
@@ -21,6 +21,7 @@ from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import EngineLostError, JobServer, PortableJob
 from logloom.runners.running import Construct, JobFailedError, Tell
+from logloom.runners.scratch import engine_folder
 
 _LOOK_EVERY = 1.0  # seconds
 _KEPT_FOR = "30000"  # milliseconds; else the workers of one stage end before the next starts its own
@@ -33,6 +34,7 @@ _RETRIES = {
     "restart-strategy.fixed-delay.attempts": "3",
     "restart-strategy.fixed-delay.delay": "1 s",
 }
+_OF_CLUSTERS = ("restart-strategy", "taskmanager.", "jobmanager.")
 # Nobody else's business; `localhost` may be an address that Java doesn't bind.
 _LOOPBACK = {"jobmanager.bind-host": "127.0.0.1", "taskmanager.bind-host": "127.0.0.1"}
 
@@ -41,8 +43,7 @@ class Flink:
     """A job server for Flink that is up."""
 
     def __init__(self, options: RunnerOptions, size: Size):
-        if options.detach and not (options.flink_master or options.job_endpoint):
-            raise UsageError("a cluster within this command ends with it: --detach needs --flink-master")
+        _check(options)
         self._options = options
         self._cluster = FlinkCluster(options.flink_master) if options.flink_master else None
         cores = len(os.sched_getaffinity(0))
@@ -50,14 +51,18 @@ class Flink:
         self._workers_each = self._parallel
         if self._cluster is not None:
             managers, slots = self._cluster.slots()
+            if not (slots or options.workers):
+                raise UsageError(
+                    f"{options.flink_master}: the Flink cluster has no task manager; start one, or say "
+                    "--workers if it starts them when they are wanted"
+                )
             self._parallel = options.workers or slots
-            self._workers_each = max(1, -(-min(slots, self._parallel) // managers))
+            self._workers_each = -(-min(slots, self._parallel) // managers) if slots else self._parallel
 
     def __enter__(self) -> Self:
         options = self._options
         with contextlib.ExitStack() as stack:
-            folder = pathlib.Path(options.log_folder or stack.enter_context(_scratch())).absolute()
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(engine_folder(options.log_folder))
             endpoint = options.job_endpoint or stack.enter_context(
                 job_server(
                     folder,
@@ -66,11 +71,6 @@ class Flink:
                     jar=options.flink_job_server_jar,
                 )
             )
-            if options.job_endpoint and options.engine_settings():
-                raise UsageError(
-                    f"{next(iter(options.engine_settings()))}: settings of Flink are those of the job server "
-                    "that is up; give them to it"
-                )
             self._flags = self._environment(stack, folder)
             self._server = JobServer(endpoint)
             stack.callback(self._server.close)
@@ -95,11 +95,6 @@ class Flink:
         if options.environment == "local":
             pool = stack.enter_context(WorkerPool(log=folder / "workers.log"))
             kind, config = "EXTERNAL", pool.endpoint
-        if options.environment == "process":
-            try:
-                json.loads(config)
-            except ValueError as error:
-                raise UsageError(f"environment process: {config!r} is no JSON: {error}") from error
         return [f"--environment_type={kind}", *([f"--environment_config={config}"] if config else [])]
 
     def submit(self, construct: Construct, name: str) -> FlinkJob:
@@ -113,8 +108,47 @@ class Flink:
         return FlinkJob(job, self._cluster, name)
 
 
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="logloom-flink-")
+def _check(options: RunnerOptions) -> None:
+    """Refuses options that would have no effect, or none but a failure much later."""
+    standing = options.flink_master or options.job_endpoint
+    if options.detach and not standing:
+        raise UsageError("a cluster within this command ends with it: --detach needs --flink-master")
+    settings = options.engine_settings()
+    if options.job_endpoint and settings:
+        raise UsageError(
+            f"{next(iter(settings))}: Flink's settings are those of the job server that is up; put them there"
+        )
+    for name in settings if options.flink_master else ():
+        if name.startswith(_OF_CLUSTERS):
+            raise UsageError(
+                f"{name}: a job can't change this on a standing cluster; put it into the configuration of "
+                f"{options.flink_master}"
+            )
+    if options.environment == "local" and standing and not is_here(standing):
+        raise UsageError(
+            f"{standing} is another machine, which can't reach workers on this one; start a pool of them "
+            "beside each task manager and say --environment external (docs/engines.md)"
+        )
+    if options.environment == "process" and not standing and shutil.which(options.process_command()) is None:
+        raise UsageError(f"environment process: {options.process_command()} is no program on this machine")
+
+
+def is_here(endpoint: str) -> bool:
+    """Whether host:port is an address of this machine; true for a name that nobody knows."""
+    try:
+        found = socket.getaddrinfo(endpoint.rpartition(":")[0].strip("[]"), 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return True
+    return any(_can_listen(family, address) for family, _, _, _, address in found)
+
+
+def _can_listen(family: int, address: Any) -> bool:
+    with socket.socket(family) as probe:
+        try:
+            probe.bind(address)
+        except OSError:
+            return False
+    return True
 
 
 class FlinkJob:

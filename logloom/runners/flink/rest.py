@@ -34,18 +34,16 @@ class FlinkCluster:
         return f"http://{self.address}"
 
     def slots(self) -> tuple[int, int]:
-        """How many task managers there are, and how many slots they have in all.
+        """How many task managers there are, and how many slots they have in all; both may be 0.
 
         Raises:
-            UsageError: no cluster answers, or it has no task manager.
+            UsageError: no cluster answers.
         """
         try:
             overview = self._ask("/overview")
             managers, slots = int(overview["taskmanagers"]), int(overview["slots-total"])
         except (LogloomError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{self.address}: no Flink cluster answers here ({error})") from error
-        if slots == 0:
-            raise UsageError(f"{self.address}: the Flink cluster has no task manager")
         return managers, slots
 
     def restarts_jobs(self) -> bool:

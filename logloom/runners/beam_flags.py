@@ -1,0 +1,36 @@
+"""Options of Beam's by name: Beam passes over those it doesn't know, which are mostly typing errors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+
+from logloom.errors import UsageError
+
+
+def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
+    """Checks the names of flags.
+
+    Args:
+        flags: "--name" or "--name=value".
+        more: names that the engine knows besides Beam's own.
+
+    Raises:
+        UsageError: nobody knows the option; names the nearest that there is.
+    """
+    known = {*_of_beam(), *more}
+    for flag in flags:
+        name = flag.removeprefix("--").partition("=")[0]
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; is it {near[0]}?" if near else ""
+            raise UsageError(f"runner option {name!r}: neither Beam nor the engine knows it{hint}")
+
+
+def _of_beam() -> set[str]:
+    parser = _BeamArgumentParser(add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    return {text.removeprefix("--") for action in parser._actions for text in action.option_strings}
