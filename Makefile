@@ -23,7 +23,7 @@ COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate -
 PYTEST_ARGS ?=
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch lint format bench bench-ray bench-tables bench-loaders interop lock clean python
+.PHONY: help demo test test-engines torch lint format bench bench-ray bench-tables bench-loaders bench-l5kit interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -61,6 +61,9 @@ bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## co
 bench-loaders: .venv/.installed .venv-loaders/.installed interop ## compare bags, tar, zarr and the Loader with their peers
 	for name in bags tar loader zarr_datasets; do $(BIN)/python -m "benchmarks.$$name"; done
 
+bench-l5kit: .venv/.installed .venv-l5kit/.installed ## compare L5Kit views and masks with the original's (gigabytes to install)
+	$(BIN)/python -m benchmarks.training
+
 interop: ## make the environments of the original clients that tests/interop runs
 ifneq ($(PYTHON311),)
 interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed .venv-mmengine/.installed
@@ -77,6 +80,10 @@ lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade
 		-o benchmarks/requirements-mds.txt
 	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-loaders.in --universal --python-version 3.11 \
 		-o benchmarks/requirements-loaders.txt
+	$(COMPILE) $(LOCK_ARGS) benchmarks/requirements-l5kit.in --python-version 3.11 \
+		-o benchmarks/requirements-l5kit.txt
+	# Its own dependencies would be of other versions, and most of them serve what isn't compared.
+	echo l5kit==1.5.0 | $(COMPILE) --no-deps --python-version 3.11 - >> benchmarks/requirements-l5kit.txt
 	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/torch/requirements.in --universal --python-version 3.11 \
 		-o tests/torch/requirements.txt
 
@@ -134,6 +141,11 @@ python:
 .venv-loaders/.installed: benchmarks/requirements-loaders.txt | python
 	$(PYTHON) -m venv .venv-loaders
 	.venv-loaders/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+.venv-l5kit/.installed: benchmarks/requirements-l5kit.txt
+	$(PYTHON311) -m venv .venv-l5kit
+	.venv-l5kit/bin/python $(PIP) install --require-hashes --no-deps -r $<
 	touch $@
 
 .venv-mds/.installed: benchmarks/requirements-mds.txt | python
