@@ -20,6 +20,8 @@ from blake3 import blake3
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, dtype_to_json
 
+_PIECE = 1 << 20  # bytes of a file that are hashed at a time
+
 
 class ColumnDigest:
     """Digest of one column, fed block by block."""
@@ -98,7 +100,12 @@ def _bytes_of(values: Array, dtype: np.dtype[Any]) -> memoryview:
 
 def file_digest(path: str | os.PathLike[str]) -> str:
     """BLAKE3 of a local file, in hex."""
-    return blake3(max_threads=1).update_mmap(os.fspath(path)).hexdigest()
+    # Not a map of the file: its pages would count as this process's memory, and a file cut meanwhile kill it.
+    digest, piece = blake3(max_threads=1), bytearray(_PIECE)
+    with open(path, "rb", buffering=0) as file:
+        while length := file.readinto(piece):
+            digest.update(memoryview(piece)[:length])
+    return digest.hexdigest()
 
 
 def digest_of(value: Any) -> str:
