@@ -176,8 +176,8 @@ def many(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
             (last[peak] - first[peak]) / more for peak in ("driver_peak", "plan_peak", "worker_peak")
         )
         print(
-            f"From {first['logs']} to {last['logs']} logs, bytes more a partition: {driver:.0f} in the driver, "
-            f"of these {plan:.0f} by planning; {worker:.0f} in the largest worker."
+            f"From {first['logs']} to {last['logs']} logs, bytes a partition more: {driver:.0f} in the driver"
+            f" ({plan:.0f} of them by planning), {worker:.0f} in the largest worker."
         )
 
 
@@ -185,7 +185,7 @@ def requests(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
     """Requests to an object store, by the phases of a build."""
     log = workloads.image_mcap(cache_folder(), 150)
     for partition_rows in (100, 5):
-        command = [sys.executable, SCRIPTS / "count_requests.py", log, str(partition_rows)]
+        command = [sys.executable, str(SCRIPTS / "count_requests.py"), str(log), str(partition_rows)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         kinds = sorted({kind for phase in found["phases"].values() for kind in phase})
         rows = [
@@ -345,13 +345,14 @@ def builder(scratch: pathlib.Path, recipe: pathlib.Path, engine: str, count: int
 
 def looper(scratch: pathlib.Path, recipe: pathlib.Path) -> Contender:
     """The plain loop into a fresh root."""
-    command = [sys.executable, SCRIPTS / "kernel_loop.py", recipe, emptied(scratch) / "root"]
+    command = [sys.executable, str(SCRIPTS / "kernel_loop.py"), str(recipe), str(emptied(scratch) / "root")]
     return child(command, prepare=lambda: emptied(scratch))
 
 
 def output_of(scratch: pathlib.Path, script: str, recipe: pathlib.Path, *options: str) -> str:
     """What a script prints on a fresh root."""
-    command = [sys.executable, SCRIPTS / script, recipe, emptied(scratch) / "root", *options]
+    root = str(emptied(scratch) / "root")
+    command = [sys.executable, str(SCRIPTS / script), str(recipe), root, *options]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
