@@ -23,7 +23,7 @@ COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate -
 PYTEST_ARGS ?=
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch lint format bench bench-ray bench-tables bench-loaders bench-l5kit interop lock clean python
+.PHONY: help demo test test-engines torch lint format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -61,7 +61,7 @@ bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## co
 bench-loaders: .venv/.installed .venv-loaders/.installed interop ## compare bags, tar, zarr and the Loader with their peers
 	for name in bags tar loader zarr_datasets; do $(BIN)/python -m "benchmarks.$$name"; done
 
-bench-l5kit: .venv/.installed .venv-l5kit/.installed ## compare L5Kit views and masks with the original's (gigabytes to install)
+bench-training: .venv/.installed .venv-l5kit/.installed ## compare L5Kit views and masks with the original's (gigabytes to install)
 	$(BIN)/python -m benchmarks.training
 
 interop: ## make the environments of the original clients that tests/interop runs

@@ -4,7 +4,7 @@
 
 Each side runs in fresh processes of its own environment, taking turns; ratios are taken round by round, of
 wall time and of processor time. Samples are drawn at random from the scene; the mask is that of the scene
-repeated `--scenes` times, read from disk, and each side uses all cores for it. `make bench-l5kit` installs
+repeated `--scenes` times, read from disk, and each side uses all cores for it. `make bench-training` installs
 the original.
 """
 
@@ -33,7 +33,10 @@ def repeat(scene: pathlib.Path, times: int, folder: pathlib.Path) -> int:
     one = ChunkedDataset(scene).open()
     arrays = {name: getattr(one, name)[:] for name in ("scenes", "frames", "agents", "tl_faces")}
     sizes = {name: len(rows) for name, rows in arrays.items()}
-    many = ChunkedDataset(folder).initialize(**{f"num_{name}": size * times for name, size in sizes.items()})
+    total = {name: size * times for name, size in sizes.items()}
+    many = ChunkedDataset(folder).initialize(
+        "w", total["scenes"], total["frames"], total["agents"], total["tl_faces"]
+    )
     for number in range(times):
         rows = {name: values.copy() for name, values in arrays.items()}
         rows["scenes"]["frame_index_interval"] += number * sizes["frames"]
@@ -86,7 +89,8 @@ def main() -> None:
     arguments = parser.parse_args()
     data = arguments.data / "l5kit"
     if not data.is_dir():
-        sys.exit(f"the real scene is not here ({data}): name its folder with --data")
+        print(f"Nothing is compared: the real scene is not here ({data}); name its folder with --data")
+        return
     sides = [side for side, python in PYTHONS.items() if pathlib.Path(python).exists()]
     scene, config, counts = (
         data / name for name in ("single_scene.zarr", "config.yaml", "expected_agents_mask.npy")

@@ -124,21 +124,29 @@ class BoxRasterizer(Rasterizer):
     ) -> NDArray[np.float32]:
         """Draws the boxes; frames that are missing stay black. See Rasterizer."""
         num_steps = self.history_num_frames + 1
-        history_frames, history_agents = history_frames[:num_steps], history_agents[:num_steps]
+        history_frames = history_frames[:num_steps]
+        agents, steps = self._agents_by_step(history_agents[:num_steps])
+        others, other_steps = corners_of(agents), steps
+        own, own_steps = ego_corners(history_frames), np.arange(len(history_frames))
+        if agent is not None:
+            is_own = agents["track_id"] == agent["track_id"]
+            other_steps = np.concatenate([steps[~is_own], own_steps])
+            own_steps, first = np.unique(steps[is_own], return_index=True)
+            others, own = np.concatenate([others[~is_own], own]), others[is_own][first]
+        shown = own_steps < (num_steps if self.render_ego_history else 1)
+        boxes = np.concatenate([others, own[shown]])
+        boxes = transform_points(boxes, around(self.render_context, history_frames[0], agent))
         width, height = self.raster_size
         image = np.zeros((self.num_channels(), height, width), np.uint8)
-        ego_boxes = ego_corners(history_frames)
-        raster_from_world = around(self.render_context, history_frames[0], agent)
-        for step, agents in enumerate(history_agents):
-            agents = agents[are_agents(agents["label_probabilities"], self.filter_agents_threshold)]
-            others, own = corners_of(agents), ego_boxes[step : step + 1]
-            if agent is not None:
-                is_own = agents["track_id"] == agent["track_id"]
-                others, own = np.concatenate([others[~is_own], own]), others[is_own][:1]
-            fill_boxes(image[step], transform_points(others, raster_from_world))
-            if self.render_ego_history or step == 0:
-                fill_boxes(image[num_steps + step], transform_points(own, raster_from_world))
+        fill_boxes(image, np.concatenate([other_steps, num_steps + own_steps[shown]]), boxes)
         return np.divide(image, np.float32(255), dtype=np.float32).transpose(1, 2, 0)
+
+    def _agents_by_step(self, history_agents: list[Array]) -> tuple[Array, NDArray[np.int64]]:
+        """The agents of all frames that are drawn, and the place of each one's frame in the history."""
+        agents = np.concatenate(history_agents)
+        steps = np.repeat(np.arange(len(history_agents)), [len(held) for held in history_agents])
+        drawn = are_agents(agents["label_probabilities"], self.filter_agents_threshold)
+        return agents[drawn], steps[drawn]
 
     def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
         """Others in blue and the sample's own in green, fading into the past.
@@ -189,19 +197,25 @@ def _boxes(centroids: Array, yaws: Array, extents: Array) -> NDArray[np.float64]
     return boxes + centroids[:, None, :]
 
 
-def fill_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> None:
-    """Draws boxes (N, 4, 2), in pixels, into one channel (height, width); none shows where two overlap."""
-    height, width = image.shape
-    lowest, highest = boxes.min(axis=1), boxes.max(axis=1)
+def fill_boxes(image: NDArray[np.uint8], channels: Array, boxes: NDArray[np.float64]) -> None:
+    """Draws boxes (N, 4, 2), in pixels, into an image (C, height, width), each into its one of (N,) channels.
+
+    Nothing shows where two boxes of a channel overlap.
+    """
+    height, width = image.shape[1:]
+    x, y = boxes[..., 0], boxes[..., 1]
     # Boxes far away would leave the integers below; those beyond the border draw nothing.
     with np.errstate(invalid="ignore"):
-        seen = ((highest > -2) & (lowest < (width + 2, height + 2))).all(axis=1)
-        seen &= (np.abs(boxes) < 1 << 20).all(axis=(1, 2))
-    boxes = boxes[seen]
-    if len(boxes):
-        cv2 = open_cv()
-        points = (boxes * (1 << SUBPIXEL_BITS)).astype(np.int32)
-        cv2.fillPoly(image, points, 255, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
+        seen = (np.abs(boxes) < 1 << 20).all(axis=(1, 2))
+        seen &= (x.max(axis=1) > -2) & (x.min(axis=1) < width + 2)
+        seen &= (y.max(axis=1) > -2) & (y.min(axis=1) < height + 2)
+    if not seen.any():
+        return
+    cv2 = open_cv()
+    points, channels = (boxes[seen] * (1 << SUBPIXEL_BITS)).astype(np.int32), channels[seen]
+    for channel in np.unique(channels).tolist():
+        own = points[channels == channel]
+        cv2.fillPoly(image[channel], own, 255, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
 
 
 def open_cv() -> Any:

@@ -87,11 +87,11 @@ def test_improbable_agents_are_not_drawn():
 @pytest.mark.parametrize("far", [1e12, -1e300, math.inf, math.nan])
 def test_boxes_out_of_all_bounds_draw_nothing_and_disturb_nothing(far):
     near = np.array([[[4, 4], [4, 12], [12, 12], [12, 4]]], float)
-    alone, both = np.zeros((20, 20), np.uint8), np.zeros((20, 20), np.uint8)
-    fill_boxes(alone, near)
+    alone, both = np.zeros((1, 20, 20), np.uint8), np.zeros((1, 20, 20), np.uint8)
+    fill_boxes(alone, np.zeros(1, int), near)
     beside, above = near + np.array([100, 0]), near - np.array([0, 30])
-    fill_boxes(both, np.concatenate([near, near + far, beside, above]))
-    assert alone[8, 8] == 255
+    fill_boxes(both, np.zeros(4, int), np.concatenate([near, near + far, beside, above]))
+    assert alone[0, 8, 8] == 255
     np.testing.assert_array_equal(alone, both)
 
 
@@ -101,9 +101,12 @@ def test_leaving_out_boxes_beyond_the_border_changes_no_pixel():
     rng = np.random.default_rng(3)
     for _ in range(50):
         corners = rng.normal(0, 6, (30, 4, 2)) + rng.uniform(-20, 60, (30, 1, 2))
-        found, expected = np.zeros((40, 40), np.uint8), np.zeros((40, 40), np.uint8)
-        fill_boxes(found, corners)
-        cv2.fillPoly(expected, (corners * 512).astype(np.int32), 255, lineType=cv2.LINE_AA, shift=9)
+        channels = rng.integers(0, 3, 30)
+        found, expected = np.zeros((3, 40, 40), np.uint8), np.zeros((3, 40, 40), np.uint8)
+        fill_boxes(found, channels, corners)
+        for channel, image in enumerate(expected):
+            points = (corners[channels == channel] * 512).astype(np.int32)
+            cv2.fillPoly(image, points, 255, lineType=cv2.LINE_AA, shift=9)
         np.testing.assert_array_equal(found, expected)
 
 
