@@ -3,9 +3,9 @@
 Here: where the bytes of a batch are read to, and the columns they become.
 Elsewhere: which bytes (logloom.io.tables.loader), reading them (logloom.io.tables.ranges).
 
-What can be is read straight to its place in the result: chunks that are one column of fixed shape, and ragged
-ones whose size tells their length. Chunks of several fixed columns are read side by side and cut into columns
-at once; all others are decoded one by one, then laid end to end, unless large (logloom.io.tables.large).
+What can be is read straight to its place in the result: chunks that are one column of fixed shape, and
+ragged ones whose size tells their length. All others are read side by side and cut into columns, all rows of
+a column at once, unless large (logloom.io.tables.large).
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array, empty
 from logloom.errors import DatasetError, UsageError
-from logloom.io.tables.chunks import row_bytes
+from logloom.io.tables.blobs import Unpack
+from logloom.io.tables.chunks import Layout, row_bytes
 from logloom.io.tables.frames import Ints
-from logloom.io.tables.ranges import Bytes
 from logloom.schema import NO_AGE, ColumnType
 
 if TYPE_CHECKING:
     from logloom.io.tables.plans import Step
+
+_ABSURD = 1 << 48  # elements
 
 Column = Array | tuple[Array, Ints] | list[Any]
 Failed = Callable[[int, Exception], NoReturn]
@@ -34,7 +36,7 @@ class StepBatch(Protocol):
     """One group's share of a batch."""
 
     @property
-    def targets(self) -> Sequence[tuple[Bytes, ...]]:
+    def targets(self) -> Sequence[tuple[memoryview, ...]]:
         """Of each row that exists the buffers that its chunk is read to, one after the other."""
         ...
 
@@ -58,8 +60,8 @@ def prepare(step: Step, lengths: Ints, exists: NDArray[np.bool_], out: Mapping[s
     Raises:
         UsageError: an array of `out` doesn't fit.
     """
-    rows = np.flatnonzero(exists)
-    own = lengths[rows]
+    rows = np.arange(len(exists)) if exists.all() else np.flatnonzero(exists)
+    own = lengths if len(rows) == len(exists) else lengths[rows]
     layout = step.layout
     if step.unpack is None and layout.size is not None and bool((own == layout.size).all()):
         return _Fixed(step, rows, len(exists), out)
@@ -69,9 +71,7 @@ def prepare(step: Step, lengths: Ints, exists: NDArray[np.bool_], out: Mapping[s
         head = 8 * ctype.num_ragged
         if ctype.kind == "array" and width and width % 8 == 0 and bool(((own - head) % width == 0).all()):
             return _Ragged(shown, ctype, own, rows, len(exists), out)
-        if ctype.kind != "array":
-            return _Texts(shown, ctype, own, rows, len(exists))
-    return _Decoded(step, own, rows, len(exists), out)
+    return _Walked(step, own, rows, len(exists), out)
 
 
 class _Fixed:
@@ -88,8 +88,8 @@ class _Fixed:
             self._scratch = array.reshape(count, -1).view(np.uint8)
         else:
             self._scratch = np.empty((count, size), np.uint8)
-        chunks = list(self._scratch)
-        self.targets = [(chunks[row],) for row in rows.tolist()]
+        chunks = self._scratch.reshape(-1).data
+        self.targets = [(chunks[row * size : row * size + size],) for row in rows.tolist()]
 
     def finish(self, failed: Failed) -> Mapping[str, Column]:
         if not self._direct:
@@ -116,12 +116,13 @@ class _Ragged:
         ends = np.cumsum(self._sizes)
         self._values = ragged_array(shown, ctype, int(ends[-1]) if len(ends) else 0, out)
         self._heads = np.empty((len(rows), axes), "<u8")
-        heads = self._heads.view(np.uint8)
-        flat = self._values.reshape(-1).view(np.uint8) if self._values.size else np.empty(0, np.uint8)
+        heads = self._heads.reshape(-1).view(np.uint8).data
+        flat = bytes_of(self._values)
         stops = (ends * width).tolist()
-        starts = [0, *stops]
+        starts, size = [0, *stops], 8 * axes
         self.targets = [
-            (head, flat[start:stop]) for head, start, stop in zip(heads, starts, stops, strict=False)
+            (heads[row * size : row * size + size], flat[start:stop])
+            for row, (start, stop) in enumerate(zip(starts, stops, strict=False))
         ]
 
     def finish(self, failed: Failed) -> Mapping[str, Column]:
@@ -138,86 +139,185 @@ class _Ragged:
         return {self._shown: (self._values, lengths[:, 0] if lengths.shape[1] == 1 else lengths)}
 
 
-class _Texts:
-    """Chunks of one column of bytes or texts."""
+class _Walked:
+    """Chunks whose columns lie behind ragged ones, or compressed."""
 
-    def __init__(self, shown: str, ctype: ColumnType, lengths: Ints, rows: Ints, count: int):
-        self._shown, self._ctype, self._rows, self._count = shown, ctype, rows, count
+    def __init__(self, step: Step, lengths: Ints, rows: Ints, count: int, out: Mapping[str, Any]):
+        self._step, self._rows, self._count, self._out = step, rows, count, out
         self._lengths = lengths
         self._scratch, self._starts, self.targets = _side_by_side(lengths)
 
     def finish(self, failed: Failed) -> Mapping[str, Column]:
-        held = np.zeros(len(self._rows), np.uint64)
-        fits = self._lengths >= 8
-        held[fits] = self._scratch.view("<u8")[self._starts[fits] // 8]
-        fits &= held <= np.maximum(self._lengths - 8, 0).astype(np.uint64)
-        if not fits.all():
-            row = int(fits.argmin())
-            error = f"the chunk of {self._lengths[row]} bytes is too short for {self._shown} ({held[row]},)"
-            failed(int(self._rows[row]), DatasetError(error))
-        data, starts = self._scratch.data, (self._starts + 8).tolist()
-        ends = (self._starts + 8 + held.astype(np.int64)).tolist()
-        values: list[Any] = [data[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
-        if self._ctype.kind == "string":
-            for number, value in enumerate(values):
+        def failed_here(row: int, message: str) -> NoReturn:
+            failed(int(self._rows[row]), DatasetError(message))
+
+        if self._step.unpack is not None:
+            self._unpack(self._step.unpack, failed)
+        cursor = _Cursor(self._scratch, self._starts, self._lengths, failed_here)
+        layout = self._step.layout
+        if layout.size is not None:
+            cursor.expect(layout.size)
+        found: dict[str, Column] = {}
+        for run in self._step.runs:
+            if run.size is not None:
+                found |= self._fixed(run, run.size, cursor)
+                continue
+            ((name, ctype),) = run.columns.items()
+            lengths, sizes = cursor.enter(name, ctype)
+            if (shown := self._step.columns.get(name)) is not None:
+                found[shown] = self._ragged(shown, ctype, cursor, lengths, sizes)
+            cursor.leave(sizes)
+        return {shown: found[shown] for shown in self._step.types}
+
+    def _unpack(self, unpack: Unpack, failed: Failed) -> None:
+        chunks = []
+        for row, (stored,) in enumerate(self.targets):
+            try:
+                chunks.append(unpack(np.frombuffer(stored, np.uint8)))
+            except DatasetError as error:
+                failed(int(self._rows[row]), error)
+        self._lengths = np.array([len(chunk) for chunk in chunks], np.int64)
+        self._scratch, self._starts, targets = _side_by_side(self._lengths)
+        for (target,), chunk in zip(targets, chunks, strict=True):
+            target[:] = chunk.data
+
+    def _fixed(self, run: Layout, size: int, cursor: _Cursor) -> dict[str, Array]:
+        data = cursor.gathered(next(iter(run.columns)), size)
+        rows, count, found = self._rows, self._count, {}
+        for name, start in run.starts.items():
+            shown = self._step.columns.get(name)
+            if shown is None:
+                continue
+            ctype = run.columns[name]
+            found[shown] = array = fixed_array(shown, ctype, count, self._out)
+            own = np.ndarray((len(rows), *ctype.tail), ctype.dtype, data, start, (size, *array.strides[1:]))
+            if len(rows) == count:
+                array[...] = own
+            else:
+                array[...] = missing_value(shown, ctype)
+                array[rows] = own
+        return found
+
+    def _ragged(self, shown: str, ctype: ColumnType, cursor: _Cursor, lengths: Ints, sizes: Ints) -> Column:
+        if ctype.kind != "array":
+            return self._texts(shown, ctype, cursor, sizes)
+        total = int((lengths[:, 0] if ctype.num_ragged == 1 else lengths.prod(axis=1)).sum())
+        values = ragged_array(shown, ctype, total, self._out)
+        if values.nbytes:
+            np.concatenate(cursor.pieces(sizes), out=values.reshape(-1).view(np.uint8))
+        if len(self._rows) < self._count:
+            own, lengths = lengths, np.zeros((self._count, lengths.shape[1]), np.int64)
+            lengths[self._rows] = own
+        return values, lengths[:, 0] if lengths.shape[1] == 1 else lengths
+
+    def _texts(self, shown: str, ctype: ColumnType, cursor: _Cursor, sizes: Ints) -> list[Any]:
+        values: list[Any] = cursor.copies(sizes)
+        if ctype.kind == "string":
+            for row, value in enumerate(values):
                 try:
-                    values[number] = value.decode("utf-8")
+                    values[row] = value.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    failed(int(self._rows[number]), DatasetError(f"the chunk holds no text: {error}"))
+                    cursor.failed(row, f"the chunk holds no text: {error}")
         if len(values) == self._count:
-            return {self._shown: values}
-        column = [missing_value(self._shown, self._ctype)] * self._count
+            return values
+        column = [missing_value(shown, ctype)] * self._count
         for row, value in zip(self._rows.tolist(), values, strict=True):
             column[row] = value
-        return {self._shown: column}
+        return column
 
 
-def _side_by_side(lengths: Ints) -> tuple[NDArray[np.uint8], Ints, list[tuple[Bytes, ...]]]:
+class _Cursor:
+    """The place in each of many chunks, side by side, at which the next column begins.
+
+    What chunks say of their lengths is compared with how long they are before it is used.
+    """
+
+    def __init__(
+        self, data: NDArray[np.uint8], starts: Ints, lengths: Ints, failed: Callable[[int, str], NoReturn]
+    ):
+        """Stands at the beginning of chunks.
+
+        Args:
+            data: (multiple of 8,) holds the chunks.
+            starts: (n,) where in it, multiples of 8.
+            lengths: (n,) their bytes.
+            failed: called with (row, message); raises.
+        """
+        self._data, self._words = data, data.view("<u8")
+        self._at, self._ends, self._sizes = starts, starts + lengths, lengths
+        self._starts, self.failed = starts, failed
+
+    def expect(self, size: int) -> None:
+        """Makes sure that all chunks have one size."""
+        if (self._sizes != size).any():
+            row = int((self._sizes != size).argmax())
+            self.failed(row, f"the chunk has {self._sizes[row]} bytes, its columns take {size}")
+
+    def enter(self, name: str, ctype: ColumnType) -> tuple[Ints, Ints]:
+        """Steps over a column's leading lengths: these, (n, r), and the (n,) bytes of its values."""
+        axes, width = ctype.num_ragged, row_bytes(ctype)
+        room = self._ends - self._at - 8 * axes
+        if (room < 0).any():
+            row = int(room.argmin())
+            self.failed(row, f"the chunk of {self._sizes[row]} bytes ends before the lengths of {name}")
+        said = self._words[(self._at >> 3)[:, None] + np.arange(axes)]
+        self._at = self._at + 8 * axes
+        # A product in floats can't overflow; those that fit are exact.
+        counts = said[:, 0] if axes == 1 else np.minimum(said.astype(np.float64).prod(axis=1), 2.0**62)
+        if width and (counts > (room if width == 1 else room // width).view(np.uint64)).any():
+            row = int((counts > room // width).argmax())
+            self._too_short(row, name, tuple(said[row].tolist()), int(counts[row]) * width)
+        if (axes > 1 or not width) and (said >= _ABSURD).any():  # beside a length of 0, or of no bytes
+            row = int(said.max(axis=1).argmax())
+            self.failed(row, f"the chunk holds no {ctype} of lengths {tuple(said[row].tolist())}")
+        return said.view(np.int64), counts.astype(np.int64) * width
+
+    def leave(self, sizes: Ints) -> None:
+        """Steps over values of (n,) bytes, to the next column."""
+        self._at = self._at + ((sizes + 7) & -8)
+
+    def gathered(self, name: str, size: int) -> NDArray[np.uint8]:
+        """(n * size,) the bytes of columns from `name` on that take `size` in a chunk; steps over them."""
+        short = self._ends - self._at < size
+        if short.any():
+            row = int(short.argmax())
+            self._too_short(row, name, (), size)
+        if not size:
+            return np.empty(0, np.uint8)
+        # Every byte is seen as the begin of a value, so that numpy copies each in one piece.
+        anywhere: Array = np.ndarray(len(self._data) - size + 1, f"V{size}", self._data, 0, 1)
+        found = anywhere[self._at].view(np.uint8)
+        self._at = self._at + size
+        return found
+
+    def _too_short(self, row: int, name: str, lengths: tuple[int, ...], size: int) -> NoReturn:
+        at = self._at[row] - self._starts[row]
+        self.failed(
+            row,
+            f"the chunk of {self._sizes[row]} bytes is too short for {name} {lengths}: {size} at byte {at}",
+        )
+
+    def pieces(self, sizes: Ints) -> list[Array]:
+        """Views of values of (n,) bytes."""
+        data = self._data
+        places = zip(self._at.tolist(), (self._at + sizes).tolist(), strict=True)
+        return [data[start:end] for start, end in places]
+
+    def copies(self, sizes: Ints) -> list[bytes]:
+        """Values of (n,) bytes."""
+        data = self._data.data
+        places = zip(self._at.tolist(), (self._at + sizes).tolist(), strict=True)
+        return [data[start:end].tobytes() for start, end in places]
+
+
+def _side_by_side(lengths: Ints) -> tuple[NDArray[np.uint8], Ints, list[tuple[memoryview, ...]]]:
     """Memory for chunks, each from a multiple of 8 on, where each starts, and their targets."""
     starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(-(-lengths // 8) * 8, out=starts[1:])
+    np.cumsum((lengths + 7) // 8 * 8, out=starts[1:])
     scratch = np.empty(int(starts[-1]), np.uint8)
+    data = scratch.data
     places = zip(starts.tolist(), (starts[:-1] + lengths).tolist(), strict=False)
-    return scratch, starts[:-1], [(scratch[start:end],) for start, end in places]
-
-
-class _Decoded:
-    """Chunks that are decoded one by one."""
-
-    def __init__(self, step: Step, lengths: Ints, rows: Ints, count: int, out: Mapping[str, Any]):
-        self._step, self._rows, self._count, self._out = step, rows.tolist(), count, out
-        _, _, self.targets = _side_by_side(lengths)
-
-    def finish(self, failed: Failed) -> Mapping[str, Column]:
-        types = self._step.types
-        if len(self._rows) < self._count:
-            rows = [{n: missing_value(n, t) for n, t in types.items()} for _ in range(self._count)]
-        else:
-            rows = [{} for _ in range(self._count)]
-        decode = self._step.decode
-        for number, (chunk,) in zip(self._rows, self.targets, strict=True):
-            try:
-                decode(chunk, rows[number])
-            except DatasetError as error:
-                failed(number, error)
-        return {
-            shown: _stack(shown, t, [row[shown] for row in rows], self._out) for shown, t in types.items()
-        }
-
-
-def _stack(shown: str, ctype: ColumnType, values: list[Any], out: Mapping[str, Any]) -> Column:
-    if ctype.kind != "array":
-        return values
-    if not ctype.is_ragged:
-        array = fixed_array(shown, ctype, len(values), out)
-        for row, value in enumerate(values):
-            array[row] = value
-        return array
-    axes, tail = ctype.num_ragged, ctype.tail
-    lengths = np.array([value.shape[:axes] for value in values], np.int64).reshape(len(values), axes)
-    target = ragged_array(shown, ctype, int(lengths.prod(axis=1).sum()), out)
-    np.concatenate(values if axes == 1 else [value.reshape(-1, *tail) for value in values], out=target)
-    return target, lengths[:, 0] if axes == 1 else lengths
+    return scratch, starts[:-1], [(data[start:end],) for start, end in places]
 
 
 def fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any]) -> Array:
@@ -265,6 +365,6 @@ def missing_value(shown: str, ctype: ColumnType) -> Any:
     return empty(ctype, 1)[0]
 
 
-def chunk_of(buffers: Sequence[Bytes]) -> tuple[memoryview, ...]:
-    """A chunk in the pieces that it was read to, for hashing."""
-    return tuple(buffer.data for buffer in buffers)
+def bytes_of(array: Array) -> memoryview:
+    """The memory of a contiguous array."""
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(bytearray())

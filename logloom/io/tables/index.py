@@ -124,17 +124,19 @@ class _Columns:
         for name, array in self._arrays.items():
             if name == LOG:
                 array[start:stop] = number
-            elif name in self._texts:
-                array[start:stop] = self._codes(name, part[name])
-            else:
-                array[start:stop] = part[name].to_numpy()
+                continue
+            end = start
+            for chunk in part[name].chunks:  # one a row group: joining them first would copy all once more
+                own = array[end : end + len(chunk)]
+                own[...] = self._codes(name, chunk) if name in self._texts else chunk.to_numpy(False)
+                end += len(chunk)
 
-    def _codes(self, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-        texts, codes = decode_texts(column)
+    def _codes(self, name: str, chunk: pa.DictionaryArray) -> NDArray[Any]:
+        texts = chunk.dictionary.to_pylist()
         with self._lock:
             known = self._texts[name]
             numbers = [known.setdefault(text, len(known)) for text in texts]
-        found: NDArray[Any] = np.array(numbers, np.int32)[codes]
+        found: NDArray[Any] = np.array(numbers, np.int32)[chunk.indices.to_numpy(zero_copy_only=False)]
         return found
 
     def finish(self) -> pd.DataFrame:

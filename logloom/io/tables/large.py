@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.tables.batches import Column, fixed_array, ragged_array
+from logloom.io.tables.batches import Column, bytes_of, fixed_array, ragged_array
 from logloom.io.tables.chunks import Layout, aligned, row_bytes
 from logloom.io.tables.frames import Ints
-from logloom.io.tables.ranges import LARGE_BYTES, RangeReader, Scatter
+from logloom.io.tables.ranges import LARGE_BYTES, RangeReader, Target
 from logloom.schema import ColumnType
 
 
@@ -82,15 +82,19 @@ class LargeChunks:
         for (shown, ctype), values in (_unzipped(rows) for rows in zip(*found, strict=True)):
             columns[shown], own = _target(shown, ctype, values, out)
             targets.append(own)
-        requests: list[Scatter] = []
+        requests: list[tuple[int, int, int]] = []
+        buffers: list[Target] = []
         for i in np.lexsort((offsets, files)).tolist():
             file = places[i][0]
             for ((_, ctype), value), target in zip(found[i], targets, strict=True):
                 if ctype.kind != "array":
                     target[i] = _text(reader.read_bytes(file, value.offset, value.size), ctype)
                 elif value.size:
-                    requests.append((file, value.offset, value.size, (target[i],)))
-        reader.read_into(requests)
+                    requests.append((file, value.offset, value.size))
+                    buffers.append((target[i],))
+        if requests:
+            numbers, starts, sizes = np.array(requests, np.int64).T
+            reader.read_into((numbers, starts, sizes), buffers)
         return columns
 
     def _walk(
@@ -146,14 +150,14 @@ def _target(
         return texts, texts
     if not ctype.is_ragged:
         array = fixed_array(shown, ctype, len(values), out)
-        flat = array.reshape(len(values), -1).view(np.uint8) if array.size else array
-        return array, list(flat)
+        data, size = bytes_of(array), row_bytes(ctype)
+        return array, [data[row * size : row * size + size] for row in range(len(values))]
     try:
         lengths = np.array([value.lengths for value in values], np.int64)
     except OverflowError as error:
         raise DatasetError(f"the chunk holds no {ctype} of such lengths: {error}") from error
     stops = np.cumsum([value.size for value in values]).tolist()
     array = ragged_array(shown, ctype, stops[-1] // max(1, row_bytes(ctype)), out)
-    flat = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-    pieces = [flat[stop - value.size : stop] for stop, value in zip(stops, values, strict=True)]
+    data = bytes_of(array)
+    pieces = [data[stop - value.size : stop] for stop, value in zip(stops, values, strict=True)]
     return (array, lengths[:, 0] if lengths.shape[1] == 1 else lengths), pieces

@@ -26,7 +26,8 @@ from logloom.io.tables.memory import keep_freed_memory
 
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
 REMOTE_GAP = 1 << 20
-_IOV_MAX = 1024
+_LOCAL_WASTE = 4 << 10  # the same for ranges that are read to places of their own
+_JOINED = 256  # ranges of one call, since that takes 1024 buffers at most
 # Below this, and for small ranges, threads wait for each other more than they gain.
 _PARALLEL_BYTES = 4 << 20
 _PARALLEL_RANGE = 256 << 10
@@ -36,7 +37,9 @@ _LARGE = 64 << 20
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.integer[Any]]
-Scatter = tuple[int, int, int, Sequence[Bytes]]  # file, offset, length, where to
+Ranges = tuple[Ints, Ints, Ints]  # (n,) files, offsets and lengths
+Target = tuple[memoryview, ...]  # the buffers that a range is read to, one after the other
+_Request = tuple[int, int, int, Target]  # file, offset, end
 _preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
 
 
@@ -110,7 +113,7 @@ class RangeReader:
             raise self._cut(number, offset, length, file.size)
         data = np.empty(length, np.uint8)
         if length and _preadv(file.fd, (data,), offset) != length:
-            self._fill(file, number, [data], offset)  # a signal, or more than 2 GiB
+            self._fill(file, number, (data.data,), offset)  # a signal, or more than 2 GiB
         return data
 
     def read_bytes(self, number: int, offset: int, length: int) -> bytes:
@@ -126,26 +129,29 @@ class RangeReader:
                 return data
         return self.read(number, offset, length).tobytes()
 
-    def read_into(self, ranges: Sequence[Scatter]) -> None:
-        """Reads many ranges in few large requests and several threads; they should be sorted.
+    def read_into(self, ranges: Ranges, targets: Sequence[Target]) -> None:
+        """Reads many ranges in few large requests and several threads.
 
         Args:
-            ranges: (file, offset, length, buffers), the buffers being filled one after the other.
+            ranges: which the files have (see `check`), in any order.
+            targets: of each the buffers to fill, `length` bytes in all.
+
+        Raises:
+            DatasetError: a file is missing, or was cut short meanwhile.
         """
-        local = [r for r in ranges if self.is_local(r[0])] if self._any_remote else ranges
-        if len(local) < len(ranges):
-            remote = [r for r in ranges if not self.is_local(r[0])]
-            for (_, _, _, buffers), data in zip(remote, self._fetch([r[:3] for r in remote]), strict=True):
-                at = 0
-                for buffer in buffers:
-                    buffer[:] = data[at : at + len(buffer)]
-                    at += len(buffer)
-        total = sum([length for _, _, length, _ in local])
-        workers = min(self._threads, total // _PARALLEL_BYTES, len(local))
-        if workers < 2 or total < _PARALLEL_RANGE * len(local):
-            self._scatter(local)
+        numbers, offsets, lengths = ranges
+        if self._any_remote:
+            remote = [i for i, number in enumerate(numbers.tolist()) if not self.is_local(number)]
+            self._fetch_into(numbers[remote], offsets[remote], lengths[remote], [targets[i] for i in remote])
+            local = np.setdiff1d(np.arange(len(targets)), remote)
+            numbers, offsets, lengths = numbers[local], offsets[local], lengths[local]
+            targets = [targets[i] for i in local.tolist()]
+        requests, total = _requests((numbers, offsets, lengths), targets), int(lengths.sum())
+        workers = min(self._threads, total // _PARALLEL_BYTES, len(requests))
+        if workers < 2 or total < _PARALLEL_RANGE * len(targets):
+            self._scatter(requests)
             return
-        shares = _shares(local, total, workers)
+        shares = _shares(requests, workers)
         futures = [self._workers.submit(self._scatter, share) for share in shares[1:]]
         try:
             self._scatter(shares[0])
@@ -156,12 +162,13 @@ class RangeReader:
 
     def read_all(self, ranges: Sequence[tuple[int, int, int]]) -> list[Bytes]:
         """Many ranges, each (file, offset, length), as fresh arrays in the order asked for."""
-        if ranges:
-            self.check(*np.array(ranges, np.int64).T)
-        targets = [np.empty(length, np.uint8) for _, _, length in ranges]
-        order = sorted(range(len(ranges)), key=ranges.__getitem__)
-        self.read_into([(*ranges[i], (targets[i],)) for i in order])
-        return targets
+        if not ranges:
+            return []
+        places = np.array(ranges, np.int64).T
+        self.check(*places)
+        found = [np.empty(length, np.uint8) for _, _, length in ranges]
+        self.read_into((places[0], places[1], places[2]), [(data.data,) for data in found])
+        return found
 
     def check_one(self, number: int, offset: int, length: int) -> None:
         """As `check`, for one range of a local file."""
@@ -175,19 +182,31 @@ class RangeReader:
         Raises:
             DatasetError: a file is missing, or ends before a range does.
         """
+        if not len(numbers):
+            return
+        if self._any_remote:
+            sizes = self._sizes(numbers, offsets, lengths)
+        else:
+            files = self._files
+            sizes = np.array([(files.get(n) or self._open(n)).size for n in numbers.tolist()], np.int64)
+        wrong = (offsets < 0) | (lengths < 0) | (offsets > sizes - lengths)
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise self._cut(int(numbers[first]), int(offsets[first]), int(lengths[first]), int(sizes[first]))
+
+    def _sizes(self, numbers: Ints, offsets: Ints, lengths: Ints) -> NDArray[np.int64]:
+        """(n,) how far each range's file goes, as far as it has to be known before reading."""
+        sizes = np.empty(len(numbers), np.int64)
         for number in set(numbers.tolist()):
             own = numbers == number
             if self.is_local(number):
-                size = (self._files.get(number) or self._open(number)).size
+                sizes[own] = (self._files.get(number) or self._open(number)).size
             elif int(lengths[own].max()) > _LARGE:
                 fs, path = self._filesystem(number)
-                size = int(fs.size(path))
+                sizes[own] = int(fs.size(path))
             else:
-                size = int(offsets[own].max()) + _LARGE  # it will tell when asked for the bytes
-            wrong = own & ((offsets < 0) | (lengths < 0) | (offsets > size - lengths))
-            if wrong.any():
-                first = int(wrong.argmax())
-                raise self._cut(number, int(offsets[first]), int(lengths[first]), size)
+                sizes[own] = int(offsets[own].max()) + _LARGE  # it will tell when asked for the bytes
+        return sizes
 
     @property
     def _workers(self) -> ThreadPoolExecutor:
@@ -195,33 +214,24 @@ class RangeReader:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ranges")
         return self._pool
 
-    def _scatter(self, ranges: Sequence[Scatter]) -> None:
-        """Reads local ranges, those that follow each other closely in one call."""
-        waiting: list[Bytes] = []
-        number, start, end, file = -1, 0, 0, None
-        for own, offset, length, buffers in ranges:
-            gap = offset - end
-            if own == number and 0 <= gap <= LOCAL_GAP and len(waiting) < _IOV_MAX - 4:
-                if gap:
-                    waiting.append(np.empty(gap, np.uint8))
-                waiting += buffers
-            else:
-                if file is not None:
-                    self._read_buffers(file, number, waiting, start, end)
-                if own != number:
-                    number, file = own, self._files.get(own) or self._open(own)
-                start, waiting = offset, [*buffers]
-            end = offset + length
-        if file is not None:
-            self._read_buffers(file, number, waiting, start, end)
+    def _scatter(self, requests: Sequence[_Request]) -> None:
+        """Reads local ranges."""
+        files, open_ = self._files, self._open
+        for number, start, end, buffers in requests:
+            file = files.get(number) or open_(number)
+            if _preadv(file.fd, buffers, start) != end - start:
+                self._fill(file, number, buffers, start)
 
-    def _read_buffers(self, file: _File, number: int, buffers: Sequence[Bytes], start: int, end: int) -> None:
-        if not 0 <= start <= end <= file.size:
-            raise self._cut(number, start, end - start, file.size)
-        if _preadv(file.fd, buffers, start) != end - start:
-            self._fill(file, number, buffers, start)
+    def _fetch_into(self, numbers: Ints, offsets: Ints, lengths: Ints, targets: Sequence[Target]) -> None:
+        """Reads ranges of object stores."""
+        ranges = list(zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True))
+        for buffers, data in zip(targets, self._fetch(ranges), strict=True):
+            at = 0
+            for buffer in buffers:
+                buffer[:] = data[at : at + len(buffer)].data
+                at += len(buffer)
 
-    def _fill(self, file: _File, number: int, buffers: Sequence[Bytes], offset: int) -> None:
+    def _fill(self, file: _File, number: int, buffers: Target, offset: int) -> None:
         """Reads piece by piece what one call didn't give whole."""
         for buffer in buffers:
             done = 0
@@ -281,12 +291,37 @@ class RangeReader:
         return self._remote[number]
 
 
-def _shares(ranges: Sequence[Scatter], total: int, workers: int) -> list[Sequence[Scatter]]:
-    """Consecutive ranges of about equal bytes for each worker."""
-    ends = np.cumsum([length for _, _, length, _ in ranges])
-    cuts = np.searchsorted(ends, total * np.arange(1, workers) / workers) + 1
-    bounds = [0, *cuts.tolist(), len(ranges)]
-    return [ranges[a:b] for a, b in itertools.pairwise(bounds) if a < b]
+def _requests(ranges: Ranges, targets: Sequence[Target]) -> list[_Request]:
+    """Sorted requests that cover ranges; those that follow each other closely are read in one call."""
+    order = np.lexsort((ranges[1], ranges[0]))
+    numbers, offsets, lengths = (part[order] for part in ranges)
+    ends = offsets + lengths
+    gaps = offsets[1:] - ends[:-1]
+    apart = (numbers[1:] != numbers[:-1]) | (gaps < 0) | (gaps > _LOCAL_WASTE)
+    apart[_JOINED - 1 :: _JOINED] = True
+    buffers = [targets[i] for i in order.tolist()]
+    if apart.all():
+        return list(zip(numbers.tolist(), offsets.tolist(), ends.tolist(), buffers, strict=True))
+    firsts = np.flatnonzero(np.append(True, apart))
+    stops = np.append(firsts[1:], len(buffers))
+    joined = [buffers[first] for first in firsts.tolist()]
+    for request in np.flatnonzero(stops - firsts > 1).tolist():
+        together: list[memoryview] = [*joined[request]]
+        for i in range(int(firsts[request]) + 1, int(stops[request])):
+            if gap := int(gaps[i - 1]):
+                together.append(_WASTE[:gap])
+            together += buffers[i]
+        joined[request] = tuple(together)
+    starts, last = offsets[firsts].tolist(), ends[stops - 1].tolist()
+    return list(zip(numbers[firsts].tolist(), starts, last, joined, strict=True))
+
+
+def _shares(requests: Sequence[_Request], workers: int) -> list[Sequence[_Request]]:
+    """Consecutive requests of about equal bytes for each worker."""
+    ends = np.cumsum([end - start for _, start, end, _ in requests])
+    cuts = np.searchsorted(ends, int(ends[-1]) * np.arange(1, workers) / workers) + 1
+    bounds = [0, *cuts.tolist(), len(requests)]
+    return [requests[a:b] for a, b in itertools.pairwise(bounds) if a < b]
 
 
 def _join(
@@ -306,6 +341,8 @@ def _join(
     return joined, places
 
 
+# Where bytes go that nobody asked for: several threads may write to it, as nobody ever reads it.
+_WASTE = memoryview(bytearray(_LOCAL_WASTE))
 _MAX_OPEN = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 _READERS: weakref.WeakSet[RangeReader] = weakref.WeakSet()
 

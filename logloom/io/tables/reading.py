@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.tables.batches import StepBatch, chunk_of, missing_value, prepare
+from logloom.io.tables.batches import StepBatch, missing_value, prepare
 from logloom.io.tables.blobs import chunk_hash
 from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.large import LargeChunks
 from logloom.io.tables.plans import Plan, Step
-from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Scatter
+from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Ranges
 from logloom.io.tables.windows import Window, Windows
 
 
@@ -90,7 +90,7 @@ class PlanReader:
         for number, chunk in zip(existing, chunks, strict=True):
             try:
                 if self._check:
-                    self._check_chunk(step, window, number, (chunk,))
+                    self._check_chunk(step, window, number, (chunk.data,))
                 step.decode(chunk, rows[number])
             except DatasetError as error:
                 self._blame(step, window, number, error)
@@ -100,33 +100,21 @@ class PlanReader:
         exists = np.concatenate([window.exists for window in windows])
         whole = bool(exists.all())
         steps: list[tuple[Step, StepBatch]] = []
-        requests: list[Scatter] = []
         large: dict[str, Any] = {}
         try:
-            for step in plan.steps:
-                parts = [self._windows.ranges(step, window) for window in windows]
-                files, offsets, lengths = (
-                    parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
-                )
-                if not whole:
-                    files, offsets = files[exists], offsets[exists]
-                own = lengths if whole else lengths[exists]
-                self._reader.check(files, offsets, own)
-                if step.large is not None and whole and self._reads_large(step.large, files, own):
-                    large |= step.large.batch(self._reader, files, offsets, own, out or {})
+            places = [self._places(step, windows) for step in plan.steps]
+            real = places if whole else [(f[exists], o[exists], n[exists]) for f, o, n in places]
+            self._reader.check(*_joined(real))
+            wanted = []
+            for step, own, (_, _, lengths) in zip(plan.steps, real, places, strict=True):
+                if step.large is not None and whole and self._reads_large(step.large, own[0], own[2]):
+                    large |= step.large.batch(self._reader, *own, out or {})
                     continue
-                batch = prepare(step, lengths, exists, out or {})
-                steps.append((step, batch))
-                order = np.lexsort((offsets, files))
-                sorted_ = (
-                    files[order].tolist(),
-                    offsets[order].tolist(),
-                    own[order].tolist(),
-                    order.tolist(),
-                )
-                targets = batch.targets
-                requests += [(f, o, n, targets[i]) for f, o, n, i in zip(*sorted_, strict=True)]
-            self._reader.read_into(requests)
+                steps.append((step, prepare(step, lengths, exists, out or {})))
+                wanted.append(own)
+            if steps:
+                targets = [target for _, batch in steps for target in batch.targets]
+                self._reader.read_into(_joined(wanted), targets)
         except DatasetError:
             for window in windows:
                 self.rows(plan, window)  # chunk by chunk, so that the error can say which it was
@@ -141,6 +129,11 @@ class PlanReader:
         for step, batch in steps:
             found.update(self._finish(step, batch, windows, np.flatnonzero(exists)))
         return found
+
+    def _places(self, step: Step, windows: Sequence[Window]) -> Ranges:
+        """(file, offset, length) of a group's chunks for the rows of all windows."""
+        parts = [self._windows.ranges(step, window) for window in windows]
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _reads_large(self, large: LargeChunks, files: Ints, lengths: Ints) -> bool:
         if self._check or int(lengths.min()) < large.limit:
@@ -180,10 +173,10 @@ class PlanReader:
             stamps = self._windows.stamps(window)
             yield "timestamp", np.where(window.exists, stamps, 0) if window.positions is None else stamps
 
-    def _check_chunk(self, step: Step, window: Window, number: int, buffers: Sequence[Bytes]) -> None:
+    def _check_chunk(self, step: Step, window: Window, number: int, buffers: Sequence[memoryview]) -> None:
         uri, row = self.stored_row(step.slot, window, number)
         wanted = self._windows.log(step.slot, uri, hashes=True).hashes[step.group][row]
-        if chunk_hash(chunk_of(buffers)) != wanted:
+        if chunk_hash(tuple(buffers)) != wanted:
             raise DatasetError("the stored bytes don't match their hash; copy or build the part again")
 
     def _blame_read(
@@ -213,6 +206,12 @@ class PlanReader:
             return log.uri, int(rows[number])
         position, own = int(window.positions[number]), self._slots[slot]
         return own.logs[int(own.log_codes[position])], int(own.rows[position])
+
+
+def _joined(parts: Sequence[Ranges]) -> Ranges:
+    """Ranges one after the other."""
+    files, offsets, lengths = map(np.concatenate, zip(*parts, strict=True))
+    return files, offsets, lengths
 
 
 def read_neighbours(

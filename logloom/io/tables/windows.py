@@ -25,12 +25,10 @@ from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.index import StoredLog, read_log
 from logloom.io.tables.merging import MergeStep
 from logloom.io.tables.plans import Step
-from logloom.io.tables.ranges import RangeReader
+from logloom.io.tables.ranges import RangeReader, Ranges
 
 _CACHE_BYTES = 256 << 20
 _NO_GAP = int(np.iinfo(np.int64).max)
-
-Ranges = tuple[Ints, Ints, Ints]  # file, offset, length
 
 
 @dataclass(frozen=True)
