@@ -130,7 +130,7 @@ class TarReader(UnitRows):
         number, sample = self._place_of(index)
         shard = self._shards[number]
         if not self._has_schema:
-            return _raw_row(shard, sample, columns)
+            return next(_raw_rows(shard, [sample], columns))
         names = self._names(columns)
         found = _read_columns(shard, sample, sample + 1, names, self.schema)
         log_id, timestamp = parse_key(shard.index.keys[sample], shard.source.uri)
@@ -138,6 +138,28 @@ class TarReader(UnitRows):
         for name in names:
             row[name] = _python_value(found[name][0], self._types[name], shard, name)
         return row
+
+    def raw_rows(self, indices: Sequence[int], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Rows as bytes by suffix, with or without a schema; remote shards are asked for all at once.
+
+        Args:
+            indices: as of `row`, in any order.
+            columns: suffixes; None is all of them.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetError: a shard is damaged.
+        """
+        found: list[dict[str, Any]] = [{} for _ in indices]
+        by_shard: dict[int, list[tuple[int, int]]] = {}
+        for place, index in enumerate(indices):
+            number, sample = self._place_of(index)
+            by_shard.setdefault(number, []).append((sample, place))
+        for number, samples in by_shard.items():
+            rows = _raw_rows(self._shards[number], [sample for sample, _ in sorted(samples)], columns)
+            for (_, place), row in zip(sorted(samples), rows, strict=True):
+                found[place] = row
+        return found
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
         """All rows in order.
@@ -194,18 +216,24 @@ def _reopen(
     )
 
 
-def _raw_row(shard: _Shard, sample: int, columns: Sequence[str] | None) -> dict[str, Any]:
+def _raw_rows(
+    shard: _Shard, samples: Sequence[int], columns: Sequence[str] | None
+) -> Iterator[dict[str, Any]]:
+    """Samples as bytes by suffix."""
     index = shard.index
-    start, stop = index.starts[sample : sample + 2].tolist()
-    suffixes = index.layouts[index.layout[sample]]
-    offsets, sizes = index.offsets[start:stop].tolist(), index.sizes[start:stop].tolist()
-    if columns is not None:
-        wanted = [k for k, suffix in enumerate(suffixes) if suffix in columns]
-        suffixes = tuple(suffixes[k] for k in wanted)
-        offsets, sizes = [offsets[k] for k in wanted], [sizes[k] for k in wanted]
-    row: dict[str, Any] = {"__key__": index.keys[sample]}
-    row.update(zip(suffixes, shard.source.read_bytes(offsets, sizes), strict=True))
-    return row
+    members: list[tuple[str, list[str]]] = []
+    offsets: list[int] = []
+    sizes: list[int] = []
+    for sample in samples:
+        start = int(index.starts[sample])
+        suffixes = index.layouts[index.layout[sample]]
+        wanted = [k for k, suffix in enumerate(suffixes) if columns is None or suffix in columns]
+        members.append((index.keys[sample], [suffixes[k] for k in wanted]))
+        offsets += [int(index.offsets[start + k]) for k in wanted]
+        sizes += [int(index.sizes[start + k]) for k in wanted]
+    data = iter(shard.source.read_bytes(offsets, sizes))
+    for key, names in members:
+        yield {"__key__": key, **{name: next(data) for name in names}}
 
 
 def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) -> _Plan:

@@ -24,6 +24,7 @@ _MAX_OPEN = 256
 _LOCAL_GAP = 16 << 10  # unwanted bytes that cost less to read than another call
 _REMOTE_GAP = 1 << 20
 _REMOTE_WINDOW = 4 << 20
+_REMOTE_HEADS = 64 << 10  # instead of a window, where headers lie further apart than `_REMOTE_GAP`
 _REMOTE_AT_ONCE = 64 << 20
 
 
@@ -68,6 +69,7 @@ class Source:
         self._path = self.uri.split("://", 1)[-1] if self.is_local else self.uri
         self.gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
         self._window: tuple[int, bytes] = (0, b"")
+        self._last_head = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Source, (self.uri, self._options))
@@ -115,7 +117,11 @@ class Source:
         return data
 
     def read_head(self, offset: int, size: int) -> bytes:
-        """A few bytes, perhaps fewer at the end of the file; remote ones in large steps forward."""
+        """A few bytes, perhaps fewer at the end of the file.
+
+        Remote ones come with much that lies behind them, unless headers are so far apart that this is nothing
+        but the large members between.
+        """
         if self.is_local:
             file = self._open()
             try:
@@ -123,28 +129,33 @@ class Source:
             except OSError as error:
                 raise self._explain(error) from error
         start, window = self._window
+        near, self._last_head = abs(offset - self._last_head) <= self.gap, offset
         if not start <= offset <= offset + size <= start + len(window):
-            stop = min(offset + max(size, _REMOTE_WINDOW), self.size)
+            stop = min(offset + max(size, _REMOTE_WINDOW if near else _REMOTE_HEADS), self.size)
             start, window = self._window = offset, self._fetch(offset, stop - offset)
         return window[offset - start : offset - start + size]
 
     def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[Array]:
-        """Ranges in ascending order, each (size,) uint8; neighbours are read together and share memory."""
-        found: list[Array] = []
-        first = 0
-        while first < len(offsets):
-            start, stop = offsets[first], offsets[first] + sizes[first]
-            last = first + 1
-            while last < len(offsets) and offsets[last] - stop <= self.gap:
-                stop = offsets[last] + sizes[last]
-                last += 1
-            data = self.read(start, stop - start)
-            found += [
-                data[at - start : at - start + size]
-                for at, size in zip(offsets[first:last], sizes[first:last], strict=True)
-            ]
-            first = last
-        return found
+        """Ranges in ascending order, each (size,) uint8; neighbours are read together and share memory.
+
+        Remote ones are asked for all at once.
+        """
+        starts: list[int] = []
+        stops: list[int] = []
+        stretch: list[int] = []  # of each range
+        for offset, size in zip(offsets, sizes, strict=True):
+            if not stops or offset - stops[-1] > self.gap:
+                starts.append(offset)
+                stops.append(offset)
+            stops[-1] = max(stops[-1], offset + size)
+            stretch.append(len(starts) - 1)
+        lengths = [stop - start for start, stop in zip(starts, stops, strict=True)]
+        if self.is_local or len(starts) < 2:
+            data = [*map(self.read, starts, lengths)]
+        else:
+            data = [part.copy() for part in self._fetch_many(starts, lengths)]
+        places = zip(stretch, offsets, sizes, strict=True)
+        return [data[k][at - starts[k] : at - starts[k] + size] for k, at, size in places]
 
     def stream(self, offsets: Sequence[int], sizes: Sequence[int]) -> Iterator[Array]:
         """Ranges one after the other, each (size,) uint8; remote ones are asked for many at a time."""

@@ -1,14 +1,17 @@
 """Rows read back: equal to the bit, at random, from many threads and processes; foreign archives too."""
 
 import concurrent.futures
+import io
 import multiprocessing
 import pickle
 import tarfile
+from typing import ClassVar
 
 import fsspec
 import numpy as np
 import pytest
 import webdataset
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,3 +206,77 @@ def test_long_names_of_every_tar_dialect_are_read(tmp_path, form):
             tar.addfile(tarfile.TarInfo(name))
     reader = TarReader(tmp_path / "a.tar")
     assert [reader[i]["__key__"] for i in range(len(reader))] == [name[:-4] for name in names]
+
+
+class CountingFileSystem(MemoryFileSystem):
+    """Keeps files in memory, the ranges that were asked for, and how often it was asked."""
+
+    protocol = "counting-tar"
+    store: ClassVar = {}
+    pseudo_dirs: ClassVar = [""]
+    ranges: ClassVar[list[int]] = []
+    questions: ClassVar[list[str]] = []
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("counting-tar://", "memory://"))
+
+    def cat_file(self, path, start=None, end=None, **options):
+        data = super().cat_file(path, start=start, end=end, **options)
+        self.ranges.append(len(data))
+        self.questions.append(path)
+        return data
+
+    def cat_ranges(self, paths, starts, ends, **options):
+        before = len(self.questions)
+        found = super().cat_ranges(paths, starts, ends, **options)
+        del self.questions[before + 1 :]  # stores answer them all together
+        return found
+
+
+@pytest.fixture
+def counting():
+    fsspec.register_implementation("counting-tar", CountingFileSystem, clobber=True)
+    CountingFileSystem.ranges.clear()
+    CountingFileSystem.questions.clear()
+    return CountingFileSystem()
+
+
+def put_shard(fs, name, rows, size):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as shard:
+        for row in range(rows):
+            for suffix, data in (("cls", b"%d" % row), ("jpg", bytes([row % 256]) * size)):
+                member = tarfile.TarInfo(f"{row:06}.{suffix}")
+                member.size = len(data)
+                shard.addfile(member, io.BytesIO(data))
+    fs.pipe_file(f"/{name}", buffer.getvalue())
+    return len(buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "requests", "share"), [(1000, 10_000, 4, 1), (12, 1_500_000, 14, 0.3)]
+)
+def test_a_remote_shard_is_indexed_by_few_requests_or_few_bytes(counting, rows, size, requests, share):
+    total = put_shard(counting, "index.tar", rows, size)
+    assert len(TarReader("counting-tar:///index.tar")) == rows
+    assert len(counting.ranges) <= requests
+    assert sum(counting.ranges) <= share * total
+
+
+def test_rows_of_remote_shards_are_asked_for_all_at_once_and_come_in_the_order_asked_for(counting):
+    put_shard(counting, "a.tar", 5, 1_200_000)
+    put_shard(counting, "b.tar", 3, 100)
+    reader = TarReader(["counting-tar:///a.tar", "counting-tar:///b.tar"])
+    assert len(reader) == 8
+    counting.questions.clear()
+    rows = reader.raw_rows([7, 4, 0, 2, -8, 6])
+    assert len(counting.questions) == 2
+    assert [row["cls"] for row in rows] == [b"2", b"4", b"0", b"2", b"0", b"1"]
+    assert [row["__key__"] for row in rows][:2] == ["000002", "000004"]
+    assert all(row["jpg"] == bytes([int(row["cls"])]) * len(row["jpg"]) for row in rows)
+    assert rows == [reader[index] for index in (7, 4, 0, 2, 0, 6)]
+    assert reader.raw_rows([1, 3], ["cls"]) == [{"__key__": f"00000{n}", "cls": b"%d" % n} for n in (1, 3)]
+    assert reader.raw_rows([]) == []
+    with pytest.raises(IndexError):
+        reader.raw_rows([0, 8])
