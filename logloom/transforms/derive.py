@@ -11,6 +11,7 @@ import inspect
 import os
 import pathlib
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from logloom.transforms.resample import Times, cast_values
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__logloom_derive__"
 _SOURCE = "__logloom_source__"  # of a module made of a PythonFile
+_LOADING = threading.RLock()  # a module stands in sys.modules before all its functions do
 
 
 def derive(function: Function) -> Function:
@@ -76,20 +78,25 @@ def load_files(files: Iterable[PythonFile]) -> None:
         UsageError: a file can't be imported, or its name is that of another module.
     """
     for file in files:
-        loaded = sys.modules.get(file.module)
-        if getattr(loaded, _SOURCE, None) == file:
-            continue
-        if not file.module.isidentifier() or (loaded is not None and not hasattr(loaded, _SOURCE)):
-            raise UsageError(f"{file.path}: its name must be an identifier that no imported module has")
-        module = types.ModuleType(file.module)
-        module.__file__ = file.path
-        setattr(module, _SOURCE, file)
-        sys.modules[file.module] = module
-        try:
-            exec(compile(file.text, file.path, "exec"), module.__dict__)
-        except Exception as error:
-            del sys.modules[file.module]
-            raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error
+        with _LOADING:
+            _load_file(file)
+
+
+def _load_file(file: PythonFile) -> None:
+    loaded = sys.modules.get(file.module)
+    if getattr(loaded, _SOURCE, None) == file:
+        return
+    if not file.module.isidentifier() or (loaded is not None and not hasattr(loaded, _SOURCE)):
+        raise UsageError(f"{file.path}: its name must be an identifier that no imported module has")
+    module = types.ModuleType(file.module)
+    module.__file__ = file.path
+    setattr(module, _SOURCE, file)
+    sys.modules[file.module] = module
+    try:
+        exec(compile(file.text, file.path, "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[file.module]
+        raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error
 
 
 def load(name: str) -> Callable[[Mapping[str, Values]], Any]:

@@ -1,4 +1,5 @@
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -163,6 +164,20 @@ def test_files_work_where_their_path_does_not_exist(tmp_path):
     file.unlink()
     load_files(pickle.loads(travelled))
     assert load("gear_labels_of_a_test:f")({"speed": np.ones(1)}).tolist() == [2]
+
+
+def test_a_file_that_many_threads_load_is_whole_for_each(tmp_path):
+    file = tmp_path / "slow_labels_of_a_test.py"
+    slow = "import time\nfrom logloom import derive\ntime.sleep(0.2)\n"
+    file.write_text(f"{slow}@derive\ndef f(rows):\n    return rows['speed'] * 3\n")
+    files = read_files([file])
+
+    def derived(_):
+        load_files(files)
+        return load("slow_labels_of_a_test:f")({"speed": np.ones(1)}).tolist()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(derived, range(4))) == [[3]] * 4
 
 
 def test_a_file_that_hides_a_module_or_fails_is_refused(tmp_path):
