@@ -130,10 +130,12 @@ def copy_view(
     folder = view_folder(manifest.version)
     if not store.exists(f"{folder}/{COPIED}"):
         files = list(view_files(store, manifest))
+
+        def copy(file: ViewedFile) -> None:
+            _copy(store, file, f"{folder}/{file.name}")
+
         with ThreadPoolExecutor(_COPIERS) as threads:
-            copying = [threads.submit(_copy, store, file, f"{folder}/{file.name}") for file in files]
-            for done, copied in enumerate(copying, 1):
-                copied.result()
+            for done, _ in enumerate(threads.map(copy, files), 1):  # which drops the others if one fails
                 on_done(done, len(files))
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)

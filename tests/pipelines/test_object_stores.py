@@ -5,9 +5,10 @@ import itertools
 import fsspec
 import pytest
 
-from logloom.errors import CommitConflictError, DatasetError, UsageError
+from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
 from logloom.io.manifest import ENTRY, entries_of, read_manifest, version_file
 from logloom.io.storage import Store
+from logloom.pipelines import view
 from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head, plan_summary
 from logloom.pipelines.plan import plan_build
@@ -117,6 +118,22 @@ def test_a_copied_view_names_a_file_that_the_version_has_lost(drive, root):
     store.fs.rm_file(store.uri_of(lost))
     with pytest.raises(DatasetError, match=f"{lost}: a file of this version is missing"):
         copy_view(store, read_manifest(store))
+
+
+def test_a_copied_view_that_fails_copies_no_more(drive, root, monkeypatch):
+    store = Store.at(root)
+    build(plan_build(drive.recipe(), root))
+    asked = []
+
+    def refuse(self, name, new):
+        asked.append(name)
+        raise StorageError(f"{name}: refused")
+
+    monkeypatch.setattr(Store, "copy", refuse)
+    monkeypatch.setattr(view, "_COPIERS", 1)
+    with pytest.raises(StorageError, match="refused"):
+        copy_view(store, read_manifest(store))
+    assert len(asked) < 4 < len(files_of(store, read_manifest(store)))
 
 
 def test_the_files_of_an_output_and_a_split_are_listed_where_they_lie(drive, root):
