@@ -18,6 +18,7 @@ from logloom.io.storage import filesystem, is_local
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _MAX_NAMES_BYTES = 64 << 20
+_SHOULD = {"metainfo": "should be a dict", "data_list": "should be a list"}
 
 
 class AnnotationError(DatasetError, ValueError):
@@ -55,6 +56,9 @@ def load_annotations(uri: str, storage_options: Mapping[str, Any] | None = None)
             f"{uri}: Annotation must have data_list and metainfo keys, this one lacks {' and '.join(missing)}"
             "; convert it, or override load_data_list"
         )
+    for key, kinds in (("metainfo", Mapping), ("data_list", (list, tuple))):
+        if not isinstance(value[key], kinds):
+            raise AnnotationError(f"{uri}: {key} is a {type(value[key]).__name__}, {_SHOULD[key]}")
     return value
 
 

@@ -232,7 +232,7 @@ def _field(
         problems.append(f"instances.{key}: {column}.{name} is no number")
         return []
     is_label = isinstance(value, LabelFrom) or (
-        key.rstrip("_3d").endswith("label") and isinstance(value, str)
+        key.removesuffix("_3d").endswith("label") and isinstance(value, str)
     )
     if not is_label:
         return [Field(key, tuple(names))]

@@ -51,6 +51,20 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         load(f"{tmp_path}/gone.json")
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"metainfo": [], "data_list": []}, "metainfo is a list, should be a dict"),
+        ({"metainfo": {}, "data_list": {"a": 1}}, "data_list is a dict, should be a list"),
+        ({"metainfo": {}, "data_list": "ab"}, "data_list is a str, should be a list"),
+    ],
+)
+def test_metainfo_and_data_list_of_other_kinds_are_refused(tmp_path, value, words):
+    (tmp_path / "a.json").write_text(json.dumps(value))
+    with pytest.raises(AnnotationError, match=words):
+        load_annotations(f"{tmp_path}/a.json")
+
+
 @pytest.mark.parametrize("name", ["", "a", "a.txt", "a.json/x"])
 def test_a_suffix_of_no_known_format_is_refused(name):
     with pytest.raises(TypeError, match=r"annotation files end in \.json"):

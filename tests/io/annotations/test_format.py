@@ -193,6 +193,15 @@ def test_unknown_classes_become_what_the_recipe_says(tmp_path):
     assert found == [1 if kind == "car" else -1 for kind in block.columns["objects"].values["class"]]
 
 
+def test_only_keys_that_end_in_label_are_class_numbers(tmp_path):
+    block = make_block(6, seed=1)
+    keys = {"label_d": "class", "bbox_label_3d": {"from": "class", "map": {"car": 5}, "unknown": 7}}
+    infos, _ = infos_of(tmp_path, block, options(metainfo={}, instances={"from": "objects", **keys}))
+    found = [(one["label_d"], one["bbox_label_3d"]) for info in infos for one in info["instances"]]
+    kinds = block.columns["objects"].values["class"].tolist()
+    assert found == [(kind, 5 if kind == "car" else 7) for kind in kinds]
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
