@@ -336,7 +336,8 @@ def _examine_spans(log: Log) -> Found:
         for topic, messages in log.read(dict.fromkeys(summary.topics, request)).items():
             for refusal in messages.refused:
                 where = LostRange(refusal.uri, refusal.offset, 0)
-                found.lose("unfit", where, refusal.reason, {topic: refusal.num_messages}, _SALVAGE)
+                lost = {topic: refusal.num_messages}
+                found.lose("unfit", where, refusal.reason, lost, _SALVAGE, refusal.unit)
             has_header = log.time_source(topic, ("header",)) is not None
             found.watched(topic).add(messages.log_time, messages.time if has_header else None)
     return found
