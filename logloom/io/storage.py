@@ -3,9 +3,10 @@
 Here: `Store`, which makes files visible whole or not at all, and opens URIs.
 Elsewhere: what the files mean (logloom.io.manifest and the formats).
 
-A local file is written beside, synced, then linked or renamed; an object is one upload, visible once whole.
-(Leaving fsspec's `with fs.open(path, "wb")` by an exception would publish a partial object, so nothing here
-uses it.) Two attempts at one file write the same bytes, so it doesn't matter whose lands.
+A local file is written elsewhere on its disk, synced, then linked or renamed; an object is one upload,
+visible once whole. (Leaving fsspec's `with fs.open(path, "wb")` by an exception would publish a partial
+object, so nothing here uses it.) Two attempts at one file write the same bytes, so it doesn't matter whose
+lands.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ NO_LINKS = (
     errno.ENOSYS,
 )  # how link() says: not on this disk
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
+_PARTIAL = ".partial"  # ends the name of a file that isn't finished
+_SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 
 
 def is_local(uri: str) -> bool:
@@ -226,7 +229,7 @@ class Store:
                     return False
                 return True
             path = self.local / name
-            with _beside(path, data) as partial:
+            with self._unfinished(path, data) as partial:
                 partial.chmod(0o444)  # created once, never changed
                 if not _appear(partial, path):
                     return False
@@ -240,7 +243,7 @@ class Store:
                 self.fs.pipe_file(self.uri_of(name), data)
                 return
             path = self.local / name
-            with _beside(path, data) as partial:
+            with self._unfinished(path, data) as partial:
                 partial.replace(path)
             sync(path.parent)
 
@@ -251,8 +254,7 @@ class Store:
             with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
                 yield pathlib.Path(folder)
             return
-        # The name says whose it is, so that the next build can tell rubbish from work in progress.
-        path = self.local / TEMPORARY / f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        path = self.local / TEMPORARY / _own_name()
         with explained(str(path)):
             path.mkdir(parents=True)
         try:
@@ -289,28 +291,48 @@ class Store:
             sync(target.parent)
 
     def sweep(self) -> None:
-        """Removes the scratch folders of processes of this machine that are gone."""
-        folder = self.local / TEMPORARY if self.local is not None else None
-        if folder is None or not folder.is_dir():
+        """Removes scratch folders and unfinished files of processes of this machine that are gone."""
+        if self.local is None:
             return
-        for path in folder.iterdir():
-            host, pid, _ = [*path.name.rsplit("-", 2), "", ""][:3]
-            if host == socket.gethostname() and pid.isdigit() and not _is_running(int(pid)):
-                shutil.rmtree(path, ignore_errors=True)
+        for folder in (self.local / name for name in _SWEPT):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if not _is_left_behind(path):
+                    continue
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _unfinished(self, path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
+        """A file with these bytes on the disk of `path`; gone afterwards unless it took that name."""
+        assert self.local is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self.local / TEMPORARY
+        # Only a root that is being built has a place for it: a plain folder holds its format's files alone.
+        folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")
+        partial = folder / f"{hidden}{_own_name()}{_PARTIAL}"
+        try:
+            with partial.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield partial
+        finally:
+            partial.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _beside(path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        with partial.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        yield partial
-    finally:
-        partial.unlink(missing_ok=True)
+def _own_name() -> str:
+    """A name that says whose it is, so that the next build can tell rubbish from work in progress."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def _is_left_behind(path: pathlib.Path) -> bool:
+    """Whether the process of this machine that made it is gone; False for all that has other names."""
+    host, pid, unique = [*path.name.removeprefix(".").rsplit("-", 2), "", ""][:3]
+    if host != socket.gethostname() or not pid.isdigit() or len(unique.removesuffix(_PARTIAL)) != 8:
+        return False
+    return not _is_running(int(pid))
 
 
 def _appear(partial: pathlib.Path, path: pathlib.Path) -> bool:

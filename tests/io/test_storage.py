@@ -126,6 +126,33 @@ def test_the_scratch_of_a_killed_process_is_swept_and_that_of_a_living_one_stays
     assert not dead.exists()
 
 
+@pytest.mark.parametrize(("built", "name"), [(True, "parts/zarr/a/c/0"), (False, "index/a.idx")])
+def test_the_unfinished_file_of_a_killed_process_is_swept(built, name, tmp_path):
+    store = Store.at(str(tmp_path))
+    if built:
+        (tmp_path / "tmp").mkdir()
+    script = (
+        "import os, sys; from logloom.io.storage import Store\n"
+        "os.fsync = lambda file: os.kill(os.getpid(), 9)\n"
+        "Store.at(sys.argv[1]).create(sys.argv[2], b'half')"
+    )
+    root = tmp_path if built else tmp_path / "index"
+    name_there = name if built else name.removeprefix("index/")
+    subprocess.run([sys.executable, "-c", script, str(root), name_there], capture_output=True)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in files] == [b"half"]
+    foreign = tmp_path / "index" / ".other-machine-1-00000000.partial"
+    foreign.parent.mkdir(exist_ok=True)
+    foreign.touch()
+    store.sweep()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [foreign]
+
+
+def test_writing_one_file_leaves_nothing_else_in_a_plain_folder(tmp_path):
+    Store.at(str(tmp_path)).create("refs.bag", b"1")
+    assert [path.name for path in tmp_path.iterdir()] == ["refs.bag"]
+
+
 def test_a_full_disk_says_so_and_what_to_do(tmp_path):
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
