@@ -6,7 +6,6 @@ Elsewhere: single partitions (logloom.transforms.partition), Beam (logloom.pipel
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,12 +29,13 @@ from logloom.io.manifest import (
     version_file,
     write_log_part,
 )
+from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.transforms.job import Job, LogTask, Target, opened
 from logloom.transforms.partition import Failure, PartitionResult, is_sampled
 from logloom.transforms.rows import Tally, reconcile
 
-MAX_REASONS = 100  # of a log in the manifest; the tallies of its part hold all
+MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,18 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
         planned=planned,
         dropped=dropped,
         refused=refused,
-        reasons=tuple(_told(refusal) for refusal in itertools.islice(refusals, MAX_REASONS)),
+        reasons=_reasons(job.store, [_told(refusal) for refusal in refusals]),
     )
+
+
+def _reasons(store: Store, told: list[str]) -> tuple[str, ...]:
+    """What a manifest says of refusals: all, or the first and the file that lists them all."""
+    if len(told) <= MAX_REASONS:
+        return tuple(told)
+    data = "".join(f"{line}\n" for line in told).encode()
+    name = f"logs/{blake3(data).hexdigest()}.refused.txt"
+    store.create(name, data)
+    return (*told[:MAX_REASONS], f"and {len(told) - MAX_REASONS:,} more, all listed in {name}")
 
 
 def _told(refusal: Refusal) -> str:
