@@ -169,6 +169,8 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "units_to_build": units - finished,
         "units_finished": finished,
         "message_bytes": plan.message_bytes,
+        "largest_partition_bytes": plan.largest_partition,
+        "chunk_reads": plan.chunk_reads,
         "columns": len(plan.job.schema.columns),
         "outputs": list(plan.job.outputs),
     }
@@ -258,7 +260,7 @@ def head(
     """Rows `start` to `start + count` of a version, read through its connector.
 
     Raises:
-        UsageError: no such version, output or column.
+        UsageError: no such version, output, column or row.
     """
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
@@ -270,6 +272,7 @@ def head(
         raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
     topics = {name: c["topic"] for name, c in manifest.recipe["columns"].items() if c.get("topic")}
     shown: list[ShownRow] = []
+    skip = start
     for record, entry in entries_of(store, manifest.logs):
         if entry.output != output or not entry.rows:
             continue
@@ -285,6 +288,9 @@ def head(
         start = 0
         if len(shown) >= count:
             break
+    if not shown and skip:
+        rows = skip - start
+        raise UsageError(f"{store.uri}: version {manifest.version} has {rows:,} rows, so none is at {skip:,}")
     return shown
 
 
@@ -297,7 +303,8 @@ def brief(value: Any) -> str:
         if value.size > 9 or value.dtype.names:
             kind = "struct" if value.dtype.names else str(value.dtype)
             return f"{kind} {' x '.join(map(str, value.shape))}"
-        return np.array2string(value, precision=6, separator=", ", max_line_width=200).replace("\n", "")
+        with np.printoptions(formatter={"float_kind": lambda number: f"{number:.6g}"}, linewidth=1000):
+            return np.array2string(value, separator=", ").replace("\n", "")
     text = f"{value:.9g}" if isinstance(value, float | np.floating) else str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 

@@ -40,7 +40,7 @@ from logloom.transforms.job import Job, LogTask
 from logloom.transforms.match import LogFiles, check_one_recording, expand_logs, split_of
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
-from logloom.transforms.spans import plan_spans
+from logloom.transforms.spans import ByteIndex, plan_spans
 
 _OPENERS = 16  # threads that read indices; they wait for storage, not for the processor
 
@@ -54,12 +54,14 @@ class PlannedLog:
         num_ticks: as many rows as there can be, before `rows:` drops any.
         bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where a
             topic is the clock.
+        reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, its halo left out.
     """
 
     task: LogTask
     message_bytes: int
     num_ticks: int
     bounds: NDArray[np.int64]
+    reads: NDArray[np.int64]
 
     @classmethod
     def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
@@ -72,7 +74,10 @@ class PlannedLog:
             num_ticks = sum(span.ticks[1] - span.ticks[0] for span in spans if span.ticks is not None)
         rows = [(span.start, span.stop, *(span.ticks or ())) for span in spans]
         bounds = np.array(rows, np.int64) if rows else np.empty((0, 2), np.int64)
-        return cls(task, int(summary.chunk_bytes.sum()), num_ticks, bounds)
+        sizes = ByteIndex(summary)
+        reads = [(sizes.between(s.start, s.stop), sizes.chunks(s.start, s.stop)) for s in spans]
+        of_spans = np.array(reads, np.int64).reshape(-1, 2)
+        return cls(task, int(summary.chunk_bytes.sum()), num_ticks, bounds, of_spans)
 
     @property
     def spans(self) -> Iterator[Span]:
@@ -110,6 +115,16 @@ class BuildPlan:
     @property
     def message_bytes(self) -> int:
         return sum(log.message_bytes for log in self.logs)
+
+    @property
+    def largest_partition(self) -> int:
+        """Bytes of messages in the largest partition: what becomes one shard of each output."""
+        return max((int(log.reads[:, 0].max(initial=0)) for log in self.logs), default=0)
+
+    @property
+    def chunk_reads(self) -> int:
+        """Chunks to read, one that two partitions share counted twice; as many range requests at most."""
+        return sum(int(log.reads[:, 1].sum()) for log in self.logs)
 
     @property
     def num_ticks(self) -> int:

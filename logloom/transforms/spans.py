@@ -49,6 +49,12 @@ class ByteIndex:
         """Bytes of messages in [start, stop)."""
         return self.before(stop) - self.before(start)
 
+    def chunks(self, start: int, stop: int) -> int:
+        """How many chunks have messages in [start, stop), by their first and last."""
+        begun = int(np.searchsorted(self._first, stop, "left"))
+        ended = int(np.searchsorted(self._latest, start, "left"))
+        return int((self._last[ended:begun] >= start).sum())
+
 
 def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
     """The partitions of a log, in time order; none where the log has no ticks.
