@@ -302,8 +302,9 @@ def check_root(store: Store) -> None:
     Raises:
         UsageError: it holds other things.
     """
-    if store.local is not None and store.local.is_file():
-        raise UsageError(f"{store.uri}: is a file; --to wants a folder")
+    for place in (store.local, *store.local.parents) if store.local is not None else ():
+        if place.is_file():
+            raise UsageError(f"{place}: is a file; --to wants a folder")
     strange = [name for name in store.names() if not _ROOT_NAMES.fullmatch(name)]
     if strange:
         raise UsageError(
@@ -338,6 +339,8 @@ def resolve_version(store: Store, version: int | str) -> int:
     """
     numbers = version_numbers(store)
     if not numbers:
+        if store.local is not None and store.local.is_file():
+            raise UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
         raise UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
     if version == "latest":
         return numbers[-1]

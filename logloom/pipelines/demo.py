@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import ReadBackError, UsageError
+from logloom.io.storage import explained
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.progress import human_bytes
@@ -33,20 +34,20 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
         ReadBackError: the datasets don't say what the logs say.
     """
     place = pathlib.Path(folder).resolve()
-    strange = (
-        [p.name for p in place.iterdir() if p.name not in ("logs", "recipe.yaml", "dataset")]
-        if (place.is_dir())
-        else []
-    )
+    if place.is_file():
+        raise UsageError(f"{place}: is a file; the demo wants a new folder (--to)")
+    own = ("logs", "recipe.yaml", "dataset")
+    strange = sorted(p.name for p in place.iterdir() if p.name not in own) if place.is_dir() else []
     if strange:
         raise UsageError(f"{place}: holds {', '.join(strange[:3])}; the demo wants a new folder (--to)")
     logs, recipe_file, root = place / "logs", place / "recipe.yaml", place / "dataset"
     began = time.perf_counter()
-    paths = make_drives(logs, seconds=seconds)
+    with explained(str(place)):
+        paths = make_drives(logs, seconds=seconds)
+        recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
     size = human_bytes(sum(path.stat().st_size for path in paths))
     say(f"drove {len(paths)} logs of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
 
-    recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
     plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
     began = time.perf_counter()
     built = build(plan, runner=RunnerOptions())
@@ -82,5 +83,5 @@ Next, try
   logloom info {place_name}/logs/*.mcap
   logloom head {place_name}/dataset --why -n 1
   logloom verify {place_name}/dataset --against-logs
-  logloom build {place_name}/recipe.yaml --to {place_name}/dataset      (says: up to date)
-  logloom info {place_name}/logs/*.mcap --recipe > mine.yaml            (a recipe for your own logs)"""
+  logloom build {place_name}/recipe.yaml --to {place_name}/dataset      # says: up to date
+  logloom info LOG --recipe > mine.yaml      # a recipe for a log of your own"""

@@ -9,7 +9,7 @@ goes on behind it (logloom.io.logs), printing (logloom.cli).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -54,6 +54,8 @@ def examine(files: LogFiles, options: OpenOptions) -> Diagnosis:
     try:
         log = open_log(files.uris, options)
         summary = log.summary
+        if not summary.topics:  # an empty log, or none at all: what reads everything whole knows
+            _ = open_log(files.uris, replace(options, on_error="fail")).summary
         found = _examine_files(log) if isinstance(log, ContainerLog) else _examine_spans(log)
     except LogReadError as error:
         remedy = "correct the path, or leave the log out"
