@@ -39,7 +39,7 @@ def _root(
 def main() -> None:
     """The `logloom` command: errors become one message and an exit code."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="logloom", standalone_mode=False)
     except LogloomError as error:
         say(f"logloom: {error}")
         code = BAD_USAGE if isinstance(error, UsageError) else FAILED

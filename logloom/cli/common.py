@@ -47,20 +47,31 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table, without a header where no column has a name; numbers stand right and are not broken."""
+    """Prints a table below its title, without a header where no column has a name or a title where it is "".
+
+    Numbers stand right and are not broken.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     style = {"box": box.SIMPLE_HEAD} if any(columns) else {"box": None, "show_header": False}
-    table = Table(title=title or None, title_justify="left", pad_edge=False, **style)
+    if title:
+        print(title)
+    if not rows:
+        return
+    table = Table(pad_edge=False, **style)
     for position, name in enumerate(columns):
         numeric = position > 0 and all(row[position][:1].isdigit() or not row[position] for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
     for row in rows:
         table.add_row(*row)
     width = None if sys.stdout.isatty() else 160
-    Console(width=width, markup=False, highlight=False).print(table)
+    console = Console(width=width, markup=False, highlight=False)
+    with console.capture() as printed:
+        console.print(table)
+    lines = [line.rstrip() for line in printed.get().rstrip().split("\n")]
+    print("\n".join([*lines, *([""] if title else [])]))
 
 
 def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, Any]]:

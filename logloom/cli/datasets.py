@@ -111,7 +111,8 @@ def verify(
     proof = "manifest and logs" if against_logs else "manifest"
     verdict = f"{len(report.findings)} findings" if report.findings else f"equal to its {proof}"
     say(
-        f"version {report.version}: {report.units} units, {report.rows:,} rows, {human_bytes(report.bytes)}: "
+        f"version {report.version}: read {report.units} units, {report.rows:,} rows in all outputs, "
+        f"{human_bytes(report.bytes)}: "
         f"{verdict}"
     )
     if report.findings:

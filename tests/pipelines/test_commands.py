@@ -55,6 +55,20 @@ def test_logs_build_without_a_recipe(drive, tmp_path):
     assert said["rows"] > 10
 
 
+def test_what_fails_in_a_worker_process_is_one_message_too(recipe, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import logloom\n\n\n@logloom.derive\ndef twice(row):\n    raise ArithmeticError('no such speed')\n"
+    )
+    derived = '  twice: {derive: "mine:twice", from: [ego.speed], dtype: float64}\n'
+    text = recipe.read_text().replace("columns:\n", f"columns:\n{derived}", 1)
+    recipe.write_text(text)
+    done = logloom("build", recipe, "--to", tmp_path / "root", "--workers", 2, "--py", tmp_path / "mine.py")
+    assert done.returncode == 1
+    assert "no such speed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "while running" not in done.stderr
+
+
 def test_a_build_on_all_cores_is_the_build_of_one_process(recipe, built, tmp_path):
     done = logloom("build", recipe, "--to", tmp_path / "root", "--workers", 2)
     assert done.returncode == 0, done.stderr
@@ -126,6 +140,8 @@ def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
     said = json.loads(behind.stdout)
     assert said["units_to_build"] > 0
     assert said["rows_at_most"] == 80
+    assert said["partitions"] <= said["chunk_reads"]
+    assert 0 < said["largest_partition_bytes"] <= said["message_bytes"]
     assert sorted(said["outputs"]) == ["l5kit", "tar"]
     table = logloom("plan", recipe, "--to", tmp_path / "root").stdout
     assert table.splitlines()[0].split() == ["root", str(tmp_path / "root")]
@@ -156,6 +172,20 @@ def test_head_prints_rows_as_a_table_and_as_json(built):
     assert [set(row) for row in rows] == [{"log_id", "timestamp", "ego.speed"}] * 3
 
 
+def test_head_beyond_the_last_row_says_how_many_there_are(built):
+    rows = len(json.loads(logloom("head", built, "-n", "1000", "--json", "-c", "ego.speed").stdout))
+    assert json.loads(logloom("head", built, "--skip", rows - 1, "--json", "-c", "ego.speed").stdout)
+    beyond = logloom("head", built, "--skip", rows)
+    assert (beyond.returncode, beyond.stdout) == (2, "")
+    assert f"version 1 has {rows} rows, so none is at {rows}" in beyond.stderr
+
+
+def test_tables_end_no_line_in_blanks_and_break_no_headline(built):
+    lines = logloom("head", built, "-n", 1, "-c", "ego.speed").stdout.splitlines()
+    assert all(line == line.rstrip() for line in lines)
+    assert lines[0].endswith("UTC)")
+
+
 BAD_USAGE = [
     (["build", "nothing.yaml", "--to", "r"], 2, "there is no such file"),
     (["build", "recipe.yaml", "--to", "full"], 2, "not a logloom root"),
@@ -168,6 +198,9 @@ BAD_USAGE = [
     (["build", "recipe.yaml"], 2, "--to"),
     (["verify", "empty"], 2, "no version here"),
     (["head", "empty@7"], 2, "no version here"),
+    (["head", "text.mcap"], 2, "text.mcap: is a file; a dataset is a folder"),
+    (["build", "recipe.yaml", "--to", "text.mcap/r"], 2, "text.mcap: is a file; --to wants a folder"),
+    (["demo", "--to", "text.mcap"], 2, "text.mcap: is a file"),
     (["info", "gone.mcap"], 2, "gone.mcap"),
     (["info", "gs-x://bucket/a.mcap"], 2, "gs-x"),
     (["info", "a.mcap", "--storage-option", "token"], 2, "PROTOCOL.KEY=VALUE"),
