@@ -28,7 +28,7 @@ from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import describe, run
 from logloom.transforms import finish, partition
 from logloom.transforms.job import Job, LogTask, Partition, Target
-from logloom.transforms.partition import Failure, PartitionResult, listed
+from logloom.transforms.partition import Failure, PartitionResult, listed, packed, unpacked
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 _log.addHandler(logging.NullHandler())  # here, errors say the same
@@ -80,20 +80,22 @@ class CommitVersion(beam.PTransform):
 # Beam calls these with the job; they only turn argument order and count.
 
 
-def _plan_partitions(log: LogTask, job: Job) -> Iterable[Partition | PartitionResult]:
+def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
+    """Partitions, packed, or results of those that there is nothing to be done for."""
     try:
         partitions = partition.plan_partitions(job, log)
     except LogReadError as error:
-        yield PartitionResult(log, "", (), (Failure(log.log_id, "", "log", str(error)),))
+        yield packed(PartitionResult(log, "", (), (Failure(log.log_id, "", "log", str(error)),)))
         return
-    yield from partitions
+    yield from map(packed, partitions)
     if not partitions:  # a log without ticks is finished all the same
-        yield PartitionResult(log, "", ())
+        yield packed(PartitionResult(log, "", ()))
 
 
-def _build_partition(element: Partition | PartitionResult, job: Job) -> bytes:
+def _build_partition(planned: bytes, job: Job) -> bytes:
+    element: Partition | PartitionResult = unpacked(planned)
     if isinstance(element, PartitionResult):
-        return element.packed()
+        return planned
     result = partition.build_partition(job, element)
     rows = max((entry.rows for entry in result.entries), default=0)
     beam.metrics.Metrics.counter("logloom", "partitions").inc()
@@ -111,7 +113,7 @@ def _build_partition(element: Partition | PartitionResult, job: Job) -> bytes:
         len(result.entries) - result.built,
         result.seconds,
     )
-    return result.packed()
+    return packed(result)
 
 
 def _count_retries() -> None:
@@ -120,13 +122,13 @@ def _count_retries() -> None:
 
 def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     """A PartitionResult, packed, by log_id."""
-    read = partition.read_back(job, PartitionResult.unpacked(built))
+    read = partition.read_back(job, unpacked(built))
     _count_retries()
-    return read.log.log_id, read.packed()
+    return read.log.log_id, packed(read)
 
 
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> finish.LogOutcome:
-    outcome = finish.finish_log(job, map(PartitionResult.unpacked, grouped[1]))
+    outcome = finish.finish_log(job, map(unpacked, grouped[1]))
     _count_retries()
     return outcome
 

@@ -69,15 +69,15 @@ class PartitionResult:
     built: int = 0
     seconds: float = 0.0
 
-    def packed(self) -> bytes:
-        """As bytes, for shuffles: engines hold many at a time, and as objects they take ten times as much."""
-        return zlib.compress(pickle.dumps(self), 1)
 
-    @classmethod
-    def unpacked(cls, data: bytes) -> Self:
-        """What `packed` was called on, in another process of the same job."""
-        result: Self = pickle.loads(zlib.decompress(data))
-        return result
+def packed(element: Partition | PartitionResult) -> bytes:
+    """As bytes, for shuffles: engines hold many at a time, and as objects they take several times as much."""
+    return zlib.compress(pickle.dumps(element), 1)
+
+
+def unpacked(data: bytes) -> Any:
+    """What `packed` was given, in another process of the same job."""
+    return pickle.loads(zlib.decompress(data))
 
 
 def plan_partitions(job: Job, log: LogTask) -> list[Partition]:
