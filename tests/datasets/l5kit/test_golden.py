@@ -128,6 +128,22 @@ def test_the_original_documentations_example_runs_with_other_imports(view, golde
     assert capsys.readouterr().out.count("[[") == 2 * (248 if view == "EgoDataset" else 209)
 
 
+def test_the_original_documentations_blocks_on_slicing_run_with_other_imports(golden, real_scene):
+    page = golden.parent.parent / "references" / "l5kit-dataset-formats.txt"
+    if not page.is_file():
+        pytest.skip(f"the original's documentation is not here ({page})")
+    begin, ends = "from l5kit.data import ChunkedDataset\n", ("\n\nHowever", "  # note this")
+    found = []
+    for block, end in zip(page.read_text().split(begin)[1:3], ends, strict=True):
+        names = {}
+        path = repr(str(golden / "single_scene.zarr"))
+        code = begin.replace("l5kit.data", "logloom.datasets.l5kit") + block.split(end)[0]
+        exec(code.replace('"<path>"', path).replace("10_000", "100"), names)
+        found.append(names["centroids"])
+    for centroids in found:
+        np.testing.assert_array_equal(centroids, real_scene.agents[:100]["centroid"])
+
+
 def assert_samples_equal(found, expected):
     assert found.keys() == expected.keys()
     for name in expected:

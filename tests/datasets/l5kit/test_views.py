@@ -310,6 +310,18 @@ def test_a_dataset_without_scenes_or_without_agents_has_no_samples():
     assert list(AgentDataset(make_config(), bare)) == []
 
 
+def test_a_scene_without_frames_has_no_samples_and_hides_no_others():
+    dataset = make_dataset((4, 0, 3))
+    for view, more in ((EgoDataset, {}), (AgentDataset, {"agents_mask": everything(dataset)})):
+        samples = view(make_config(), dataset, **more)
+        assert len(samples.get_scene_indices(1)) == len(samples.get_scene_dataset(1)) == 0
+        assert list(samples.get_scene_dataset(1)) == []
+        assert len(samples.get_scene_indices(0)) + len(samples.get_scene_indices(2)) == len(samples)
+        assert {sample["scene_index"] for sample in samples} == {0, 2}
+        with pytest.raises(IndexError, match="scene 1 has 0 frames"):
+            samples.get_frame(1, 0)
+
+
 def test_a_rotation_straight_up_has_no_yaw():
     upright = np.array([[0, 0, 1], [0, 1, 0], [-1, 0, 0]], float)
     rotations = np.array([upright, rotation(2.5), rotation(-3.0)])
