@@ -19,7 +19,7 @@ import numpy as np
 from logloom.datasets.openmmlab import serialized
 from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS
 from logloom.errors import DatasetError
-from logloom.io.annotations.files import is_absolute, joined, load_annotations, read_names
+from logloom.io.annotations.files import AnnotationError, is_absolute, joined, load_annotations, read_names
 
 logger = logging.getLogger("logloom.datasets.openmmlab")
 
@@ -175,14 +175,20 @@ class BaseDataset:
 
         Raises:
             AssertionError: the entry lacks a key of `data_prefix`.
+            AnnotationError: it is no dict, or has something else than a path under such a key.
         """
+        if not isinstance(raw_data_info, dict):
+            raise AnnotationError(f"{self.ann_file}: {_shortened(raw_data_info)} in data_list is no dict")
         for key, prefix in self.data_prefix.items():
             if key not in raw_data_info:
                 raise AssertionError(
                     f"{self.ann_file}: raw_data_info: {_shortened(raw_data_info)} does not contain prefix "
                     f"key {key}, please check your data_prefix."
                 )
-            raw_data_info[key] = joined(prefix, raw_data_info[key])
+            path = raw_data_info[key]
+            if not isinstance(path, str):
+                raise AnnotationError(f"{self.ann_file}: {key} is {_shortened(path)}, a path is text")
+            raw_data_info[key] = joined(prefix, path)
         return raw_data_info
 
     def filter_data(self) -> list[dict[str, Any]]:

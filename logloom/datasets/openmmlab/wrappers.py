@@ -223,6 +223,8 @@ class RepeatDataset(_WrapperOfOne):
 
     @force_full_init
     def _get_ori_dataset_idx(self, idx: int) -> int:
+        if not self._ori_len:
+            raise IndexError(f"info {idx} of 0: there is nothing to repeat")
         return idx % self._ori_len
 
 

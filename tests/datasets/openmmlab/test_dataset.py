@@ -145,6 +145,15 @@ def test_a_key_of_data_prefix_that_an_info_lacks_is_named(make):
         make(data_prefix={"seg_path": "x"})
 
 
+@pytest.mark.parametrize(
+    ("entry", "words"), [(5, "5 in data_list is no dict"), ({"img_path": 7}, "img_path is 7, a path is text")]
+)
+def test_an_entry_that_is_no_info_is_refused_with_its_file(tmp_path, entry, words):
+    (tmp_path / "a.json").write_text(json.dumps({"metainfo": {}, "data_list": [entry]}))
+    with pytest.raises(DatasetError, match=rf"a\.json: {words}"):
+        BaseDataset("a.json", data_root=str(tmp_path))
+
+
 def test_a_prefix_that_is_no_text_is_refused(make):
     with pytest.raises(TypeError, match="prefix should be a string"):
         make(data_prefix={"img_path": ["x"]})

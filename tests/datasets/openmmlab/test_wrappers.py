@@ -56,6 +56,13 @@ def test_a_dataset_repeats():
     assert repeated.get_data_info(4)["n"] == 1
 
 
+def test_nothing_repeated_has_no_infos():
+    dataset = RepeatDataset(numbers(4, indices=[]), 3)
+    assert len(dataset) == 0
+    with pytest.raises(IndexError, match="info 0 of 0"):
+        dataset[0]
+
+
 def test_infos_of_rare_classes_come_again():
     balanced = ClassBalancedDataset(Numbers([[0]] * 9 + [[0, 1], []]), oversample_thr=0.5)
     again = math.ceil(math.sqrt(0.5 * 11))
