@@ -216,7 +216,7 @@ class Costs:
         shuffled_bytes: of a partition, through each of the engine's two shuffles.
     """
 
-    gb_cpu: float = 2.5
+    gb_cpu: float = 3.5
     partition_cpu: float = 0.0045
     plan_cpu: float = 0.005
     plan_requests: int = 12
@@ -227,7 +227,7 @@ class Costs:
     read_bytes: int = 16 << 20
     planned_bytes: int = 1400
     outcome_bytes: int = 700
-    bound_bytes: int = 32
+    bound_bytes: int = 48
     shuffled_bytes: int = 950
 
 
