@@ -7,6 +7,7 @@ import tarfile
 
 import numpy as np
 import pytest
+import xarray
 import zarr
 
 import logloom.datasets
@@ -169,6 +170,16 @@ def test_groups_with_the_same_arrays_are_logs_of_a_foreign_zarr_group(tmp_path, 
     zarr.open_group(tmp_path / "empty.zarr", mode="w").create_group("inner")
     with pytest.raises(UsageError, match="without arrays has no rows"):
         logloom.datasets.open(tmp_path / "empty.zarr")
+
+
+def test_coordinates_of_other_axes_are_no_columns_of_a_dataset_of_xarray(tmp_path):
+    before = xarray.Dataset(
+        {"scan": (("time", "beam"), np.arange(12.0).reshape(3, 4))}, coords={"beam": [0.1, 0.2, 0.3, 0.4]}
+    )
+    before.to_zarr(tmp_path / "x.zarr", zarr_format=2)
+    dataset = logloom.datasets.open(tmp_path / "x.zarr")
+    assert dataset.columns == ("scan",)
+    np.testing.assert_array_equal(dataset.get_many([2, 0])["scan"], before["scan"][[2, 0]])
 
 
 def write_l5kit(path, frames_of_scenes=(4, 3)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,11 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch
 from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
-from logloom.errors import DatasetError, UsageError
-from logloom.io.storage import filesystem, is_local
+from logloom.errors import UsageError
+from logloom.io.storage import Store
+from logloom.io.zarr.others import along_rows, open_groups
 from logloom.io.zarr.reader import ZarrReader
 from logloom.schema import TIMESTAMP, ColumnType, Schema
-
-_MAX_DEPTH = 8  # of groups in groups
 
 
 class ZarrSource(RowSource):
@@ -68,9 +67,7 @@ def open_arrays(
         UsageError: it holds no arrays, or it isn't clear what a row is.
     """
     wanted = [columns] if isinstance(columns, str) else columns
-    paths = list(_groups_with_arrays(_opened_group(uri, storage_options)))
-    if not paths:
-        raise UsageError(f"{uri}: a zarr group without arrays has no rows")
+    paths = list(open_groups(Store.at(uri, storage_options)))
     parts = [ArraysSource(f"{uri}/{path}" if path else uri, storage_options, wanted, path) for path in paths]
     if len(parts) == 1:
         return parts[0]
@@ -84,30 +81,6 @@ def open_arrays(
                 "columns=[…], or open one group"
             )
     return ChainedSource(uri, parts, schema, None)
-
-
-def _opened_group(uri: str, storage_options: Mapping[str, Any]) -> Any:
-    import zarr
-
-    try:
-        if is_local(uri):
-            return zarr.open_group(uri.split("://", 1)[-1], mode="r")
-        from zarr.storage import FsspecStore
-
-        fs, path = filesystem(uri, {**storage_options})
-        return zarr.open_group(FsspecStore.from_mapper(fs.get_mapper(path), read_only=True), mode="r")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{uri}: no zarr group that can be read ({error})") from error
-
-
-def _groups_with_arrays(group: Any, depth: int = 0) -> Iterator[str]:
-    """The group itself, as "", where it has arrays; else the outermost ones below that have some, by name."""
-    if any(array.ndim for _, array in group.arrays()):
-        yield ""
-    elif depth < _MAX_DEPTH:
-        for name, inner in sorted(group.groups(), key=lambda pair: str(pair[0])):
-            for path in _groups_with_arrays(inner, depth + 1):
-                yield f"{name}/{path}".rstrip("/")
 
 
 class ArraysSource(RowSource):
@@ -150,20 +123,12 @@ class ArraysSource(RowSource):
         return None
 
     def _open(self) -> dict[str, Any]:
-        group = _opened_group(self.place, self._storage)
-        arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
+        arrays = open_groups(Store.at(self.place, self._storage))[""]
         if self._wanted is not None:
             patterns = self._wanted
             chosen = [name for name in arrays if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
             arrays = {name: arrays[name] for name in chosen} or arrays  # whoever picks columns tells of typos
-        lengths = {name: array.shape[0] for name, array in arrays.items()}
-        if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            raise UsageError(
-                f"{self.place}: its arrays differ in length ({told}), so it isn't clear what a row is; name "
-                "those of one length: columns=[…]"
-            )
-        return arrays
+        return along_rows(arrays, self.place)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         batch = self.batch(positions, names)

@@ -68,8 +68,8 @@ def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name}: {length}" for name, length in lengths.items())
         raise UsageError(
-            f"{place}: its arrays differ in length ({told}), so it isn't clear what a row is; choose columns "
-            "of one length"
+            f"{place}: its arrays differ in length ({told}), so it isn't clear what a row is; choose some "
+            "of one length: columns=[…], on the command line --columns"
         )
     return rows
 
