@@ -24,7 +24,10 @@ from logloom.recipe import Recipe
 def parser() -> argparse.ArgumentParser:
     """The template's own parameters."""
     found = argparse.ArgumentParser(
-        prog="logloom.pipelines.template", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="logloom.pipelines.template",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+        allow_abbrev=False,  # what is left over is Beam's
     )
     found.add_argument("--recipe", required=True, help="URI of the recipe")
     found.add_argument("--to", required=True, help="URI of the dataset")
