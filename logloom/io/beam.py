@@ -1,8 +1,8 @@
 """Beam transforms for units that are whole datasets: what tar shards and folders of bags have in common.
 
-Here: `ReadUnits`, `WriteUnits`, and `Pieces`, what a format does to be written so.
-Elsewhere: the transforms that users name (`beam.py` in each format's package), formats whose units are
-assembled into one dataset.
+Here: `ReadUnits`, `WriteUnits`, and `Pieces`, what a format does to be written so; and where units are staged
+that are assembled into one dataset.
+Elsewhere: the transforms that users name (`beam.py` in each format's package).
 
 No payload is shuffled: each block becomes a piece of its unit at once, in `tmp/pieces` of the root, and only
 the pieces' names are grouped and put in row order.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -152,3 +153,20 @@ def _join_pieces(unit: tuple[_Unit, Iterable[_Piece]], store: Store, form: Piece
             store.fs.rm(store.uri_of(piece), recursive=True)
     uri, rows, size = form.found(store, name, rows)
     return {"uri": uri, "log_id": log_id, "partition": partition, "rows": rows, "bytes": size}
+
+
+# --- staged units ---------------------------------------------------------------------------------------
+
+
+def stage_of(target: Store) -> Store:
+    """Where the units of a dataset lie until it is assembled: `<dataset>.stage`."""
+    return Store(f"{target.uri}.stage", target.options)
+
+
+def remove_stage(target: Store) -> None:
+    """Removes them; what can't be removed stays."""
+    stage = stage_of(target)
+    if stage.local is not None:
+        shutil.rmtree(stage.local, ignore_errors=True)
+    elif stage.fs.exists(stage.uri):
+        stage.fs.rm(stage.uri, recursive=True)

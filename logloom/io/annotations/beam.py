@@ -8,7 +8,6 @@ own wiring in logloom.pipelines, with units that outlive a job.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +26,8 @@ try:
     import apache_beam as beam
 except ModuleNotFoundError as error:
     raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
+
+from logloom.io.beam import remove_stage, stage_of
 
 
 class ReadFromAnnotations(beam.PTransform):
@@ -100,17 +101,13 @@ def _read(
     return AnnotationReader(uri, storage_options).blocks(columns, max_bytes)
 
 
-def _stage_of(target: Store) -> Store:
-    return Store(f"{target.uri}.stage", target.options)
-
-
 def _stage_block(
     block: Block, target: Store, schema: Schema, options: Options, split: str
 ) -> Iterator[StagedUnit]:
     """Stages one block as a unit of its own, named by its infos: a second attempt finds it there."""
     if not len(block):
         return
-    stage = _stage_of(target)
+    stage = stage_of(target)
     with stage.scratch() as folder:
         writer = StageWriter(folder, schema, options, UnitContext(block.log_id, "", block.partition, split))
         writer.append(block)
@@ -129,11 +126,8 @@ def _write_file(units: Sequence[StagedUnit], target: Store, options: Options, sp
     if target.exists(name):
         raise UsageError(f"{target.uri_of(name)}: is there already; remove it or choose another folder")
     ordered = sorted(units, key=lambda unit: (unit.log_id, unit.unit["span"]))
-    stage = _stage_of(target)
+    stage = stage_of(target)
     for task in plan_assembly(ordered, options, split).tasks:
         target.create(*make_file(stage, task))
-    if stage.local is not None:
-        shutil.rmtree(stage.local, ignore_errors=True)
-    elif stage.fs.exists(stage.uri):
-        stage.fs.rm(stage.uri, recursive=True)
+    remove_stage(target)
     return target.uri_of(name)

@@ -8,7 +8,6 @@ wiring in logloom.pipelines, with units that outlive a job.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +27,8 @@ try:
     import apache_beam as beam
 except ModuleNotFoundError as error:
     raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
+
+from logloom.io.beam import remove_stage, stage_of
 
 
 class ReadFromL5Kit(beam.PTransform):
@@ -124,15 +125,11 @@ def _read_scene(
     return DatasetReader(path, storage_options).scene_blocks(number, columns, max_bytes)
 
 
-def _stage_of(target: Store) -> Store:
-    return Store(f"{target.uri}.stage", target.options)
-
-
 def _stage_block(
     block: Block, target: Store, schema: Schema, options: Options, period: int | None
 ) -> StagedUnit:
     """Stages one block as a unit of its own, named by its content: a second attempt finds it there."""
-    stage = _stage_of(target)
+    stage = stage_of(target)
     context = UnitContext(block.log_id, block.log_id, block.partition, "", period)
     with stage.scratch() as folder:
         writer = StageWriter(folder, schema, options, context)
@@ -158,7 +155,7 @@ def _plan_chunks(
 
 
 def _write_chunk(task: Any, target: Store) -> str:
-    name, data = make_chunk(_stage_of(target), task)
+    name, data = make_chunk(stage_of(target), task)
     target.replace(name, data)
     return name
 
@@ -170,9 +167,5 @@ def _finish(
     files = plan_assembly(_in_order(units), options, period).files
     for name in sorted(files, key=lambda name: (name == ".zgroup", name)):
         target.replace(name, files[name])
-    stage = _stage_of(target)
-    if stage.local is not None:
-        shutil.rmtree(stage.local, ignore_errors=True)
-    elif stage.fs.exists(stage.uri):
-        stage.fs.rm(stage.uri, recursive=True)
+    remove_stage(target)
     return target.uri

@@ -8,7 +8,6 @@ wiring in logloom.pipelines, with units that outlive a job.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +27,8 @@ try:
     import apache_beam as beam
 except ModuleNotFoundError as error:
     raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
+
+from logloom.io.beam import remove_stage, stage_of
 
 _ROOT_FILES = ("zarr.json", ".zgroup")  # written last: they say that a dataset is whole
 
@@ -120,15 +121,11 @@ def _read_log(
     return ZarrReader(path, storage_options=storage_options).log(log_id).blocks(columns, max_bytes)
 
 
-def _stage_of(target: Store) -> Store:
-    return Store(f"{target.uri}.stage", target.options)
-
-
 def _stage_block(block: Block, target: Store, schema: Schema) -> Iterator[StagedUnit]:
     """Stages one block as a unit of its own, named by its content: a second attempt finds it there."""
     if not len(block):
         return
-    stage = _stage_of(target)
+    stage = stage_of(target)
     digests = RowsDigest(schema)
     digests.update(block)
     digest = stored_digest(digests.hexdigests(), schema)
@@ -155,7 +152,7 @@ def _plan_files(
 
 
 def _write_file(task: FileTask, target: Store) -> str:
-    name, data = make_file(_stage_of(target), task)
+    name, data = make_file(stage_of(target), task)
     target.replace(name, data)
     return name
 
@@ -167,9 +164,5 @@ def _finish(
     files = _plan(units, schema, options).files
     for name in sorted(files, key=lambda name: (name in _ROOT_FILES, name)):
         target.replace(name, files[name])
-    stage = _stage_of(target)
-    if stage.local is not None:
-        shutil.rmtree(stage.local, ignore_errors=True)
-    elif stage.fs.exists(stage.uri):
-        stage.fs.rm(stage.uri, recursive=True)
+    remove_stage(target)
     return target.uri
