@@ -82,7 +82,8 @@ class ShardsSource(RowSource):
         return {"key": np.array([key for index in self._indices() for key in index.keys], object)}
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        return [self.reader.row(position, names) for position in positions.tolist()]
+        found: list[dict[str, Any]] = self.reader.raw_rows(positions.tolist(), names)
+        return found
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return stacked_rows(self.rows(positions, names), {}, self.place, positions)
@@ -147,14 +148,14 @@ class WrittenShardsSource(ShardsSource):
         return {}
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        wanted = {self._members.get(name, META) for name in names}
-        return [self._row(position, names, wanted) for position in positions.tolist()]
+        wanted = sorted({self._members.get(name, META) for name in names})
+        samples = self.reader.raw_rows(positions.tolist(), wanted)
+        return [self._row(*pair, names) for pair in zip(positions.tolist(), samples, strict=True)]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
-    def _row(self, position: int, names: Sequence[str], wanted: set[str]) -> dict[str, Any]:
-        sample = self.reader.row(position, wanted)
+    def _row(self, position: int, sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         log_id, stamp = self._keys_of_rows[position]
         meta = own_meta(sample[KEY], sample[META]) if META in sample else None
         row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(stamp)}
