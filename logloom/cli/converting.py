@@ -16,7 +16,16 @@ from logloom.cli.common import (
     print_json,
     say,
 )
-from logloom.cli.engines import FlinkMaster, JobEndpoint, RunnerName, RunnerOption
+from logloom.cli.engines import (
+    EngineLogs,
+    EnvironmentConfig,
+    EnvironmentKind,
+    FlinkJar,
+    FlinkMaster,
+    JobEndpoint,
+    RunnerName,
+    RunnerOption,
+)
 
 if TYPE_CHECKING:
     from logloom.pipelines.convert import Converted
@@ -75,7 +84,11 @@ def convert(
     runner: RunnerName = "auto",
     runner_option: RunnerOption = None,
     flink_master: FlinkMaster = "",
+    flink_job_server_jar: FlinkJar = "",
     job_endpoint: JobEndpoint = "",
+    environment: EnvironmentKind = "local",
+    environment_config: EnvironmentConfig = "",
+    engine_logs: EngineLogs = "",
 ) -> None:
     """Convert a version, or a dataset that logloom didn't build, to another format; values and types stay.
 
@@ -95,6 +108,10 @@ def convert(
         workers=workers,
         job_endpoint=job_endpoint,
         flink_master=flink_master,
+        flink_job_server_jar=flink_job_server_jar,
+        environment=environment,
+        environment_config=environment_config,
+        log_folder=engine_logs,
         settings=parse_settings(runner_option or []),
     )
     folder = PlainFolder.at(destination, storage) if plain else None
