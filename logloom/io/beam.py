@@ -16,14 +16,17 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-import apache_beam as beam
-
 from logloom.blocks import Block
 from logloom.digests import digest_of
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.storage import Store, explained
 from logloom.io.units import Reader
 from logloom.schema import Schema
+
+try:
+    import apache_beam as beam
+except ModuleNotFoundError as error:
+    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
 _PIECES = "tmp/pieces"
 _Unit = tuple[str, str]  # log_id, partition
