@@ -13,7 +13,7 @@ import pathlib
 import sys
 import threading
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
@@ -40,8 +40,8 @@ KINDS = ("cat_file", "cp_file", "exists", "info", "ls", "open", "pipe_file", "pu
 class CountedFileSystem(MemoryFileSystem):
     """Counts what it is asked for, but not what it asks itself for."""
 
-    counts: Counter[str] = Counter()
-    asking = threading.local()
+    counts: ClassVar[Counter[str]] = Counter()
+    asking: ClassVar[threading.local] = threading.local()
 
 
 def counted(kind: str) -> Any:
