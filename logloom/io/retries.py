@@ -39,16 +39,18 @@ class _Count(logging.Filter):
 
 
 _counts: dict[str, _Count] = {}
+_watching = threading.Lock()
 
 
 def watch() -> None:
     """Starts counting in this process; does nothing the second time."""
-    for name, said in _SAID.items():
-        if name not in _counts:
-            logger = logging.getLogger(name)
-            _counts[name] = _Count(said, logger.getEffectiveLevel())
-            logger.addFilter(_counts[name])
-            logger.setLevel(logging.DEBUG)
+    with _watching:
+        for name, said in _SAID.items():
+            if name not in _counts:
+                logger = logging.getLogger(name)
+                _counts[name] = _Count(said, logger.getEffectiveLevel())
+                logger.addFilter(_counts[name])
+                logger.setLevel(logging.DEBUG)
             # Where nobody listens, Python prints errors, tracebacks and all; we say the same in a line.
             logger.addHandler(logging.NullHandler())
 

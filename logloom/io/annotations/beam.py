@@ -114,10 +114,16 @@ def _stage_block(
         unit = writer.close()
         digest = unit.pop("columns")[INFO]
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / INFOS):
-            target.create(path.relative_to(folder).as_posix(), path.read_bytes())
+            _create(target, path.relative_to(folder).as_posix(), path.read_bytes())
             path.unlink()
         stage.publish(folder, digest[:32], last=INFOS)
     yield StagedUnit(block.log_id, digest[:32], unit, digest)
+
+
+def _create(target: Store, name: str, data: bytes) -> None:
+    """Creates a file; one that is there must hold the same, as after an attempt that was repeated."""
+    if not target.create(name, data) and target.read(name) != data:
+        raise UsageError(f"{target.uri_of(name)}: another dataset's file; remove it or choose another folder")
 
 
 def _write_file(units: Sequence[StagedUnit], target: Store, options: Options, split: str) -> str:

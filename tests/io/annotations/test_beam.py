@@ -56,6 +56,20 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path):
     assert files_in(folder)["annotations/all.json"] == before
 
 
+def test_an_image_of_another_dataset_is_not_passed_off_as_ours(tmp_path):
+    with beam.Pipeline("DirectRunner") as pipeline:
+        pipeline | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "one", SCHEMA, options())
+    image = next(name for name in files_in(tmp_path / "one") if not name.startswith("annotations/"))
+    other = tmp_path / "two" / image
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"another")
+    with (
+        pytest.raises(Exception, match=f"{image}: another dataset's file"),
+        beam.Pipeline("DirectRunner") as p,
+    ):
+        p | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "two", SCHEMA, options())
+
+
 def test_columns_that_do_not_fit_are_refused_at_once(tmp_path):
     with pytest.raises(UsageError, match="no column 'camera'"):
         WriteToAnnotations(tmp_path, SCHEMA, options(images={"img_path": "camera"}))
