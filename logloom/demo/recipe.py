@@ -28,8 +28,8 @@ columns:
   objects:      {topic: /tracks, field: objects, strings: 16, resample: nearest}
   lights:       {topic: /lights, field: lights, strings: 16, resample: nearest}
 
-# A tick without a picture or a scan is no row (both sensors drop out for a while); the report counts them.
-rows: {require: [camera.front, lidar.points]}
+# A tick without a place, a picture or a scan is no row (sensors start late and drop out); all are counted.
+rows: {require: [ego.position, ego.rotation, camera.front, lidar.points]}
 
 outputs:
   l5kit:
