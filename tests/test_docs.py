@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from logloom.cli import app
 from logloom.demo import make_drives
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
@@ -48,7 +49,25 @@ def test_the_recipe_and_the_program_of_the_readme_work_on_a_drive(tmp_path):
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/quickstart.md"])
+@pytest.mark.slow
+def test_the_page_on_commands_runs_from_top_to_bottom_and_tells_of_each(tmp_path):
+    texts = blocks("docs/commands.md", "sh")
+    for text in texts:
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    told = set(re.findall(r"^## (\w+)$", (REPOSITORY / "docs/commands.md").read_text(), re.MULTILINE))
+    assert told == {command.name or command.callback.__name__ for command in app.registered_commands}
+
+
+def test_the_index_has_one_row_for_each_page():
+    rows = re.findall(r"^\| \[.*?\]\((.*?)\) \|", (REPOSITORY / "docs/index.md").read_text(), re.MULTILINE)
+    pages = [path.name for path in (REPOSITORY / "docs").glob("*.md") if path.name != "index.md"]
+    assert sorted(rows) == sorted([*pages, "../examples"])
+
+
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/quickstart.md", "docs/commands.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_within_the_documentation_lead_somewhere(page):
     text = (REPOSITORY / page).read_text()
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
