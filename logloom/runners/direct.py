@@ -14,8 +14,9 @@ from typing import Any, Self
 
 from logloom.errors import UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import Construct, Tell
+from logloom.runners.running import Construct, JobFailedError, Tell
 
+_WORKER_LOST = "Channel closed prematurely"  # as Beam says it
 IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
 
 
@@ -90,8 +91,16 @@ class _DirectJob:
         self._name = name
 
     def wait(self, tell: Tell) -> Finished:
-        result = self._pipeline.run()
-        result.wait_until_finish()
+        try:
+            result = self._pipeline.run()
+            result.wait_until_finish()
+        except RuntimeError as error:
+            if _WORKER_LOST not in str(error):
+                raise
+            raise JobFailedError(
+                "a worker process ended before its work did: it was killed, perhaps because memory ran out; "
+                "fewer --workers need less"
+            ) from error
         counters: Counter[str] = Counter()
         for counter in result.metrics().query()["counters"]:  # one for each step
             if counter.key.metric.namespace == "logloom":

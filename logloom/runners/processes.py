@@ -65,7 +65,7 @@ class Child:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def wait_for(self, pattern: str, seconds: float = 60.0) -> re.Match[str]:
+    def wait_for(self, pattern: str, seconds: float = 120.0) -> re.Match[str]:
         """Waits until the process prints what matches.
 
         Raises:

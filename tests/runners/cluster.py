@@ -13,6 +13,7 @@ from logloom.runners.processes import Child
 
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+# Beam is on the class path: loaded again for each job, it would fill the metaspace.
 CONF = """\
 jobmanager.rpc.address: 127.0.0.1
 jobmanager.rpc.port: {rpc}
@@ -27,6 +28,7 @@ taskmanager.numberOfTaskSlots: 2
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 12
 restart-strategy.fixed-delay.delay: 1 s
+classloader.resolve-order: parent-first
 heartbeat.interval: 1000
 heartbeat.timeout: 5000
 io.tmp.dirs: {folder}
@@ -41,7 +43,7 @@ MEMORY = {
     "taskmanager.memory.network.min": "256m",
     "taskmanager.memory.network.max": "256m",
     "taskmanager.memory.managed.size": "64m",
-    "taskmanager.memory.jvm-metaspace.size": "160m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
     "taskmanager.memory.jvm-overhead.min": "64m",
     "taskmanager.memory.jvm-overhead.max": "64m",
 }
@@ -86,7 +88,7 @@ class Cluster:
         command = [
             *java(),
             heap,
-            "-XX:MaxMetaspaceSize=160m",
+            "-XX:MaxMetaspaceSize=256m",
             "-XX:MaxDirectMemorySize=400m",
             "-cp",
             class_path(),
@@ -102,7 +104,7 @@ class Cluster:
         self.task_managers.append(process)
         return process
 
-    def wait_for_task_managers(self, number: int, seconds: float = 90) -> None:
+    def wait_for_task_managers(self, number: int, seconds: float = 300) -> None:
         until = time.monotonic() + seconds
         while True:
             try:

@@ -16,6 +16,7 @@ from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import digests
+from tests.runners.breaking import RECIPE, SLOWLY, plan_at
 from tests.runners.cluster import Cluster
 
 
@@ -45,6 +46,23 @@ def expected(drive, tmp_path_factory) -> dict[str, str]:
     """Digest of every file of a version that one process built, undisturbed."""
     root = tmp_path_factory.mktemp("expected") / "root"
     build_on(drive, root, runner="direct", workers=1)
+    return digests(root)
+
+
+@pytest.fixture(scope="session")
+def slow(tmp_path_factory):
+    """A recipe of some twenty partitions that take a second each; its file, and that of its function."""
+    folder = tmp_path_factory.mktemp("slow")
+    make_drives(folder / "logs", seconds=4)
+    (folder / "slowly.py").write_text(SLOWLY)
+    (folder / "recipe.yaml").write_text(RECIPE.format(logs=folder / "logs"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def undisturbed(slow, tmp_path_factory):
+    root = tmp_path_factory.mktemp("undisturbed") / "root"
+    build(plan_at(slow, root))
     return digests(root)
 
 

@@ -3,103 +3,18 @@
 import os
 import pathlib
 import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 
 from logloom.demo import make_drives
 from logloom.errors import LogloomError
 from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.runners import RunnerOptions
-from logloom.runners.processes import Child
 from tests.pipelines.conftest import digests
+from tests.runners.breaking import RECIPE, BuildCommand, Building, plan_at, started_pool
 from tests.runners.conftest import build_on
 
 pytestmark = [pytest.mark.engines, pytest.mark.faults]
-
-SLOWLY = """\
-import time
-import logloom
-
-@logloom.derive
-def same(columns):
-    time.sleep(0.4)
-    return columns["ego.speed"]
-"""
-RECIPE = """\
-name: slow
-logs: [{logs}/*.mcap]
-clock: {{rate: 10}}
-columns:
-  ego.speed: {{topic: /odom, field: twist.twist.linear.x, resample: previous}}
-  camera.front: {{topic: /cam/front/compressed, field: data, resample: nearest, tolerance: 50ms}}
-  slow: {{derive: "slowly:same", from: [ego.speed], dtype: float64}}
-partition: {{rows: 4}}
-outputs:
-  tar: {{ext: {{camera.front: jpg}}}}
-  zarr: {{}}
-"""
-
-
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory):
-    """A recipe of some twenty partitions that take a second each; its file, and that of its function."""
-    folder = tmp_path_factory.mktemp("slow")
-    make_drives(folder / "logs", seconds=4)
-    (folder / "slowly.py").write_text(SLOWLY)
-    (folder / "recipe.yaml").write_text(RECIPE.format(logs=folder / "logs"))
-    return folder
-
-
-def plan_at(slow: pathlib.Path, root: pathlib.Path):
-    recipe = Recipe.load(str(slow / "recipe.yaml"))
-    return plan_build(recipe, str(root), py_files=[str(slow / "slowly.py")])
-
-
-@pytest.fixture(scope="module")
-def undisturbed(slow, tmp_path_factory):
-    root = tmp_path_factory.mktemp("undisturbed") / "root"
-    build(plan_at(slow, root))
-    return digests(root)
-
-
-class Building(threading.Thread):
-    """A build in a thread, so that the test can break what it stands on."""
-
-    def __init__(self, plan, **options):
-        super().__init__(daemon=True)
-        self._plan = plan
-        self._options = RunnerOptions(**options)
-        self.error: BaseException | None = None
-        self.told: list[str] = []
-        self.start()
-
-    def run(self):
-        try:
-            build(self._plan, runner=self._options, tell=self.told.append)
-        except BaseException as error:
-            self.error = error
-
-    def wait_for_units(self, number: int, seconds: float = 120):
-        """Waits until some units are finished, while others are still to do."""
-        until = time.monotonic() + seconds
-        total = len(self._plan.unit_identities())
-        while (done := self._plan.finished()) < number:
-            assert self.is_alive(), self.error
-            assert time.monotonic() < until, f"{done} units after {seconds} s; {self.told}"
-            time.sleep(0.05)
-        assert done < total, "too late to break anything"
-
-    def end(self):
-        self.join(200)
-        assert not self.is_alive(), self.told
-        if self.error is not None:
-            raise self.error
 
 
 def test_a_task_manager_killed_in_mid_build_and_replaced(cluster, slow, undisturbed, tmp_path):
@@ -111,12 +26,6 @@ def test_a_task_manager_killed_in_mid_build_and_replaced(cluster, slow, undistur
     building.end()
     assert digests(tmp_path / "root") == undisturbed
     cluster.wait_for_task_managers(2)
-
-
-def started_pool(log: pathlib.Path, port: int = 0) -> tuple[Child, str]:
-    command = [sys.executable, "-m", "logloom.runners.pool", f"--port={port}"]
-    pool = Child(command, log, what="the worker pool")
-    return pool, pool.wait_for(r"worker pool at (\S+)")[1]
 
 
 def test_a_worker_pool_killed_in_mid_build_and_replaced(cluster, slow, undisturbed, tmp_path):
@@ -181,46 +90,24 @@ def test_a_job_server_killed_after_submission_is_done_without(cluster, slow, und
 
 
 @pytest.mark.parametrize(
-    "options", [{"runner": "flink", "workers": 2}, {"runner": "prism"}], ids=lambda options: options["runner"]
+    "options",
+    [
+        ("--runner", "direct", "--workers", "2"),
+        ("--runner", "flink", "--workers", "2"),
+        ("--runner", "prism"),
+    ],
+    ids=lambda options: options[1],
 )
 def test_a_command_killed_in_mid_build_leaves_nothing_running_and_a_second_build_finishes(
     options, slow, undisturbed, tmp_path
 ):
-    command = [sys.executable, "-m", "logloom", "build", str(slow / "recipe.yaml"), "--quiet"]
-    command += ["--to", str(tmp_path / "root"), "--py", str(slow / "slowly.py")]
-    command += ["--runner", options["runner"]]
-    process = subprocess.Popen(command, env={**os.environ, "LOGLOOM_TEST_MARK": str(tmp_path)})
-    plan, until = plan_at(slow, tmp_path / "root"), time.monotonic() + 120
-    while plan.finished() < 3:
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    until = time.monotonic() + 20
-    while left := marked(str(tmp_path)):
-        assert time.monotonic() < until, left
-        time.sleep(0.1)
-    again = build_on_again(slow, tmp_path / "root")
+    building = BuildCommand(slow, tmp_path / "root", "--quiet", *options)
+    building.wait_for_units(3)
+    building.end_by(signal.SIGKILL)
+    building.wait_for_descendants()
+    again = build(plan_at(slow, tmp_path / "root"))
     assert again.reused >= 3
     assert digests(tmp_path / "root") == undisturbed
-
-
-def marked(mark: str) -> list[str]:
-    """Commands that descend from a process with this mark in its environment."""
-    found = []
-    for folder in pathlib.Path("/proc").iterdir():
-        if folder.name.isdigit() and folder.name != str(os.getpid()):
-            try:
-                if f"LOGLOOM_TEST_MARK={mark}".encode() in (folder / "environ").read_bytes():
-                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
-            except OSError:
-                continue
-    return found
-
-
-def build_on_again(slow, root):
-    return build(plan_at(slow, root))
 
 
 @pytest.fixture(scope="module")
@@ -257,3 +144,16 @@ def test_one_poisoned_log_among_fifty_leaves_the_others_whole(options, fifty, tm
     assert set(status.values()) == {"whole"}
     assert len(status) == 49
     assert digests(tmp_path / "root") == expected
+
+
+def test_a_local_worker_killed_in_mid_build_is_said_and_a_second_build_finishes(slow, undisturbed, tmp_path):
+    building = BuildCommand(slow, tmp_path / "root", "--workers", "2")
+    building.wait_for_units(3)
+    os.kill(building.descendants("local_worker")[0], signal.SIGKILL)
+    code, said = building.end()
+    assert code == 1
+    assert said.splitlines()[-2].startswith("logloom: a worker process ended before its work did")
+    assert said.splitlines()[-1] == "Build again: what is finished is kept"
+    building.wait_for_descendants()
+    assert build(plan_at(slow, tmp_path / "root")).reused >= 3
+    assert digests(tmp_path / "root") == undisturbed

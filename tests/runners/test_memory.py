@@ -60,7 +60,7 @@ class Peaks(threading.Thread):
         self.join()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_partition_larger_than_memory_is_built_block_by_block(tmp_path, monkeypatch, record_property):
     log = workloads.image_mcap(tmp_path, IMAGES)
     recipe = Recipe.from_yaml(RECIPE.replace("LOG", json.dumps(str(log))), source="large.yaml")

@@ -8,7 +8,7 @@ import time
 import pytest
 from google.cloud.dataflow import JobType
 
-from logloom.errors import UsageError
+from logloom.errors import LogloomError, UsageError
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines import build as job
@@ -141,6 +141,29 @@ def test_interrupting_the_wait_cancels_the_job(source, gcs, bucket, service):
         job.build(plan(source, gcs, bucket), runner=options(bucket, service), tell=interrupt)
     (served,) = service.jobs.values()
     assert served.state == "JOB_STATE_CANCELLED"
+
+
+def test_a_job_that_somebody_cancels_is_an_error_with_the_way_out(source, gcs, bucket, service):
+    service.hold.clear()
+
+    def cancel(text):
+        if text.endswith(": running"):
+            (served,) = service.jobs.values()
+            served.state = "JOB_STATE_CANCELLED"
+
+    with pytest.raises(LogloomError, match=r"cancelled: see https://.*\nBuild again: what"):
+        job.build(plan(source, gcs, bucket), runner=options(bucket, service), tell=cancel)
+
+
+def test_a_requirements_file_is_staged_for_the_workers(source, gcs, bucket, service, tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("einops==0.8.0\n")
+    chosen = options(bucket, service, requirements_file=str(file), requirements_cache="skip")
+    assert "requirements.txt" in job.dry_run(plan(source, gcs, bucket), chosen)["staged"]
+    submitted = job.submit(plan(source, gcs, bucket), chosen)
+    staged = [data for name, data in gcs.objects(bucket).items() if name.endswith("/requirements.txt")]
+    assert staged == [file.read_bytes()]
+    assert ended(service.jobs[submitted.engine_id]) == "JOB_STATE_DONE"
 
 
 def test_a_dry_run_shows_the_job_and_submits_nothing(source, gcs, bucket, service):

@@ -6,9 +6,19 @@ from logloom.errors import StorageError
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
+from logloom.runners import RunnerOptions
 from tests.pipelines.conftest import digests
 
 pytestmark = [pytest.mark.engines, pytest.mark.faults]
+
+
+def immutable(store, root) -> dict[str, bytes]:
+    return {name: data for name, data in store.objects(root).items() if not name.startswith("runs/")}
+
+
+def plain_files(built) -> dict[str, bytes]:
+    """What a version on a disk holds besides its view."""
+    return {name: (built / name).read_bytes() for name in digests(built) if not name.startswith("v0")}
 
 
 def test_a_build_into_a_failing_store_ends_with_the_same_bytes_and_counts_its_retries(
@@ -23,9 +33,19 @@ def test_a_build_into_a_failing_store_ends_with_the_same_bytes_and_counts_its_re
     assert verified.findings == ()
     assert len(store.faults.done) > 10
     assert done.counters["storage_retries"] > 10
-    there = {name: data for name, data in store.objects(root).items() if not name.startswith("runs/")}
-    assert set(there) == {name for name in digests(built) if not name.startswith("v0")}
-    assert all((built / name).read_bytes() == data for name, data in there.items())
+    assert immutable(store, root) == plain_files(built)
+
+
+@pytest.mark.parametrize("store", ["gcs"], indirect=True)
+def test_flink_s_workers_build_into_a_failing_store_and_count_their_retries(drive, built, store, bucket):
+    root = f"{bucket}/root"
+    plan = plan_build(drive.recipe(), root, storage_options=store.storage_options)
+    store.faults.share = 0.1
+    done = build(plan, runner=RunnerOptions("flink", workers=2))
+    store.faults.share = 0.0
+    assert len(store.faults.done) > 10
+    assert done.counters["storage_retries"] > 10
+    assert immutable(store, root) == plain_files(built)
 
 
 def test_a_store_that_is_gone_is_an_error_that_names_it(drive, store, bucket):
