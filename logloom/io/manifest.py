@@ -18,7 +18,9 @@ import functools
 import io
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,6 +31,7 @@ from logloom.io.storage import MISSING, TEMPORARY, Store
 
 FORMAT = 1
 ENTRY = "entry.json"
+_READERS = 16  # threads that read parts of logs ahead; they wait for storage
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|{TEMPORARY}|v\d{{8}}")
 
 
@@ -377,10 +380,22 @@ def split_root(text: str) -> tuple[str, str]:
 
 def entries_of(store: Store, logs: Iterable[LogRecord]) -> Iterable[tuple[LogRecord, Entry]]:
     """All units of the given logs, in (log_id, span) order within each output."""
-    for log in logs:
-        if log.part:
-            for entry in read_log_part(store, log.part):
-                yield log, entry
+    coming: deque[tuple[LogRecord, Future[list[Entry]]]] = deque()
+    with ThreadPoolExecutor(_READERS) as threads:
+        for log in logs:
+            if log.part:
+                coming.append((log, threads.submit(read_log_part, store, log.part)))
+            if len(coming) > 2 * _READERS:  # some ahead, not all in memory
+                yield from _next_entries(coming)
+        while coming:
+            yield from _next_entries(coming)
+
+
+def _next_entries(
+    coming: deque[tuple[LogRecord, Future[list[Entry]]]],
+) -> Iterable[tuple[LogRecord, Entry]]:
+    log, entries = coming.popleft()
+    return [(log, entry) for entry in entries.result()]
 
 
 @functools.cache

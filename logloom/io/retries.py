@@ -51,8 +51,8 @@ def watch() -> None:
                 _counts[name] = _Count(said, logger.getEffectiveLevel())
                 logger.addFilter(_counts[name])
                 logger.setLevel(logging.DEBUG)
-            # Where nobody listens, Python prints errors, tracebacks and all; we say the same in a line.
-            logger.addHandler(logging.NullHandler())
+                # Where nobody listens, Python prints errors, tracebacks and all; we say the same in a line.
+                logger.addHandler(logging.NullHandler())
 
 
 def take() -> int:

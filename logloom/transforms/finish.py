@@ -23,7 +23,7 @@ from logloom.io.manifest import (
     LogRecord,
     Manifest,
     canonical,
-    read_log_part,
+    entries_of,
     software,
     unit_folder,
     version_file,
@@ -168,10 +168,9 @@ def assemblies(job: Target, outcomes: Sequence[LogOutcome]) -> list[Assembly]:
     if not outputs or failures_of(job, outcomes):
         return []
     units: dict[tuple[str, str], list[tuple[LogRecord, Entry]]] = {}
-    for record in _records(job, outcomes):
-        for entry in read_log_part(job.store, record.part) if record.part else ():
-            if entry.output in outputs and entry.rows:
-                units.setdefault((entry.output, record.split), []).append((record, entry))
+    for record, entry in entries_of(job.store, _records(job, outcomes)):
+        if entry.output in outputs and entry.rows:
+            units.setdefault((entry.output, record.split), []).append((record, entry))
     made = []
     for (output, split), pairs in sorted(units.items()):
         sources = [[entry.identity, record.uris[0], record.log_id] for record, entry in pairs]
