@@ -11,6 +11,7 @@ aligned.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import struct
@@ -77,8 +78,28 @@ class Layout:
         arrays = {name: v for name in self.columns if isinstance(v := values[name], np.ndarray)}
         if self.size is not None and len(arrays) == len(self.columns):
             return _encode_fixed(self, arrays, num_rows)
-        columns = [_pieces(values[name], ctype, num_rows) for name, ctype in self.columns.items()]
-        return [tuple(piece for pieces in row for piece in pieces) for row in zip(*columns, strict=True)]
+        columns: list[Sequence[Chunk]] = []
+        for run in self.runs:
+            if run.size is not None and all(name in arrays for name in run.columns):
+                columns.append(_encode_fixed(run, arrays, num_rows))
+            else:
+                columns += [_pieces(values[name], ctype, num_rows) for name, ctype in run.columns.items()]
+        if len(columns) == 1:
+            return columns[0]
+        return [tuple(itertools.chain.from_iterable(row)) for row in zip(*columns, strict=True)]
+
+    @functools.cached_property
+    def runs(self) -> list[Layout]:
+        """The columns cut into layouts: ragged ones alone, fixed ones in a row together."""
+        found: list[dict[str, ColumnType]] = []
+        joins = False
+        for name, ctype in self.columns.items():
+            if joins and not ctype.is_ragged:
+                found[-1][name] = ctype
+            else:
+                found.append({name: ctype})
+            joins = not ctype.is_ragged
+        return [Layout(run) for run in found]
 
     def decoder(self, names: Mapping[str, str]) -> Decode:
         """A function (chunk, row) that sets row[shown] to a view of the chunk for each column of `names`.
@@ -120,7 +141,8 @@ def _pieces(values: Values, ctype: ColumnType, num_rows: int) -> list[Chunk]:
     pieces: list[Chunk] = []
     dtype = ctype.dtype
     for head, value in zip(heads, values, strict=True):
-        flat = np.ascontiguousarray(value, dtype).reshape(-1).view(np.uint8)
+        plain = value.ndim == 1 and value.dtype == np.uint8 == dtype and value.flags.c_contiguous
+        flat = value if plain else np.ascontiguousarray(value, dtype).reshape(-1).view(np.uint8)
         pieces.append((head, flat.data, _PADDING[-flat.nbytes % ALIGNMENT]))
     return pieces
 

@@ -68,18 +68,10 @@ class Step:
 
     @functools.cached_property
     def runs(self) -> list[Layout]:
-        """The group's columns up to the last wanted one: ragged ones alone, fixed ones in a row together."""
-        members = list(self.layout.columns.items())
-        last = max(i for i, (name, _) in enumerate(members) if name in self.columns)
-        found: list[dict[str, ColumnType]] = []
-        joins = False
-        for name, ctype in members[: last + 1]:
-            if joins and not ctype.is_ragged:
-                found[-1][name] = ctype
-            else:
-                found.append({name: ctype})
-            joins = not ctype.is_ragged
-        return [Layout(run) for run in found]
+        """Those of the layout, up to the last that holds a wanted column."""
+        runs = self.layout.runs
+        last = max(i for i, run in enumerate(runs) if any(name in self.columns for name in run.columns))
+        return runs[: last + 1]
 
     def unstack(self, data: NDArray[np.uint8], rows: Sequence[dict[str, Any]]) -> bool:
         """Gives the columns of chunks that lie end to end to their rows, if all chunks have one size.

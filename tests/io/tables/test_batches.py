@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import logloom.io.tables as tt
 from logloom.errors import DatasetError, UsageError
+from logloom.schema import ColumnType, Schema
 from tests.io.tables.making import ALL_TYPES, assert_rows_equal, drive, typed_row
 
 
@@ -148,3 +149,31 @@ def test_rows_of_tables_of_one_kind_can_be_mixed_in_a_frame(tmp_path):
     assert len(loader.get_rows(9, "speed", range(5))) == 5
     with pytest.raises(UsageError, match="from several tables"):
         loader.get_many([0, 9], "speed")
+
+
+@pytest.mark.parametrize("length", [5, 1 << 50, 1 << 62, (1 << 64) - 1])
+def test_a_batch_finds_lengths_that_do_not_fit_their_chunk(tmp_path, length):
+    rows = [{"a": n, "flat": np.zeros((2, 0, n), "<f4"), "points": np.ones((4, 3)) * n} for n in (1, 2, 3)]
+    types = Schema(
+        {
+            "a": ColumnType(np.dtype("<i8")),
+            "flat": ColumnType(np.dtype("<f4"), (None, None, None)),
+            "points": ColumnType(np.dtype("<f8"), (None, 3)),
+        }
+    )
+    tt.write_table(f"{tmp_path}/t", rows, types=types, groups={"all": ".*"})
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))
+    assert loader.get_many([2, 0])["flat"][1].tolist() == [[2, 0, 3], [2, 0, 1]]
+    (blob,) = (tmp_path / "t").rglob("all.blob")
+    chunks = bytearray(blob.read_bytes())
+    chunks[32:40] = length.to_bytes(8, "little")  # of the points, after a and flat's three lengths
+    blob.chmod(0o644)
+    blob.write_bytes(chunks)
+    with pytest.raises(
+        DatasetError, match=r"group all .*row 0 .*too short for points \(\d+,\): \d+ at byte 40"
+    ):
+        loader.get_many([1, 0])
+    chunks[8:16] = length.to_bytes(8, "little")  # beside a length of 0
+    blob.write_bytes(chunks)
+    with pytest.raises(DatasetError, match="row 0"):
+        loader.get_many([1, 0], ["a", "flat"] if length > 5 else None)
