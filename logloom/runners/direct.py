@@ -5,11 +5,14 @@ It fails the job when a worker dies and does not retry; a second build then find
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
+import threading
+import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from logloom.errors import UsageError
@@ -92,8 +95,9 @@ class _DirectJob:
 
     def wait(self, tell: Tell) -> Finished:
         try:
-            result = self._pipeline.run()
-            result.wait_until_finish()
+            with _beams_threads_silent():
+                result = self._pipeline.run()
+                result.wait_until_finish()
         except RuntimeError as error:
             if _WORKER_LOST not in str(error):
                 raise
@@ -112,3 +116,20 @@ class _DirectJob:
 
     def cancel(self) -> None:
         """The job ended with the call that ran it."""
+
+
+@contextlib.contextmanager
+def _beams_threads_silent() -> Iterator[None]:
+    """Prints no traceback of Beam's threads: they fail as workers end, which the job tells."""
+    before = threading.excepthook
+
+    def tell(failed: threading.ExceptHookArgs) -> None:
+        frames = traceback.walk_tb(failed.exc_traceback)
+        if not any(frame.f_globals.get("__name__", "").startswith("apache_beam.") for frame, _ in frames):
+            before(failed)
+
+    threading.excepthook = tell
+    try:
+        yield
+    finally:
+        threading.excepthook = before

@@ -99,7 +99,8 @@ def test_a_build_that_is_up_to_date_prints_the_view_as_the_one_that_made_it(reci
     assert said["view"] == str(built / "v00000001")
 
 
-def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, tmp_path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, workers, tmp_path):
     recipe.write_text(re.sub(r"partition: .*", "partition: {rows: 1}", recipe.read_text()))
     root = tmp_path / "root"
     command = [
@@ -111,14 +112,14 @@ def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, tmp_path):
         "--to",
         str(root),
         "--workers",
-        "1",
+        str(workers),
         "-q",
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 60
     while not list(root.glob("parts/*/*/entry.json")) and time.monotonic() < deadline:
         time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: workers get it, too
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert said == "logloom: stopped; a build keeps what is finished: build again to go on\n"
