@@ -104,7 +104,8 @@ class PlanReader:
         try:
             places = [self._places(step, windows) for step in plan.steps]
             real = places if whole else [(f[exists], o[exists], n[exists]) for f, o, n in places]
-            self._reader.check(*_joined(real))
+            if real:  # none where no column is wanted
+                self._reader.check(*_joined(real))
             wanted = []
             for step, own, (_, _, lengths) in zip(plan.steps, real, places, strict=True):
                 if step.large is not None and whole and self._reads_large(step.large, own[0], own[2]):
