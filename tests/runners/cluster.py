@@ -13,7 +13,6 @@ from logloom.runners.processes import Child
 
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-# Beam is on the class path: loaded again for each job, it would fill the metaspace.
 CONF = """\
 jobmanager.rpc.address: 127.0.0.1
 jobmanager.rpc.port: {rpc}
@@ -28,7 +27,6 @@ taskmanager.numberOfTaskSlots: 2
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 12
 restart-strategy.fixed-delay.delay: 1 s
-classloader.resolve-order: parent-first
 heartbeat.interval: 1000
 heartbeat.timeout: 5000
 io.tmp.dirs: {folder}
@@ -43,7 +41,7 @@ MEMORY = {
     "taskmanager.memory.network.min": "256m",
     "taskmanager.memory.network.max": "256m",
     "taskmanager.memory.managed.size": "64m",
-    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-metaspace.size": "768m",  # each attempt loads Beam's classes anew
     "taskmanager.memory.jvm-overhead.min": "64m",
     "taskmanager.memory.jvm-overhead.max": "64m",
 }
@@ -88,7 +86,7 @@ class Cluster:
         command = [
             *java(),
             heap,
-            "-XX:MaxMetaspaceSize=256m",
+            "-XX:MaxMetaspaceSize=768m",
             "-XX:MaxDirectMemorySize=400m",
             "-cp",
             class_path(),

@@ -24,7 +24,7 @@ from logloom.runners.running import Construct, JobFailedError, Tell
 from logloom.runners.scratch import engine_folder
 
 _LOOK_EVERY = 1.0  # seconds
-_KEPT_FOR = "30000"  # milliseconds; else the workers of one stage end before the next starts its own
+_KEPT_FOR = 4  # seconds; else the workers of one stage end before the next starts its own
 _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _NOT_STARTED = ("INITIALIZING", "CREATED")
 # Of the cluster within the job server; a standing one has its own, which a batch job of Beam's can't change.
@@ -32,7 +32,8 @@ _NOT_STARTED = ("INITIALIZING", "CREATED")
 _RETRIES = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "3",
-    "restart-strategy.fixed-delay.delay": "1 s",
+    # Sooner, the next attempt would be given the lost worker again, which is still kept.
+    "restart-strategy.fixed-delay.delay": f"{_KEPT_FOR + 1} s",
 }
 _OF_CLUSTERS = ("restart-strategy", "taskmanager.", "jobmanager.")
 # Nobody else's business; `localhost` may be an address that Java doesn't bind.
@@ -101,7 +102,7 @@ class Flink:
         defaults = {
             "parallelism": str(self._parallel),
             "sdk_worker_parallelism": str(self._workers_each),
-            "environment_cache_millis": _KEPT_FOR,
+            "environment_cache_millis": str(1000 * _KEPT_FOR),
         }
         flags = [f"--{key}={value}" for key, value in defaults.items() if key not in self._options.settings]
         job = self._server.submit(construct, name, [*flags, *self._flags, *self._options.beam_flags()])
