@@ -213,8 +213,10 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
         ThreadPoolExecutor(1) as hasher,
     ):
         folder = stack.enter_context(job.store.scratch())
-        blocks = job.source.blocks(log.log_id, part, tuple(job.schema.all), job.block_bytes)
-        for block in blocks if part.rows else ():
+        # A unit without rows has no files to open.
+        everything = tuple(job.schema.all)
+        blocks = job.source.blocks(log.log_id, part, everything, job.block_bytes) if part.rows else ()
+        for block in blocks:
             digested = hasher.submit(digests.update, block)
             if writer is None:
                 context = UnitContext(
