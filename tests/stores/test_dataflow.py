@@ -116,7 +116,7 @@ def test_a_failure_on_a_worker_is_the_error_of_a_local_build(source, gcs, bucket
     with pytest.raises(Exception, match=source.logs[0].name) as error:
         job.build(planned, runner=options(bucket, service))
     assert type(error.value).__module__ == "logloom.errors"
-    assert not gcs.fs.exists(f"{bucket}/root/versions")
+    assert not Store.at(f"{bucket}/root", gcs.storage_options).names("versions")
 
 
 def test_a_detached_job_commits_without_this_process(source, gcs, bucket, service):
