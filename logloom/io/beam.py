@@ -1,7 +1,7 @@
 """Beam transforms for units that are whole datasets: what tar shards and folders of bags have in common.
 
-Here: `ReadUnits`, `WriteUnits`, and `Pieces`, what a format does to be written so; and where units are staged
-that are assembled into one dataset.
+Here: `ReadUnits`, `WriteUnits`, and `Pieces`, what a format does to be written so; and `WriteAssembled` with
+`Assembling` for formats whose units are staged and then assembled into one dataset.
 Elsewhere: the transforms that users name (`beam.py` in each format's package).
 
 No payload is shuffled: each block becomes a piece of its unit at once, in `tmp/pieces` of the root, and only
@@ -20,7 +20,7 @@ from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.storage import Store, explained
-from logloom.io.units import Reader
+from logloom.io.units import AssemblyPlan, Reader
 from logloom.schema import Schema
 
 try:
@@ -159,6 +159,84 @@ def _join_pieces(unit: tuple[_Unit, Iterable[_Piece]], store: Store, form: Piece
 
 
 # --- staged units ---------------------------------------------------------------------------------------
+
+
+class Assembling(Protocol):
+    """What a format does so that blocks become one dataset. Picklable."""
+
+    last: ClassVar[tuple[str, ...]]  # files whose presence says that a dataset is whole
+
+    def stage(self, block: Block, stage: Store) -> Any:
+        """Stages a block with rows as a unit named by its content; gives what `plan` needs of it."""
+        ...
+
+    def plan(self, units: Sequence[Any]) -> AssemblyPlan:
+        """Plans the dataset of all units, which come in any order; reads nothing."""
+        ...
+
+    def make(self, stage: Store, task: Any) -> tuple[str, bytes]:
+        """The name and the bytes of the file that a task of the plan means."""
+        ...
+
+
+class WriteAssembled(beam.PTransform):
+    """Writes blocks as one dataset and gives its path, once it is whole.
+
+    Blocks may come in any order and are staged as they come, in `<path>.stage`, so that none crosses a
+    shuffle; their rows are written twice. Rows are ordered by (log_id, timestamp).
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        form: Assembling,
+        storage_options: Mapping[str, Any] | None,
+    ):
+        super().__init__()
+        self._target = Store.at(os.fspath(path), storage_options)
+        self._form = form
+
+    def expand(self, blocks: Any) -> Any:
+        units = (
+            blocks
+            | "HasRows" >> beam.Filter(len)
+            | "StageBlock" >> beam.Map(_stage_block, self._target, self._form)
+            | "ListUnits" >> beam.combiners.ToList()
+        )
+        written = (
+            units
+            | "PlanFiles" >> beam.FlatMap(_plan_files, self._target, self._form)
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "WriteFile" >> beam.Map(_write_file, self._target, self._form)
+        )
+        return units | "WriteMetadata" >> beam.Map(
+            _finish, self._target, self._form, beam.pvalue.AsList(written)
+        )
+
+
+def _stage_block(block: Block, target: Store, form: Assembling) -> Any:
+    return form.stage(block, stage_of(target))
+
+
+def _plan_files(units: Sequence[Any], target: Store, form: Assembling) -> Sequence[Any]:
+    if any(target.exists(name) for name in form.last):
+        raise UsageError(f"{target.uri}: there is a dataset already; remove it or choose another path")
+    return form.plan(units).tasks
+
+
+def _write_file(task: Any, target: Store, form: Assembling) -> str:
+    name, data = form.make(stage_of(target), task)
+    target.replace(name, data)
+    return name
+
+
+def _finish(units: Sequence[Any], target: Store, form: Assembling, written: Sequence[str]) -> str:
+    """Writes the metadata, what says that the dataset is whole last; `written` is there to be waited for."""
+    files = form.plan(units).files
+    for name in sorted(files, key=lambda name: (name in form.last, name)):
+        target.replace(name, files[name])
+    remove_stage(target)
+    return target.uri
 
 
 def stage_of(target: Store) -> Store:

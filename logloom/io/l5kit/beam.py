@@ -1,6 +1,6 @@
 """Beam transforms over L5Kit datasets; their elements are blocks.
 
-Here: wiring, and the few lines that stage single blocks.
+Here: reading scenes, and the few lines that stage single blocks; the rest of writing is `WriteAssembled`'s.
 Elsewhere: reading rows (rows), staging and assembling (stage, assemble). Builds from recipes have their own
 wiring in logloom.pipelines, with units that outlive a job.
 """
@@ -8,8 +8,9 @@ wiring in logloom.pipelines, with units that outlive a job.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from logloom.blocks import Block
 from logloom.digests import digest_of
@@ -20,7 +21,7 @@ from logloom.io.l5kit.options import Options
 from logloom.io.l5kit.rows import DatasetReader
 from logloom.io.l5kit.stage import StageWriter
 from logloom.io.storage import Store
-from logloom.io.units import UnitContext
+from logloom.io.units import AssemblyPlan, UnitContext
 from logloom.schema import Schema
 
 try:
@@ -28,7 +29,7 @@ try:
 except ModuleNotFoundError as error:
     raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
-from logloom.io.beam import remove_stage, stage_of
+from logloom.io.beam import WriteAssembled
 
 
 class ReadFromL5Kit(beam.PTransform):
@@ -60,12 +61,8 @@ class ReadFromL5Kit(beam.PTransform):
         )
 
 
-class WriteToL5Kit(beam.PTransform):
-    """Writes blocks as one dataset and gives its path, once it is whole.
-
-    Blocks may come in any order and are staged as they come, in `<path>.stage`, so that none crosses a
-    shuffle; their rows are written twice. Rows are ordered by (log_id, timestamp).
-    """
+class WriteToL5Kit(WriteAssembled):
+    """Writes blocks as one dataset and gives its path, once it is whole (see `WriteAssembled`)."""
 
     def __init__(
         self,
@@ -84,30 +81,39 @@ class WriteToL5Kit(beam.PTransform):
         Raises:
             UsageError: the columns don't fit, or the host needs a log's URI, which blocks don't have.
         """
-        super().__init__()
         mapping_of(options, schema)
         if any(f"{{{name}}}" in options.host for name in ("stem", "parent", "path")):
             raise UsageError(f"host {options.host!r}: blocks have no URI; use {{log_id}} or a fixed name")
-        self.target = Store.at(os.fspath(path), storage_options)
-        self.schema = schema
-        self.options = options
-        self.period = period
+        super().__init__(path, _L5Kit(schema, options, period), storage_options)
 
-    def expand(self, blocks: Any) -> Any:
-        units = (
-            blocks
-            | "StageBlock" >> beam.Map(_stage_block, self.target, self.schema, self.options, self.period)
-            | "ListUnits" >> beam.combiners.ToList()
-        )
-        written = (
-            units
-            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.target, self.options, self.period)
-            | "SpreadChunks" >> beam.Reshuffle()
-            | "WriteChunk" >> beam.Map(_write_chunk, self.target)
-        )
-        return units | "WriteMetadata" >> beam.Map(
-            _finish, self.target, self.options, self.period, beam.pvalue.AsList(written)
-        )
+
+@dataclass(frozen=True)
+class _L5Kit:
+    """How blocks become an L5Kit dataset."""
+
+    schema: Schema
+    options: Options
+    period: int | None
+
+    last: ClassVar[tuple[str, ...]] = (".zgroup",)
+
+    def stage(self, block: Block, stage: Store) -> StagedUnit:
+        context = UnitContext(block.log_id, block.log_id, block.partition, "", self.period)
+        with stage.scratch() as folder:
+            writer = StageWriter(folder, self.schema, self.options, context)
+            writer.append(block)
+            unit = writer.close()
+            columns = unit.pop("columns")
+            name = digest_of([block.log_id, block.partition, block.first_row, columns])[:32]
+            stage.publish(folder, name, last="frames")
+        return StagedUnit(block.log_id, block.log_id, name, unit, digest_of(columns))
+
+    def plan(self, units: Sequence[StagedUnit]) -> AssemblyPlan:
+        ordered = sorted(units, key=lambda unit: (unit.log_id, unit.unit["runs"][0][2]))
+        return plan_assembly(ordered, self.options, self.period)
+
+    def make(self, stage: Store, task: Any) -> tuple[str, bytes]:
+        return make_chunk(stage, task)
 
 
 def _scenes(path: str, storage_options: Mapping[str, Any] | None) -> Iterator[tuple[str, int]]:
@@ -123,49 +129,3 @@ def _read_scene(
 ) -> Iterator[Block]:
     path, number = scene
     return DatasetReader(path, storage_options).scene_blocks(number, columns, max_bytes)
-
-
-def _stage_block(
-    block: Block, target: Store, schema: Schema, options: Options, period: int | None
-) -> StagedUnit:
-    """Stages one block as a unit of its own, named by its content: a second attempt finds it there."""
-    stage = stage_of(target)
-    context = UnitContext(block.log_id, block.log_id, block.partition, "", period)
-    with stage.scratch() as folder:
-        writer = StageWriter(folder, schema, options, context)
-        writer.append(block)
-        unit = writer.close()
-        columns = unit.pop("columns")
-        name = digest_of([block.log_id, block.partition, block.first_row, columns])[:32]
-        if len(block):
-            stage.publish(folder, name, last="frames")
-    return StagedUnit(block.log_id, block.log_id, name, unit, digest_of(columns))
-
-
-def _in_order(units: Iterable[StagedUnit]) -> list[StagedUnit]:
-    return sorted((u for u in units if u.rows["frames"]), key=lambda u: (u.log_id, u.unit["runs"][0][2]))
-
-
-def _plan_chunks(
-    units: Sequence[StagedUnit], target: Store, options: Options, period: int | None
-) -> Sequence[Any]:
-    if target.exists(".zgroup"):
-        raise UsageError(f"{target.uri}: there is a dataset already; remove it or choose another path")
-    return plan_assembly(_in_order(units), options, period).tasks
-
-
-def _write_chunk(task: Any, target: Store) -> str:
-    name, data = make_chunk(stage_of(target), task)
-    target.replace(name, data)
-    return name
-
-
-def _finish(
-    units: Sequence[StagedUnit], target: Store, options: Options, period: int | None, written: Sequence[str]
-) -> str:
-    """Writes the metadata; `written` is there to be waited for. The group's own file says it is whole."""
-    files = plan_assembly(_in_order(units), options, period).files
-    for name in sorted(files, key=lambda name: (name == ".zgroup", name)):
-        target.replace(name, files[name])
-    remove_stage(target)
-    return target.uri

@@ -1,6 +1,6 @@
 """Beam transforms over zarr datasets; their elements are blocks.
 
-Here: wiring, and the few lines that stage single blocks.
+Here: reading logs, and the few lines that stage single blocks; the rest of writing is `WriteAssembled`'s.
 Elsewhere: reading rows (reader), staging and assembling (stage, assemble). Builds from recipes have their own
 wiring in logloom.pipelines, with units that outlive a job.
 """
@@ -8,8 +8,9 @@ wiring in logloom.pipelines, with units that outlive a job.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest
@@ -28,9 +29,7 @@ try:
 except ModuleNotFoundError as error:
     raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
-from logloom.io.beam import remove_stage, stage_of
-
-_ROOT_FILES = ("zarr.json", ".zgroup")  # written last: they say that a dataset is whole
+from logloom.io.beam import WriteAssembled
 
 
 class ReadFromZarr(beam.PTransform):
@@ -59,12 +58,8 @@ class ReadFromZarr(beam.PTransform):
         )
 
 
-class WriteToZarr(beam.PTransform):
-    """Writes blocks as one dataset and gives its path, once it is whole.
-
-    Blocks may come in any order and are staged as they come, in `<path>.stage`, so that none crosses a
-    shuffle; their rows are written twice. Rows are ordered by (log_id, timestamp).
-    """
+class WriteToZarr(WriteAssembled):
+    """Writes blocks as one dataset and gives its path, once it is whole (see `WriteAssembled`)."""
 
     def __init__(
         self,
@@ -81,29 +76,41 @@ class WriteToZarr(beam.PTransform):
         Raises:
             UsageError: a column can't be an array.
         """
-        super().__init__()
-        self.options = options or ZarrOptions()
-        self.schema = self.options.stored(schema)
-        problems = problems_of(self.schema)
+        options = options or ZarrOptions()
+        stored = options.stored(schema)
+        problems = problems_of(stored)
         if problems:
             raise UsageError("; ".join(problems))
-        self.target = Store.at(os.fspath(path), storage_options)
+        super().__init__(path, _Zarr(stored, options), storage_options)
 
-    def expand(self, blocks: Any) -> Any:
-        units = (
-            blocks
-            | "StageBlock" >> beam.FlatMap(_stage_block, self.target, self.schema)
-            | "ListUnits" >> beam.combiners.ToList()
-        )
-        written = (
-            units
-            | "PlanFiles" >> beam.FlatMap(_plan_files, self.target, self.schema, self.options)
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "WriteFile" >> beam.Map(_write_file, self.target)
-        )
-        return units | "WriteMetadata" >> beam.Map(
-            _finish, self.target, self.schema, self.options, beam.pvalue.AsList(written)
-        )
+
+@dataclass(frozen=True)
+class _Zarr:
+    """How blocks become a zarr dataset."""
+
+    schema: Schema
+    options: ZarrOptions
+
+    last: ClassVar[tuple[str, ...]] = ("zarr.json", ".zgroup")
+
+    def stage(self, block: Block, stage: Store) -> StagedUnit:
+        digests = RowsDigest(self.schema)
+        digests.update(block)
+        digest = stored_digest(digests.hexdigests(), self.schema)
+        with stage.scratch() as folder:
+            context = UnitContext(block.log_id, "", block.partition, "")
+            writer = StageWriter(folder, self.schema, context)
+            writer.append(block)
+            unit = writer.close()
+            stage.publish(folder, digest[:32], last=SMALL)
+        return StagedUnit(block.log_id, digest[:32], unit, digest)
+
+    def plan(self, units: Sequence[StagedUnit]) -> AssemblyPlan:
+        ordered = sorted(units, key=lambda unit: (unit.log_id, unit.unit["span"]))
+        return plan_assembly(ordered, self.schema, self.options)
+
+    def make(self, stage: Store, task: FileTask) -> tuple[str, bytes]:
+        return make_file(stage, task)
 
 
 def _logs(path: str, storage_options: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
@@ -119,50 +126,3 @@ def _read_log(
 ) -> Iterator[Block]:
     path, log_id = log
     return ZarrReader(path, storage_options=storage_options).log(log_id).blocks(columns, max_bytes)
-
-
-def _stage_block(block: Block, target: Store, schema: Schema) -> Iterator[StagedUnit]:
-    """Stages one block as a unit of its own, named by its content: a second attempt finds it there."""
-    if not len(block):
-        return
-    stage = stage_of(target)
-    digests = RowsDigest(schema)
-    digests.update(block)
-    digest = stored_digest(digests.hexdigests(), schema)
-    with stage.scratch() as folder:
-        writer = StageWriter(folder, schema, UnitContext(block.log_id, "", block.partition, ""))
-        writer.append(block)
-        unit = writer.close()
-        stage.publish(folder, digest[:32], last=SMALL)
-    yield StagedUnit(block.log_id, digest[:32], unit, digest)
-
-
-def _plan(units: Iterable[StagedUnit], schema: Schema, options: ZarrOptions) -> AssemblyPlan:
-    ordered = sorted(units, key=lambda unit: (unit.log_id, unit.unit["span"]))
-    return plan_assembly(ordered, schema, options)
-
-
-def _plan_files(
-    units: Sequence[StagedUnit], target: Store, schema: Schema, options: ZarrOptions
-) -> Sequence[FileTask]:
-    if any(target.exists(name) for name in _ROOT_FILES):
-        raise UsageError(f"{target.uri}: there is a dataset already; remove it or choose another path")
-    tasks: Sequence[FileTask] = _plan(units, schema, options).tasks
-    return tasks
-
-
-def _write_file(task: FileTask, target: Store) -> str:
-    name, data = make_file(stage_of(target), task)
-    target.replace(name, data)
-    return name
-
-
-def _finish(
-    units: Sequence[StagedUnit], target: Store, schema: Schema, options: ZarrOptions, written: Sequence[str]
-) -> str:
-    """Writes the metadata, the root's last; `written` is there to be waited for."""
-    files = _plan(units, schema, options).files
-    for name in sorted(files, key=lambda name: (name in _ROOT_FILES, name)):
-        target.replace(name, files[name])
-    remove_stage(target)
-    return target.uri
