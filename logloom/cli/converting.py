@@ -25,6 +25,7 @@ from logloom.cli.engines import (
     JobEndpoint,
     RunnerName,
     RunnerOption,
+    Workers,
 )
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def convert(
         list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs.")] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="In parallel; by default as many as pay.")
-    ] = None,
+    workers: Workers = None,
     verify: Annotated[
         str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
     ] = "all",
