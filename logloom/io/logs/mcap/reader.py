@@ -1,7 +1,8 @@
 """MCAP files, read from their specification: the kind, its summary, its chunks.
 
 Here: `KIND` and the container of one file.
-Elsewhere: record layouts (mcap_records), files without a whole index (mcap_scan), the log (log).
+Elsewhere: records (records), messages among them (messages), files without a whole index (scan), the log
+(logloom.io.logs.log).
 CRCs are checked wherever the bytes they cover are read: of chunks and of the summary; the data section's when
 a file is scanned.
 """
@@ -19,6 +20,7 @@ from logloom.io.logs.base import MAX_TIME, Log, OpenOptions
 from logloom.io.logs.compression import crc32
 from logloom.io.logs.container import Chunk, FileIndex, clipped, index_of
 from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.mcap.messages import read_chunk, walked_chunk
 from logloom.io.logs.mcap.records import (
     CHANNEL,
     CHUNK_INDEX,
@@ -33,8 +35,6 @@ from logloom.io.logs.mcap.records import (
     index_entries,
     parse_channel,
     parse_schema,
-    read_chunk,
-    walked_chunk,
 )
 from logloom.io.logs.mcap.scan import Scan
 from logloom.io.logs.ranges import File

@@ -1,7 +1,7 @@
 """Indexing an MCAP file by reading all of it: for files without a whole index, and for damaged ones.
 
 Here: `Scan`.
-Elsewhere: record layouts (mcap_records), keeping the result (sidecar).
+Elsewhere: records (records), messages among them (messages), keeping the result (logloom.io.logs.sidecar).
 """
 
 from __future__ import annotations
@@ -13,6 +13,14 @@ from numpy.typing import NDArray
 
 from logloom.io.logs.compression import crc32
 from logloom.io.logs.container import Buffer, FileIndex, IndexBuilder
+from logloom.io.logs.mcap.messages import (
+    candidates,
+    chunk_at,
+    least_lengths,
+    read_chunk,
+    walk,
+    walk_over_damage,
+)
 from logloom.io.logs.mcap.records import (
     ATTACHMENT,
     CHANNEL,
@@ -27,17 +35,11 @@ from logloom.io.logs.mcap.records import (
     RECORD,
     SCHEMA,
     Cursor,
-    candidates,
     channel_of,
-    chunk_at,
     chunk_head,
     index_entries,
-    least_lengths,
     parse_channel,
     parse_schema,
-    read_chunk,
-    walk,
-    walk_over_damage,
 )
 from logloom.io.logs.ranges import MIB, File
 

@@ -1,7 +1,8 @@
 """ROS 1 bags, format 2.0, read from their specification: the kind, the index, the chunks.
 
 Here: `KIND` and the container of one file.
-Elsewhere: record layouts (rosbag1_records), files without an index (rosbag1_scan), the log (log).
+Elsewhere: records (records), messages among them (messages), files without an index (scan), the log
+(logloom.io.logs.log).
 The format has no checksums; bz2 and lz4 bring their own.
 """
 
@@ -18,6 +19,7 @@ from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.container import Channel, Chunk, FileIndex, index_of
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.ranges import File
+from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
 from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,
     CHUNK,
@@ -29,9 +31,7 @@ from logloom.io.logs.rosbag1.records import (
     channel_of,
     index_entries,
     nanoseconds,
-    read_chunk,
     record_at,
-    walked_chunk,
 )
 from logloom.io.logs.rosbag1.scan import Scan
 

@@ -1,7 +1,7 @@
 """Indexing a ROS 1 bag by reading all of it: for bags whose recorder died, and for damaged ones.
 
 Here: `Scan`.
-Elsewhere: record layouts (rosbag1_records), keeping the result (sidecar).
+Elsewhere: records (records), messages among them (messages), keeping the result (logloom.io.logs.sidecar).
 """
 
 from __future__ import annotations
@@ -10,23 +10,18 @@ import numpy as np
 
 from logloom.io.logs.container import FileIndex, IndexBuilder
 from logloom.io.logs.ranges import MIB, File
+from logloom.io.logs.rosbag1.messages import IN_FILE, chunk_at, read_chunk, resync, walk, walk_over_damage
 from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,
     CHUNK,
     CHUNK_INFO,
     CONNECTION,
-    IN_FILE,
     INDEX,
     MAGIC,
     MESSAGE,
     channel_of,
-    chunk_at,
     index_entries,
-    read_chunk,
     record_at,
-    resync,
-    walk,
-    walk_over_damage,
 )
 
 PEEK = 64 << 10  # more than the header of any record
