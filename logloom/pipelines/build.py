@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from logloom.runners.running import describe, run
 from logloom.transforms import finish, partition
 from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed, packed, unpacked
+from logloom.transforms.spread import SpreadByKey
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 _log.addHandler(logging.NullHandler())  # here, errors say the same
@@ -198,7 +200,7 @@ def construct(pipeline: Any, plan: BuildPlan) -> Any:
     return (
         pipeline
         | "Logs" >> beam.Create(tasks, reshuffle=False)
-        | "SpreadLogs" >> beam.Reshuffle()
+        | "SpreadLogs" >> SpreadByKey(operator.attrgetter("log_id"))
         # Only the commit asks for the records of other logs, of which there may be many.
         | "BuildLogs" >> BuildLogs(dataclasses.replace(plan.job, kept=()))
         | "CommitVersion" >> CommitVersion(plan.job)

@@ -41,6 +41,7 @@ class Child:
         self._log = log
         self._what = what
         with log.open("ab") as sink:
+            self._begin = sink.tell()  # what an earlier one printed says nothing of this one
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _GUARD, "guard", *command],
                 stdin=subprocess.PIPE,
@@ -85,7 +86,9 @@ class Child:
 
     def printed(self) -> str:
         """All that it printed."""
-        return self._log.read_text(encoding="utf-8", errors="replace")
+        with self._log.open("rb") as file:
+            file.seek(self._begin)
+            return file.read().decode("utf-8", errors="replace")
 
     def tail(self, lines: int = 15) -> str:
         """The last lines that it printed."""

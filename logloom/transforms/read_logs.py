@@ -22,6 +22,7 @@ from logloom.transforms.match import expand_logs
 from logloom.transforms.resolve import resolve
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
+from logloom.transforms.spread import SpreadByKey
 
 try:
     import apache_beam as beam
@@ -73,11 +74,15 @@ class ReadFromLogs(beam.PTransform):
         return (
             begin
             | "NameLogs" >> beam.Create(self._logs)
-            | "SpreadLogs" >> beam.Reshuffle()
+            | "SpreadLogs" >> SpreadByKey(_log_id)
             | "PlanPartitions" >> beam.FlatMap(_plan_partitions, self._plan, self._options)
             | "SpreadPartitions" >> beam.Reshuffle()
             | "MakeRows" >> beam.FlatMap(_make_rows, self._plan, self._options, self._max_bytes)
         )
+
+
+def _log_id(log: Source) -> str:
+    return log[0]
 
 
 def _plan_partitions(log: Source, plan: RowPlan, options: OpenOptions) -> Iterator[Piece]:

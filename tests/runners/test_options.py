@@ -201,6 +201,12 @@ def test_a_process_that_ends_at_once_is_reported_with_its_last_words(tmp_path):
         child.wait_for("up")
 
 
+def test_what_an_earlier_process_printed_into_the_log_is_not_taken_for_the_next_ones(tmp_path):
+    for port in (1, 2):
+        with Child(["sh", "-c", f"echo port {port}; sleep 100"], tmp_path / "log", what="it") as child:
+            assert child.wait_for(r"port (\d)")[1] == str(port)
+
+
 def is_alive(pid: int) -> bool:
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

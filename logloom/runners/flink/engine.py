@@ -103,6 +103,9 @@ class Flink:
             "parallelism": str(self._parallel),
             "sdk_worker_parallelism": str(self._workers_each),
             "environment_cache_millis": str(1000 * _KEPT_FOR),
+            # Stage after stage. Stages that run at once are given the Python workers in turn, whichever asks
+            # first: all of a stage's share may fall to one of them.
+            "execution_mode_for_batch": "BATCH_FORCED",
         }
         flags = [f"--{key}={value}" for key, value in defaults.items() if key not in self._options.settings]
         job = self._server.submit(construct, name, [*flags, *self._flags, *self._options.beam_flags()])

@@ -1,0 +1,51 @@
+"""The work of one log goes to all workers of an engine."""
+
+import os
+
+import pytest
+
+from logloom.demo import make_drives
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.recipe import Recipe
+from logloom.runners import RunnerOptions
+
+pytestmark = pytest.mark.engines
+
+WHOSE = """\
+import os
+import pathlib
+import logloom
+
+@logloom.derive
+def whose(columns):
+    with (pathlib.Path({folder!r}) / str(os.getpid())).open("a") as file:
+        file.write("x")
+    return columns["ego.speed"]
+"""
+RECIPE = """\
+name: whose
+logs: [{logs}/drive-00.mcap]
+clock: {{rate: 10}}
+columns:
+  ego.speed: {{topic: /odom, field: twist.twist.linear.x, resample: previous}}
+  whose: {{derive: "whose:whose", from: [ego.speed], dtype: float64}}
+partition: {{rows: 4}}
+outputs:
+  zarr: {{}}
+"""
+
+
+@pytest.mark.parametrize("runner", ["direct", "flink"])
+def test_the_partitions_of_one_log_are_built_by_both_workers(runner, tmp_path):
+    make_drives(tmp_path / "logs", seconds=6)
+    told = tmp_path / "told"
+    told.mkdir()
+    module = tmp_path / "whose.py"
+    module.write_text(WHOSE.format(folder=str(told)))
+    recipe = Recipe.from_yaml(RECIPE.format(logs=tmp_path / "logs"), source="whose.yaml")
+    plan = plan_build(recipe, str(tmp_path / "root"), py_files=[str(module)])
+    build(plan, runner=RunnerOptions(runner, workers=2))
+    partitions = [path.stat().st_size for path in told.iterdir() if path.name != str(os.getpid())]
+    assert len(partitions) == 2
+    assert min(partitions) >= sum(partitions) // 3
