@@ -3,12 +3,13 @@
 The story: each log is cut into partitions; a worker builds each partition's units for every output; another
 reads them back; a log is finished once all its partitions are; outputs made of many units are assembled, a
 chunk a worker, and read back too; one last step commits. No payload crosses a shuffle, only entries of a few
-KB.
+KB; where a plan has very many small partitions, some neighbours go together (logloom.transforms.bundles).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import operator
 import re
@@ -28,8 +29,9 @@ from logloom.pipelines.view import copy_view, make_view
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import describe, run
 from logloom.transforms import finish, partition
+from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, Partition, Target
-from logloom.transforms.partition import Failure, PartitionResult, listed, packed, unpacked
+from logloom.transforms.partition import Failure, PartitionResult, listed
 from logloom.transforms.spread import SpreadByKey
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
@@ -47,7 +49,7 @@ class BuildLogs(beam.PTransform):
             logs
             | "PlanPartitions" >> beam.FlatMap(_plan_partitions, self.job)
             | "SpreadPartitions" >> beam.Reshuffle()
-            | "BuildPartition" >> beam.Map(_build_partition, self.job)
+            | "BuildPartition" >> beam.Map(_build_partitions, self.job)
             | "SpreadReadBack" >> beam.Reshuffle()
             | "ReadBack" >> beam.Map(_read_back, self.job)
             | "GroupByLog" >> beam.GroupByKey()
@@ -83,21 +85,24 @@ class CommitVersion(beam.PTransform):
 
 
 def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
-    """Partitions, packed, or results of those that there is nothing to be done for."""
+    """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
     try:
-        partitions = partition.plan_partitions(job, log)
+        bundles = partition.plan_bundles(job, log)
     except LogReadError as error:
-        yield packed(PartitionResult(log, "", (), (Failure(log.log_id, "", "log", str(error)),)))
+        yield packed([PartitionResult(log, "", (), (Failure(log.log_id, "", "log", str(error)),))])
         return
-    yield from map(packed, partitions)
-    if not partitions:  # a log without ticks is finished all the same
-        yield packed(PartitionResult(log, "", ()))
+    yield from map(packed, bundles)
+    if not bundles:  # a log without ticks is finished all the same
+        yield packed([PartitionResult(log, "", ())])
 
 
-def _build_partition(planned: bytes, job: Job) -> bytes:
-    element: Partition | PartitionResult = unpacked(planned)
+def _build_partitions(planned: bytes, job: Job) -> bytes:
+    return packed([_build_partition(element, job) for element in unpacked(planned)])
+
+
+def _build_partition(element: Partition | PartitionResult, job: Job) -> PartitionResult:
     if isinstance(element, PartitionResult):
-        return planned
+        return element
     result = partition.build_partition(job, element)
     rows = max((entry.rows for entry in result.entries), default=0)
     beam.metrics.Metrics.counter("logloom", "partitions").inc()
@@ -115,7 +120,7 @@ def _build_partition(planned: bytes, job: Job) -> bytes:
         len(result.entries) - result.built,
         result.seconds,
     )
-    return packed(result)
+    return result
 
 
 def _count_retries() -> None:
@@ -123,14 +128,14 @@ def _count_retries() -> None:
 
 
 def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
-    """A PartitionResult, packed, by log_id."""
-    read = partition.read_back(job, unpacked(built))
+    """PartitionResults of a log, packed, by log_id."""
+    read = [partition.read_back(job, result) for result in unpacked(built)]
     _count_retries()
-    return read.log.log_id, packed(read)
+    return read[0].log.log_id, packed(read)
 
 
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> finish.LogOutcome:
-    outcome = finish.finish_log(job, map(unpacked, grouped[1]))
+    outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
     _count_retries()
     return outcome
 

@@ -33,6 +33,7 @@ from logloom.io.manifest import (
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.recipe import Recipe
+from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, read_files
 from logloom.transforms.finish import skipped_record
@@ -312,7 +313,11 @@ def _against_parent(
     unreadable = [_unreadable(recipe, log, message) for log, message in failed]
     gone = sorted(set(before) - set(opened) - {log.log_id for log, _ in failed})
     kept += _vanished(job, recipe, [before[log_id] for log_id in gone])
-    job = replace(job, kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)))
+    job = replace(
+        job,
+        kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)),
+        bundle=bundle_size(sum(len(log.bounds) for log in planned)),
+    )
     same = parent is not None and not planned and _says_the_same(job, parent)
     return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable))
 

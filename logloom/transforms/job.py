@@ -67,6 +67,7 @@ class Target:
         references: digests of the datasets that outputs point into, by output.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
+        bundle: how many partitions of a log pass through the engine together at most.
     """
 
     store: Store
@@ -82,6 +83,7 @@ class Target:
     references: Mapping[str, str] = field(default_factory=dict)
     run: str = "again"
     block_bytes: int = 64 << 20
+    bundle: int = 1
 
     @property
     def schema(self) -> Schema:

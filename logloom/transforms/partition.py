@@ -10,9 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
-import pickle
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,13 +25,14 @@ from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
 from logloom.io.storage import MISSING, Store, explained, sync
 from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
+from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
 from logloom.transforms.derive import load_files
 from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, Partition, opened
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
-from logloom.transforms.spans import plan_spans
+from logloom.transforms.spans import ByteIndex, plan_spans
 
 _PIECE = 8 << 20  # bytes of an object that are hashed at a time
 
@@ -70,19 +69,17 @@ class PartitionResult:
     seconds: float = 0.0
 
 
-def packed(element: Partition | PartitionResult) -> bytes:
-    """As bytes, for shuffles: engines hold many at a time, and as objects they take several times as much."""
-    return zlib.compress(pickle.dumps(element), 1)
-
-
-def unpacked(data: bytes) -> Any:
-    """What `packed` was given, in another process of the same job."""
-    return pickle.loads(zlib.decompress(data))
-
-
 def plan_partitions(job: Job, log: LogTask) -> list[Partition]:
     """The partitions of a log, from its index."""
     return [Partition(log, span) for span in plan_spans(opened(job, log).summary, job.plan)]
+
+
+def plan_bundles(job: Job, log: LogTask) -> list[list[Partition]]:
+    """The partitions of a log, those together that one worker builds after each other."""
+    partitions = plan_partitions(job, log)
+    index = ByteIndex(opened(job, log).summary)
+    sizes = (index.between(p.span.start, p.span.stop) for p in partitions)
+    return list(bundled(partitions, sizes, job.bundle))
 
 
 def build_partition(job: Job, partition: Partition) -> PartitionResult:

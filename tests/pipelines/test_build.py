@@ -1,6 +1,7 @@
 """Whole builds: the same bytes however they are run, and nothing half-published."""
 
 import dataclasses
+import logging
 import os
 import pathlib
 import shutil
@@ -61,6 +62,52 @@ def test_partitions_built_in_another_order_and_smaller_blocks_give_the_same_byte
     for piece in reversed(pieces):
         assert not partition.build_partition(job, piece).failures
     build(plan)
+    assert digests(tmp_path / "root") == digests(built)
+
+
+def together(plan, bundle):
+    return dataclasses.replace(plan, job=dataclasses.replace(plan.job, bundle=bundle))
+
+
+def test_partitions_that_go_together_give_the_same_bytes_counters_and_lines(drive, built, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "logloom.build")
+    counters, lines = [], []
+    for bundle in (1, 3):
+        plan = plan_build(drive.recipe(), str(tmp_path / f"root-{bundle}"))
+        counters.append(build(together(plan, bundle)).counters)
+        lines.append(sorted(record.message.rpartition(",")[0] for record in caplog.records))
+        caplog.clear()
+        assert digests(tmp_path / f"root-{bundle}") == digests(built)
+    assert counters[0] == counters[1]
+    assert lines[0] == lines[1]
+    assert counters[0]["partitions"] == len(lines[0]) == plan.num_partitions > 2 * 3
+
+
+def test_bad_partitions_are_listed_one_by_one_though_they_went_together(drive, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for path in drive.logs:
+        shutil.copy(path, logs)
+    plan = plan_build(drive.recipe(**{str(drive.logs[0].parent): str(logs)}), str(tmp_path / "root"))
+    data = bytearray((logs / drive.logs[1].name).read_bytes())
+    for offset in range(len(data) // 4, len(data) // 2, 5000):
+        data[offset] ^= 0xFF
+    (logs / drive.logs[1].name).write_bytes(data)
+    said = []
+    for bundle in (1, 64):
+        with pytest.raises(LogReadError, match=drive.logs[1].name) as caught:
+            build(together(plan, bundle))
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+def test_units_are_found_finished_one_by_one_though_they_go_together(drive, built, tmp_path):
+    plan = together(plan_build(drive.recipe(), str(tmp_path / "root")), 64)
+    first = partition.plan_partitions(plan.job, plan.logs[0].task)[0]
+    assert not partition.build_partition(plan.job, first).failures
+    done = build(plan)
+    assert done.reused == len(plan.job.outputs)
+    assert done.built == (plan.num_partitions - 1) * len(plan.job.outputs)
     assert digests(tmp_path / "root") == digests(built)
 
 
