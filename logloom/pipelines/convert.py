@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -35,12 +35,13 @@ from logloom.io.manifest import (
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import CommitVersion
-from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan
+from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, PlannedLog
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
 from logloom.transforms import finish
+from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.job import LogTask
 from logloom.transforms.partition import (
     Failure,
@@ -90,7 +91,7 @@ class Converted:
 
 
 class ConvertParts(beam.PTransform):
-    """PartTasks to LogOutcomes: writes a unit of each part, reads it back, then finishes each log."""
+    """Bundles of PartTasks to LogOutcomes: writes a unit of each part, reads it back, finishes each log."""
 
     def __init__(self, job: ConvertJob):
         self.job = job
@@ -98,10 +99,9 @@ class ConvertParts(beam.PTransform):
     def expand(self, parts: Any) -> Any:
         return (
             parts
-            | "ConvertPart" >> beam.Map(_convert_counted, self.job)
+            | "ConvertPart" >> beam.Map(_convert_parts, self.job)
             | "SpreadReadBack" >> beam.Reshuffle()
-            | "ReadBack" >> beam.Map(read_back, self.job)
-            | "KeyByLog" >> beam.WithKeys(_log_id_of)
+            | "ReadBack" >> beam.Map(_read_back, self.job)
             | "GroupByLog" >> beam.GroupByKey()
             | "FinishLog" >> beam.Map(_finish_log, self.job)
         )
@@ -109,10 +109,10 @@ class ConvertParts(beam.PTransform):
 
 def construct(pipeline: beam.Pipeline, plan: ConvertPlan) -> Any:
     """Adds a conversion to a pipeline; gives the one outcome."""
-    tasks = [PartTask(log.task, log.source.record, part) for log, part in plan.parts]
+    bundles = [packed(bundle) for log in plan.logs for bundle in _bundles(log, plan.job)]
     return (
         pipeline
-        | "Parts" >> beam.Create(tasks, reshuffle=False)
+        | "Parts" >> beam.Create(bundles, reshuffle=False)
         | "SpreadParts" >> beam.Reshuffle()
         | "ConvertParts" >> ConvertParts(dataclasses.replace(plan.job, kept=()))
         | "CommitVersion" >> CommitVersion(plan.job)
@@ -174,6 +174,17 @@ def _raise_outcome(outcome: dict[str, Any]) -> None:
 
 
 # --- a part ---------------------------------------------------------------------------------------------
+
+
+def _bundles(log: PlannedLog, job: ConvertJob) -> Iterator[list[PartTask]]:
+    """The parts of a log, those together that one worker converts after each other."""
+    parts = log.source.parts
+    tasks = (PartTask(log.task, log.source.record, part) for part in parts)
+    return bundled(tasks, (part.size for part in parts), job.bundle)
+
+
+def _convert_parts(planned: bytes, job: ConvertJob) -> bytes:
+    return packed([_convert_counted(task, job) for task in unpacked(planned)])
 
 
 def _convert_counted(task: PartTask, job: ConvertJob) -> ConvertedPart:
@@ -271,6 +282,12 @@ def _check_source(task: PartTask, job: ConvertJob, rows: int, columns: dict[str,
         )
 
 
+def _read_back(converted: bytes, job: ConvertJob) -> tuple[str, bytes]:
+    """ConvertedParts of a log, packed, by log_id."""
+    read = [read_back(one, job) for one in unpacked(converted)]
+    return read[0].result.log.log_id, packed(read)
+
+
 def read_back(converted: ConvertedPart, job: ConvertJob) -> ConvertedPart:
     """Reads the unit through its own reader; adds a failure where a column's digest is another."""
     reading = Reading(job.store, job.schema, job.outputs, frozenset(), job.block_bytes)
@@ -287,13 +304,10 @@ def read_back(converted: ConvertedPart, job: ConvertJob) -> ConvertedPart:
 # --- a log ----------------------------------------------------------------------------------------------
 
 
-def _log_id_of(converted: ConvertedPart) -> str:
-    return converted.result.log.log_id
-
-
-def _finish_log(grouped: tuple[str, Iterable[ConvertedPart]], job: ConvertJob) -> finish.LogOutcome:
+def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> finish.LogOutcome:
     """A log's record, once all its parts are done."""
-    log_id, parts = grouped
+    log_id, bundles = grouped
+    parts: list[ConvertedPart] = [part for bundle in bundles for part in unpacked(bundle)]
     done = sorted(parts, key=lambda part: part.result.partition)  # Beam hands them over in any order
     failures = tuple(failure for part in done for failure in part.result.failures)
     if failures:

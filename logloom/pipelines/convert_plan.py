@@ -24,6 +24,7 @@ from logloom.io.units import Format, format_named
 from logloom.pipelines.convert_sources import Source, SourceLog
 from logloom.pipelines.plan import check_verify
 from logloom.schema import Schema
+from logloom.transforms.bundles import bundle_size
 from logloom.transforms.job import LogTask, Target
 
 SEMANTICS = 1  # counts up when a source's rows would become others
@@ -171,7 +172,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
         else:
             task = LogTask(record.log_id, record.uris, record.content_id, record.split, key)
             planned.append(PlannedLog(task, log))
-    job = replace(job, kept=tuple(kept))
+    job = replace(job, kept=tuple(kept), bundle=bundle_size(sum(len(log.source.parts) for log in planned)))
     same = (
         parent is not None
         and not planned

@@ -1,10 +1,12 @@
 """Conversions: equal digests on both sides, whatever the formats."""
 
+import dataclasses
 import itertools
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,7 +20,7 @@ import logloom.io.bags as granular
 import logloom.io.tables as tt
 from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.foreign import open_foreign
-from logloom.io.manifest import entries_of, read_manifest
+from logloom.io.manifest import entries_of, read_manifest, unit_folder
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
 from logloom.pipelines.convert import convert
@@ -105,6 +107,24 @@ def test_the_same_bytes_come_of_one_process_and_of_two(built, tmp_path):
     converted(built, tmp_path / "a", "tar")
     converted(built, tmp_path / "b", "tar", runner=RunnerOptions("direct", workers=2))
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
+
+
+def test_parts_that_go_together_give_the_same_bytes_and_are_found_finished_one_by_one(built, tmp_path):
+    units = []
+    for bundle in (1, 3):
+        plan = plan_convert(open_source(str(built)), str(tmp_path / f"root-{bundle}"), "bags")
+        plan = dataclasses.replace(plan, job=dataclasses.replace(plan.job, bundle=bundle))
+        done = convert(plan)
+        units.append((done.built, done.reused))
+    assert units == [(len(plan.parts), 0)] * 2
+    assert len(plan.parts) > len(plan.logs)
+    assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
+    (tmp_path / "root-3/versions/00000001.json").unlink()
+    (output, identity), *_ = plan.unit_identities()
+    shutil.rmtree(tmp_path / "root-3" / unit_folder(output, identity))
+    again = convert(plan)
+    assert (again.built, again.reused) == (1, len(plan.parts) - 1)
+    assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
 
 
 def test_columns_that_are_chosen_bring_their_ages_and_no_others(built, tmp_path):
