@@ -32,7 +32,7 @@ from logloom.io.storage import MISSING, TEMPORARY, Store
 FORMAT = 1
 ENTRY = "entry.json"
 _READERS = 16  # threads that read parts of logs ahead; they wait for storage
-_ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|{TEMPORARY}|v\d{{8}}")
+_ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
 
 def canonical(value: Any) -> bytes:

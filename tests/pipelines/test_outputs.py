@@ -1,12 +1,15 @@
 """One recipe, all formats: they hold the same rows, and open as plain datasets of their kind."""
 
 import pathlib
+import pickle
+import shutil
 
 import numpy as np
 import pytest
 
 import logloom.io.bags as bags
 import logloom.io.tables as tt
+from logloom.errors import DatasetError, UsageError
 from logloom.io.manifest import entries_of, read_manifest
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
@@ -15,6 +18,7 @@ from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at
 from tests.pipelines.test_real_logs import example
 
+LOG = "drive-01"
 OUTPUTS = "\n  bags: {types: {camera.front: jpg}}\n  table: {index: [ego.speed]}\n  zarr: {}\n"
 
 
@@ -106,3 +110,84 @@ def test_a_real_log_builds_to_a_table_and_bags_that_verify(shared_data, tmp_path
     index = tt.read_index(f"{built.view}/table/all")
     assert len(index) == built.manifest.totals["rows"]
     assert "position.0" in index.columns
+
+
+def without_view(root, tmp_path):
+    """A copy of a version as an object store has it: its files lie where they were built."""
+    shutil.copytree(root, tmp_path / "root", ignore=shutil.ignore_patterns("v0*"))
+    return tmp_path / "root"
+
+
+@pytest.mark.parametrize(
+    "place", ["", "@1", "@latest", "/v00000001", "/v00000001/table", "/v00000001/table/all"]
+)
+def test_a_built_table_opens_by_its_root_with_or_without_a_view(every, place, tmp_path):
+    root, view = every
+    index = tt.read_index(f"{view}/table/all")
+    assert tt.read_index(f"{root}{place}").equals(index)
+    bare = tt.read_index(f"{without_view(root, tmp_path)}{place}", where="`ego.speed` >= 0", logs=[LOG])
+    seen = index[(index["ego.speed"] >= 0) & (index.log_id == LOG)]
+    loader = pickle.loads(pickle.dumps(tt.row_loader(bare, check=True)))
+    expected = tt.row_loader(seen)
+    assert len(loader) == len(seen) > 10
+    for position in (0, 7, len(seen) - 1):
+        for found, row in zip(
+            loader.get_rows(position, ".*", range(-15, 5), on_edge="drop"),
+            expected.get_rows(position, ".*", range(-15, 5), on_edge="drop"),
+            strict=True,
+        ):
+            assert list(found) == list(row)
+            assert all(np.array_equal(found[name], row[name]) for name in row)
+
+
+def test_a_table_without_a_view_is_verified_and_its_parts_are_named(every, tmp_path):
+    root = without_view(every[0], tmp_path)
+    assert tt.verify(str(root)) == []
+    blob = min(root.glob("parts/table/*/*!lidar.points.blob"))
+    blob.chmod(0o644)
+    blob.write_bytes(blob.read_bytes()[:-10])
+    part = blob.name.partition("!")[0]
+    (line,) = tt.verify(f"{root}@1")
+    assert line.startswith(
+        f"{root}/v00000001/table/all: part {part}, group lidar.points (lidar.points), row "
+    )
+    index = tt.read_index(str(root))
+    last = int(np.flatnonzero(index["__0.lidar.points.blob"] == str(blob))[-1])
+    with pytest.raises(DatasetError, match=rf"part {part}, group lidar\.points.*cut short"):
+        tt.row_loader(index).get_row(last)
+
+
+def test_a_table_without_a_view_serves_as_reference(every, drive, tmp_path):
+    root = without_view(every[0], tmp_path)
+    table = f"table: {{index: [ego.speed], reference: '{root}@1'}}"
+    text = drive.text[: drive.text.index("\noutputs:")] + f"\noutputs:\n  {table}\npartition: {{rows: 10}}\n"
+    built = build_at(Recipe.from_yaml(text), tmp_path / "new")
+    assert sum(path.stat().st_size for path in (tmp_path / "new").glob("parts/table/*/*.blob")) < 10_000
+    assert tt.verify(built.view + "/table/all") == []
+    assert list((root / "referenced-by").iterdir())
+    build_at(drive.recipe(), root)  # the note doesn't make it a folder of somebody else's
+
+
+def test_what_a_version_has_no_table_of_is_said(every, built, drive, tmp_path):
+    with pytest.raises(
+        UsageError, match=r"@1: this version has no table \(it has .*tar.*logloom convert .*table"
+    ):
+        tt.read_index(str(built))
+    with pytest.raises(UsageError, match="no version '7'; there are 1"):
+        tt.read_index(f"{every[0]}@7")
+    with pytest.raises(UsageError, match="no split 'train' of its table; there are all"):
+        tt.read_index(f"{every[0]}/v00000001/table/train")
+    with pytest.raises(
+        DatasetError, match=r"no table here .*Give the folder that write_table wrote; .*ROOT@VERSION"
+    ):
+        tt.read_index(str(tmp_path))
+    text = drive.text[: drive.text.index("\noutputs:")]
+    text += "\noutputs: {table: {}}\nsplit: {train: 0.2, val: 0.8, by: log_id}\n"
+    build_at(Recipe.from_yaml(text), tmp_path / "root")
+    splits = sorted(path.name for path in (tmp_path / "root/v00000001/table").iterdir())
+    assert splits == ["train", "val"]
+    with pytest.raises(UsageError, match=r"a table for each split; read one of .*/table/train, .*/table/val"):
+        tt.read_index(str(tmp_path / "root"))
+    shutil.rmtree(tmp_path / "root/v00000001")
+    for split in splits:
+        assert len(tt.read_index(f"{tmp_path}/root/v00000001/table/{split}")) > 10

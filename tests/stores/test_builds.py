@@ -2,14 +2,17 @@
 
 import io
 import json
+import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import webdataset
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 import logloom.datasets
+import logloom.io.tables as tt
 from logloom.errors import CommitConflictError
 from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head
@@ -156,3 +159,44 @@ def test_a_version_without_a_view_is_opened_for_training(drive, built, store, bu
     here = logloom.datasets.open(str(built), output="tar")
     assert len(there) == len(here)
     assert there[3]["camera.front"] == here[3]["camera.front"]
+
+
+def test_a_version_s_table_is_read_by_its_root_without_a_view(drive, store, bucket, tmp_path):
+    recipe = {"outputs:": "outputs:\n  table: {index: [ego.speed]}"}
+    root, options = f"{bucket}/root", {"storage_options": store.storage_options}
+    build_at(drive, store, root, **recipe)
+    built = build(plan_build(drive.recipe(**recipe), str(tmp_path / "root")))
+    there, here = tt.read_index(root, **options), tt.read_index(f"{built.view}/table/all")
+    pointing = [name for name in here if name.endswith((".log", ".blob"))]
+    assert there.drop(columns=pointing).equals(here.drop(columns=pointing))
+    assert there["__0.log"].cat.categories[0].startswith(f"{root}/v00000001/table/all/index/")
+    moving = there[there["ego.speed"] > 0].sort_values("ego.speed")
+    loader = pickle.loads(pickle.dumps(tt.row_loader(moving, check=True, **options)))
+    plain = tt.row_loader(here[here["ego.speed"] > 0].sort_values("ego.speed"))
+    for position in (0, len(loader) - 1):
+        both = [rows.get_rows(position, ".*", range(-12, 3), on_edge="drop") for rows in (loader, plain)]
+        assert len(both[0]) == len(both[1]) > 2
+        assert all(np.array_equal(a[k], b[k]) for a, b in zip(*both, strict=True) for k in b)
+    batches = [rows.get_many(range(9), ["lidar.points", "ego.*"]) for rows in (loader, plain)]
+    np.testing.assert_array_equal(batches[0]["lidar.points"][0], batches[1]["lidar.points"][0])
+    assert tt.verify(f"{root}@1", **options) == []
+
+
+def test_a_later_version_refers_to_a_table_in_a_store_and_stores_what_is_new(drive, store, bucket):
+    table = {"outputs:": "outputs:\n  table: {index: [ego.speed]}"}
+    build_at(drive, store, f"{bucket}/root", **table)
+    table = {"outputs:": f"outputs:\n  table: {{reference: '{bucket}/root@1'}}"}
+    build_at(drive, store, f"{bucket}/new", **table)
+    sizes = [
+        sum(len(data) for name, data in store.objects(f"{bucket}/{root}").items() if name.endswith(".blob"))
+        for root in ("root", "new")
+    ]
+    assert sizes[1] < sizes[0] // 20
+    options = {"storage_options": store.storage_options}
+    assert tt.verify(f"{bucket}/new", **options) == []
+    rows = [
+        tt.row_loader(tt.read_index(f"{bucket}/{root}", **options), **options).get_row(3, ["lidar.*"])
+        for root in ("root", "new")
+    ]
+    np.testing.assert_array_equal(rows[0]["lidar.points"], rows[1]["lidar.points"])
+    build_at(drive, store, f"{bucket}/root", **{"rate: 10": "rate: 5"})  # what refers to it is no stranger

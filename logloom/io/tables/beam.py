@@ -13,10 +13,11 @@ from typing import Any
 from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.storage import absolute_uri
-from logloom.io.tables.description import file_name, read_description
+from logloom.io.tables.description import file_name
 from logloom.io.tables.index import read_index
 from logloom.io.tables.loader import row_loader
 from logloom.io.tables.unit import BlockReader
+from logloom.io.tables.versions import open_table
 from logloom.io.tables.where import Where
 from logloom.io.tables.write import Patterns, commit_table, write_part
 from logloom.schema import Schema
@@ -65,7 +66,7 @@ class ReadFromTable(beam.PTransform):
 
 
 def _logs(uri: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    table = read_description(uri, storage_options)
+    _, table = open_table(uri, storage_options)
     if table.keys != ("log_id", "timestamp"):
         raise UsageError(f"{uri}: its rows have no log_id and timestamp, so they make no blocks")
     return [log.log_id for log in table.logs]

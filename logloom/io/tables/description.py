@@ -14,12 +14,13 @@ number within its log. In memory `__0.log` is the URI of the log's index file.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from blake3 import blake3
@@ -33,6 +34,7 @@ VERSION = 1
 FILE = "table.json"
 SERVICE_COLUMN = re.compile(r"__(\d+)\.(.+)")
 KEYS = ("log_id", "timestamp")
+SEPARATOR = "!"  # never in a quoted log_id or a group's name
 _LONGEST_NAME = 150
 _GROUP_FIELD = re.compile(r"__(\d+)\.(.+)\.(blob|offset|length|hash)")
 
@@ -63,6 +65,28 @@ def log_file(log_id: str) -> str:
     return f"index/{file_name(log_id)}.parquet"
 
 
+def part_name(log_id: str, partition: str) -> str:
+    """The name of a partition's part in a table that pipelines build."""
+    return f"{file_name(log_id)}~{file_name(partition)}"
+
+
+def log_of_part(part: str) -> str:
+    """The log's `file_name` in such a name."""
+    return part.rpartition("~")[0]
+
+
+def shown_file(file: str) -> str | None:
+    """What a table calls the file `<part>!<group>.blob` of a unit, None for one that it doesn't hold."""
+    part, separator, blob = file.rpartition(SEPARATOR)
+    return f"parts/{part}/{blob}" if separator else None
+
+
+def part_of(blob_uri: str) -> str:
+    """The name of the part that a blob belongs to, whether it lies in a table or where a unit was built."""
+    folder, _, file = blob_uri.rpartition("/")
+    return file.rpartition(SEPARATOR)[0] or folder.rpartition("/")[2]
+
+
 def table_of(log_uri: str) -> str:
     """The table that the index file of a log belongs to."""
     return log_uri.rpartition("/index/")[0]
@@ -81,6 +105,24 @@ class LogRows:
     digest: str
 
 
+class Files(Protocol):
+    """Where the files of a table lie that don't lie under its URI.
+
+    Attributes:
+        root: URI of a folder that all blobs lie in.
+    """
+
+    root: str
+
+    def uri(self, name: str) -> str:
+        """The URI of a file that the table calls `name`."""
+        ...
+
+    def prepare(self, log_id: str) -> None:
+        """Finds out what `uri` needs to know about the blobs of a log; for several threads."""
+        ...
+
+
 @dataclass(frozen=True)
 class Description:
     """What stands in table.json.
@@ -94,6 +136,7 @@ class Description:
         longest: bytes of the longest chunk of each group before compression.
         max_gap: ns between two rows of a log beyond which no window goes; None: no limit.
         references: absolute URIs of tables that hold some of the chunks.
+        files: where its files lie; None: under its URI. Never written.
     """
 
     schema: Schema
@@ -106,10 +149,15 @@ class Description:
     logs: tuple[LogRows, ...]
     max_gap: int | None = None
     references: tuple[str, ...] = field(default=())
+    files: Files | None = field(default=None, compare=False)
 
     @property
     def num_rows(self) -> int:
         return sum(log.rows for log in self.logs)
+
+    def file_uri(self, root: str, name: str) -> str:
+        """Where a file lies that the table at `root` calls `name`."""
+        return f"{root}/{name}" if self.files is None else self.files.uri(name)
 
     def mean_bytes(self, group: str) -> float:
         """Of a chunk, as stored."""
@@ -152,20 +200,28 @@ def to_bytes(table: Description) -> bytes:
     return json.dumps(table.to_json(), indent=1, allow_nan=False).encode() + b"\n"
 
 
-def read_description(uri: str, storage_options: Mapping[str, Any] | None = None) -> Description:
+class NoTableError(DatasetError):
+    """Nothing at a URI says that it is a table."""
+
+
+def read_description(
+    uri: str, storage_options: Mapping[str, Any] | None = None, files: Files | None = None
+) -> Description:
     """Reads what a table says of itself.
 
     Args:
         uri: of the table, absolute.
         storage_options: fsspec options by protocol.
+        files: where its files lie, if not under `uri`.
 
     Raises:
-        DatasetError: there is no table, it is damaged, or of a newer format version.
+        NoTableError: there is no table.
+        DatasetError: it is damaged, or of a newer format version.
     """
     try:
         text = Store.at(uri, storage_options).read(FILE)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DatasetError(f"{uri}: no table here ({FILE} is missing, which is written last)") from error
+        raise NoTableError(f"{uri}: no table here ({FILE} is missing, which is written last)") from error
     try:
         data = json.loads(text)
         if data["format"] != FORMAT:
@@ -173,10 +229,9 @@ def read_description(uri: str, storage_options: Mapping[str, Any] | None = None)
         if data["version"] > VERSION:
             raise DatasetError(
                 f"{uri}/{FILE}: written in version {data['version']} of the table format, this logloom reads "
-                "up "
-                f"to {VERSION}; upgrade logloom"
+                f"up to {VERSION}; upgrade logloom"
             )
-        return checked(Description.from_json(data))
+        return dataclasses.replace(checked(Description.from_json(data)), files=files)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{uri}/{FILE}: damaged ({type(error).__name__}: {error})") from error
 

@@ -23,7 +23,8 @@ from logloom.io.tables.assemble import PartRows, describe, log_index
 from logloom.io.tables.index import read_log
 from logloom.io.tables.parts import ROWS_FILE, Plan, make_plan
 from logloom.io.tables.references import References, note_use
-from logloom.io.tables.unit import BlockReader, UnitWriter, shown_file, unit_reader
+from logloom.io.tables.unit import BlockReader, UnitWriter, unit_reader
+from logloom.io.tables.versions import open_table
 from logloom.io.units import AssemblyPlan, UnitContext
 from logloom.schema import Schema
 
@@ -91,7 +92,7 @@ class TableFormat:
 
     def references_digest(self, options: TableOptions, storage_options: Mapping[str, Any]) -> str:
         """Digest of the descriptions of the tables that chunks are looked up in."""
-        tables = [d.read_description(uri, storage_options) for uri in options.references]
+        tables = [open_table(uri, storage_options)[1] for uri in options.references]
         return digest_of([d.to_bytes(table).decode() for table in tables]) if tables else ""
 
     def portions(self, options: TableOptions, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
@@ -127,7 +128,7 @@ class TableFormat:
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Blobs lie in a folder for each part; the unit's share of the index has been taken up."""
-        return {file: shown for file in files if (shown := shown_file(file)) is not None}
+        return {file: shown for file in files if (shown := d.shown_file(file)) is not None}
 
     def plan_assembly(
         self,

@@ -20,6 +20,7 @@ from logloom.errors import UsageError
 from logloom.io.tables import description as d
 from logloom.io.tables.merging import MergeStep, merge_steps, num_slots
 from logloom.io.tables.ranges import RangeReader
+from logloom.io.tables.versions import open_table
 from logloom.schema import ColumnType, Schema
 
 Ints = NDArray[np.integer[Any]]
@@ -151,7 +152,7 @@ def _open_slot(
 ) -> Slot:
     codes, logs = _texts(frame, d.service(slot, "log"))
     tables = sorted({d.table_of(log) for log in logs})
-    descriptions = [d.read_description(table, storage_options) for table in tables]
+    descriptions = [open_table(table, storage_options)[1] for table in tables]
     groups = {}
     for group in dict.fromkeys(name for table in descriptions for name in table.groups):
         blob_codes, blobs = _texts(frame, d.service(slot, group, "blob"))

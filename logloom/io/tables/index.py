@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
@@ -25,9 +26,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.storage import absolute_uri, filesystem, is_local
+from logloom.io.storage import filesystem, is_local
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import HASH_BYTES
+from logloom.io.tables.versions import open_table
 from logloom.io.tables.where import Where, to_expression
 
 ROWS_PER_GROUP = 1 << 16
@@ -51,7 +53,8 @@ def read_index(
     gives a frame that `row_loader` takes.
 
     Args:
-        uri: of the table, anything fsspec opens.
+        uri: of the table, anything fsspec opens; of one that `logloom build` made ROOT, ROOT@version or
+            ROOT/v00000007/table/SPLIT, with or without a view.
         columns: index columns to load beside log_id and timestamp; None is all.
         where: load only rows for which this holds: "speed > 3 and log_id == 'a'", tuples
             [("speed", ">", 3), …] that must all hold, or a pyarrow expression. Files and row groups that
@@ -62,11 +65,15 @@ def read_index(
 
     Raises:
         DatasetError: no table, damaged, or of a newer format.
-        UsageError: a column that the index doesn't have.
+        UsageError: a column or log that the index doesn't have, or a filter that doesn't fit it.
     """
-    root = absolute_uri(uri).rstrip("/")
-    table = d.read_description(root, storage_options)
+    root, table = open_table(uri, storage_options)
     if logs is not None:
+        known = {log.log_id for log in table.logs}
+        if unknown := [log_id for log_id in logs if log_id not in known]:
+            close = difflib.get_close_matches(unknown[0], sorted(known), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise UsageError(f"{root}: no log {unknown[0]!r} among its {len(known)}{hint}")
         table = dataclasses.replace(table, logs=tuple(log for log in table.logs if log.log_id in set(logs)))
     user = _chosen(table, columns, root)
     expression = to_expression(where, table.index) if where is not None else None
@@ -74,7 +81,9 @@ def read_index(
     stored = [*user, ROW, *fields]
 
     def read(log: d.LogRows) -> pa.Table:
-        return read_file(f"{root}/{log.file}", stored, table, storage_options, expression)
+        if table.files is not None:
+            table.files.prepare(log.log_id)
+        return read_file(table.file_uri(root, log.file), stored, table, storage_options, expression)
 
     with ThreadPoolExecutor(threads or max(4, os.cpu_count() or 1)) as pool:
         if expression is None:
@@ -156,7 +165,7 @@ class _Columns:
         texts = list(self._texts[name])
         if d.group_field(name) is None:
             return texts
-        return [blob_uri(text, self._root, self._table.references) for text in texts]
+        return [blob_uri(text, self._root, self._table) for text in texts]
 
 
 def decode_texts(column: pa.ChunkedArray) -> tuple[list[str], NDArray[Any]]:
@@ -190,19 +199,21 @@ def _categorical(codes: NDArray[np.int32], texts: Sequence[str]) -> Any:
     return pd.Categorical.from_codes(rank[codes], categories, validate=False)
 
 
-def blob_uri(path: str, root: str, references: Iterable[str]) -> str:
+def blob_uri(path: str, root: str, table: d.Description) -> str:
     """The URI of a blob as an index names it: relative, or in a referenced table.
 
     Raises:
         DatasetError: the path leaves the table.
     """
     if path.startswith("/") or "://" in path:
-        if any(path.startswith(f"{reference}/") for reference in references) and ".." not in path.split("/"):
+        if any(path.startswith(f"{reference}/") for reference in table.references) and ".." not in path.split(
+            "/"
+        ):
             return path
         raise DatasetError(f"{root}: the index names {path!r}, which lies in no table that it references")
     if ".." in path.split("/"):
         raise DatasetError(f"{root}: the index names {path!r}, which leaves the table")
-    return f"{root}/{path}"
+    return table.file_uri(root, path)
 
 
 def read_file(
@@ -313,8 +324,9 @@ def read_log(
     if span is not None and "timestamp" in table.keys:
         stamp = pc.field("timestamp")
         expression = (stamp >= span[0]) & (stamp < span[1])
-    rows = read_file(uri, names, table, storage_options, expression)
     root = d.table_of(uri)
+    place = table.file_uri(root, uri.removeprefix(f"{root}/"))
+    rows = read_file(place, names, table, storage_options, expression)
 
     def texts(name: str) -> tuple[list[str], NDArray[Any]]:
         return decode_texts(rows[name])
@@ -322,7 +334,7 @@ def read_log(
     blobs, places, digests = {}, {}, {}
     for group in table.groups:
         paths, codes = texts(d.service(0, group, "blob"))
-        blobs[group] = ([blob_uri(path, root, table.references) for path in paths], codes)
+        blobs[group] = ([blob_uri(path, root, table) for path in paths], codes)
         offset, length = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
         places[group] = np.stack([offset, length], axis=1)
         if hashes:

@@ -15,6 +15,7 @@ import numpy as np
 from logloom.errors import DatasetError
 from logloom.io.tables.batches import StepBatch, missing_value, prepare
 from logloom.io.tables.blobs import chunk_hash
+from logloom.io.tables.description import part_of
 from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.large import LargeChunks
 from logloom.io.tables.plans import Plan, Step
@@ -193,7 +194,7 @@ class PlanReader:
     def _blame(self, step: Step, window: Window, number: int, error: Exception) -> NoReturn:
         uri, row = self.stored_row(step.slot, window, number)
         files, offsets, _ = self._windows.ranges(step, window)
-        part = self._reader.uris[int(files[number])].split("/")[-2]
+        part = part_of(self._reader.uris[int(files[number])])
         log = uri.rpartition("/")[2].removesuffix(".parquet")
         raise DatasetError(
             f"{step.table}: part {part}, group {step.group} ({', '.join(step.columns)}), "

@@ -14,10 +14,11 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError, StorageError
-from logloom.io.storage import Store, absolute_uri
+from logloom.io.storage import Store
 from logloom.io.tables.blobs import Place
-from logloom.io.tables.description import Description, read_description
+from logloom.io.tables.description import Description
 from logloom.io.tables.index import read_log
+from logloom.io.tables.versions import open_table
 
 USERS = "referenced-by"
 
@@ -37,18 +38,19 @@ class References:
         self._storage = storage_options
         self._tables: dict[str, Description] = {}
         for uri in uris:
-            root = absolute_uri(uri).rstrip("/")
             try:
-                self._tables[root] = read_description(root, storage_options)
+                root, table = open_table(uri, storage_options)
             except DatasetError as error:
                 raise DatasetError(f"reference {error}; nothing was written") from error
+            self._tables[root] = table
         self._key: tuple[str, tuple[int, int] | None] | None = None
         self._known: Mapping[bytes, Place] = {}
 
     @property
     def holders(self) -> tuple[str, ...]:
         """The tables whose files may be pointed into: the referenced ones, and those that they point into."""
-        found = dict.fromkeys(self._tables)
+        tables = self._tables.items()
+        found = dict.fromkeys(root if table.files is None else table.files.root for root, table in tables)
         for table in self._tables.values():
             found |= dict.fromkeys(table.references)
         return tuple(found)

@@ -1,7 +1,8 @@
 """One part of a table that a pipeline builds, before the table is put together: a unit.
 
-Here: `UnitWriter` and `UnitReader`, and where a unit's files lie in the table.
-Elsewhere: a part's files (logloom.io.tables.parts), the format (logloom.io.tables.format).
+Here: `UnitWriter` and `UnitReader`.
+Elsewhere: a part's files (logloom.io.tables.parts), their names (logloom.io.tables.description), the format
+(logloom.io.tables.format).
 
 A unit is rows.parquet and `<part>!<group>.blob` for each group; in the table the latter are
 `parts/<part>/<group>.blob`, so that a part's name depends on its log and span alone. Where units of several
@@ -29,25 +30,13 @@ from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
 PLACES_FILE = "places.parquet"
-SEPARATOR = "!"  # never in a quoted log_id or a group's name
-
-
-def part_name(log_id: str, partition: str) -> str:
-    """The name of a partition's part in the table."""
-    return f"{d.file_name(log_id)}~{d.file_name(partition)}"
-
-
-def shown_file(file: str) -> str | None:
-    """What a table calls a unit's file, None for one that it doesn't hold."""
-    part, separator, blob = file.rpartition(SEPARATOR)
-    return f"parts/{part}/{blob}" if separator else None
 
 
 class UnitWriter:
     """Writes one unit into a local folder."""
 
     def __init__(self, folder: pathlib.Path, plan: Plan, context: UnitContext, references: References | None):
-        self._part = part_name(context.log_id, context.partition)
+        self._part = d.part_name(context.log_id, context.partition)
         self._portions = context.portions
         folders = {g: p.scratch for g, p in self._portions.items() if p.scratch is not None}
         self._kept = {
@@ -56,7 +45,7 @@ class UnitWriter:
             if p.finished is not None
         }
         paths = {
-            g: folders.get(g, folder) / f"{self._part}{SEPARATOR}{g}.blob"
+            g: folders.get(g, folder) / f"{self._part}{d.SEPARATOR}{g}.blob"
             for g in plan.groups
             if g not in self._kept
         }
@@ -140,7 +129,7 @@ def unit_reader(
     for group in table.groups:
         blobs, codes = decode_texts(rows[d.service(0, group, "blob")])
         portion = unit["portions"][group]["identity"] if "portions" in unit else folder.rpartition("/")[2]
-        own = f"{folder.rpartition('/')[0]}/{portion}/{unit['part']}{SEPARATOR}{group}.blob"
+        own = f"{folder.rpartition('/')[0]}/{portion}/{unit['part']}{d.SEPARATOR}{group}.blob"
         files = [reader.number_of(own if blob == f"{group}.blob" else blob) for blob in blobs]
         offsets, lengths = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
         groups[group] = Places(codes, files, offsets, lengths)

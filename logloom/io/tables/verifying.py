@@ -15,12 +15,13 @@ import numpy as np
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.storage import Store, absolute_uri
+from logloom.io.storage import Store
 from logloom.io.tables.blobs import chunk_hash, unpacker
 from logloom.io.tables.chunks import Layout
-from logloom.io.tables.description import Description, LogRows, read_description
+from logloom.io.tables.description import Description, LogRows, part_of
 from logloom.io.tables.index import StoredLog, read_log
 from logloom.io.tables.ranges import RangeReader
+from logloom.io.tables.versions import open_table
 
 _BATCH = 64 << 20
 
@@ -41,8 +42,7 @@ def verify(
     Raises:
         DatasetError: there is no table, or table.json itself is damaged.
     """
-    root = absolute_uri(uri).rstrip("/")
-    table = read_description(root, storage_options)
+    root, table = open_table(uri, storage_options)
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         found = pool.map(lambda log: list(_damage_of_log(root, table, log, storage_options)), table.logs)
         return [line for lines in found for line in lines]
@@ -83,7 +83,7 @@ def _damage_of_group(
     for rows in _batches(places[:, 1], np.lexsort((places[:, 0], codes))):
         ranges = [(files[codes[row]], *places[row].tolist()) for row in rows]
         for row, range_, data in zip(rows, ranges, _read(reader, ranges), strict=True):
-            where = f"{root}: part {blobs[codes[row]].split('/')[-2]}, group {group} ({', '.join(columns)})"
+            where = f"{root}: part {part_of(blobs[codes[row]])}, group {group} ({', '.join(columns)})"
             where += f", row {row} of log {stored.uri.rpartition('/')[2].removesuffix('.parquet')}"
             if isinstance(data, DatasetError):
                 yield f"{where}: {data}"
