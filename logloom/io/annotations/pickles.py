@@ -1,7 +1,7 @@
 """Pickled annotation files without the power of pickle: plain values, numpy arrays, dtypes and scalars.
 
 Here: `loads`, which builds numpy's values itself from checked parts and refuses every other callable.
-Elsewhere: which files are pickles (logloom.io.annotations.files).
+Elsewhere: which files are pickles (logloom.io.annotations.files), what opcodes claim (opcodes).
 
 numpy's own constructors trust what a pickle says of offsets, sizes and flags, so none of them is called with
 it: a dtype or array is first a `_Dtype` or `_Array` that collects its parts, and becomes real once checked.
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array
+from logloom.io.annotations import opcodes
 
 _CODE = re.compile(r"[?bhilqpBHILQPefdgFDGSUVOMm]\d{0,9}|[biufcSUVOMm]\d{1,9}|bool|[iufc]\d{1,2}")
 _MAX_EMPTY = 1 << 20  # elements of no bytes, which no data vouches for
@@ -34,8 +35,9 @@ def loads(data: bytes) -> Any:
 
     Raises:
         UnsafePickleError: it names something else than plain values, OrderedDict and numpy's values.
-        ValueError: it is damaged.
+        ValueError: it is damaged, or claims more than it can hold.
     """
+    opcodes.check(data)
     unpickler = _Unpickler(io.BytesIO(data))
     try:
         value = unpickler.load()
@@ -187,6 +189,7 @@ class _Realiser:
 
     def __init__(self) -> None:
         self._done: dict[int, Any] = {}
+        self._tuples: dict[int, tuple[Any, Any]] = {}
 
     def real(self, value: Any) -> Any:
         kind = type(value)
@@ -204,7 +207,11 @@ class _Realiser:
                     value[key] = self.real(item)
             return value
         if kind is tuple:
-            return tuple(self.real(item) for item in value)
+            # Each once, since a few that share others may unfold to billions. They are kept with what becomes
+            # of them, so that no other tuple gets their id.
+            if id(value) not in self._tuples:
+                self._tuples[id(value)] = (value, tuple(self.real(item) for item in value))
+            return self._tuples[id(value)][1]
         return self._filled(value) if kind is np.ndarray and value.dtype.hasobject else value
 
     def _filled(self, array: Array) -> Array:
