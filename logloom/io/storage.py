@@ -22,7 +22,8 @@ import socket
 import tempfile
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,7 @@ NO_LINKS = (
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 _PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
+_AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
 
 
 def is_local(uri: str) -> bool:
@@ -273,11 +275,11 @@ class Store:
                 for path in sorted(files, key=lambda p: p == folder / last):
                     self.fs.put_file(str(path), self.uri_of(f"{name}/{path.relative_to(folder).as_posix()}"))
                 return
-            for path in folder.rglob("*"):
-                sync(path)
+            paths = [*folder.rglob("*"), folder]
+            sync_all(paths)
+            for path in paths:
                 if path.is_file():
                     path.chmod(0o444)
-            sync(folder)
             target = self.local / name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -289,6 +291,29 @@ class Store:
                     raise StorageError(f"{target}: has lost its {last}; remove it and build again") from error
                 return
             sync(target.parent)
+
+    def fill(self, folder: pathlib.Path, name: str) -> None:
+        """Moves a scratch folder's files, it has no others, into `name`, which may hold files already.
+
+        Each appears whole, and replaces what had its name.
+        """
+        with self._explained(name):
+            paths = sorted(folder.iterdir())
+            if self.local is None:
+
+                def put(path: pathlib.Path) -> None:
+                    self.fs.put_file(str(path), self.uri_of(f"{name}/{path.name}"))
+                    path.unlink()
+
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    list(pool.map(put, paths))
+                return
+            sync_all(paths)
+            target = self.local / name
+            target.mkdir(parents=True, exist_ok=True)
+            for path in paths:
+                path.replace(target / path.name)
+            sync(target)
 
     def sweep(self) -> None:
         """Removes scratch folders and unfinished files of processes of this machine that are gone."""
@@ -362,6 +387,12 @@ def sync(path: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_all(paths: Sequence[pathlib.Path]) -> None:
+    """Waits until all these files and folders are on the disk."""
+    with ThreadPoolExecutor(max(1, min(len(paths), _AT_ONCE))) as pool:
+        list(pool.map(sync, paths))
 
 
 def _is_running(pid: int) -> bool:

@@ -77,6 +77,21 @@ def test_a_published_folder_shows_all_files_and_a_second_one_changes_nothing(sto
     assert store.names("parts/tar/x") == ["deep", "entry.json"]
 
 
+def test_files_moved_into_a_folder_replace_their_namesakes_and_leave_the_others(store):
+    store.replace("index/a", b"old")
+    store.replace("index/b", b"kept")
+    with store.scratch() as folder:
+        for name in ("a", "c"):
+            (folder / name).write_bytes(name.encode())
+        store.fill(folder, "index")
+        assert list(folder.iterdir()) == []
+    assert {name: store.read(f"index/{name}") for name in store.names("index")} == {
+        "a": b"a",
+        "b": b"kept",
+        "c": b"c",
+    }
+
+
 def test_of_many_threads_that_create_one_file_exactly_one_wins(tmp_path):
     store = Store.at(str(tmp_path))
     wins = []

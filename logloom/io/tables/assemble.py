@@ -7,6 +7,7 @@ pipelines build (logloom.io.tables.format).
 
 from __future__ import annotations
 
+import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,15 +49,20 @@ def describe(
 
 def log_index(log_id: str, parts: Sequence[PartRows]) -> tuple[int, bytes]:
     """A log's index from the parts that have its rows: number of rows, and the content of the file."""
+    with tempfile.NamedTemporaryFile(prefix="logloom-", suffix=".parquet") as file:
+        return write_log_index(pathlib.Path(file.name), log_id, parts), file.read()
+
+
+def write_log_index(path: pathlib.Path, log_id: str, parts: Sequence[PartRows]) -> int:
+    """Writes a log's index as a local file (not synced): its number of rows."""
     rows = pa.concat_tables([part.of_log(log_id) for part in parts]).unify_dictionaries()
     if "timestamp" in rows.column_names:
         stamps = rows["timestamp"].to_numpy()
         if (stamps[1:] < stamps[:-1]).any():
             rows = rows.take(np.argsort(stamps, kind="stable"))
     rows = rows.set_column(rows.column_names.index(ROW), ROW, pa.array(np.arange(len(rows))))
-    with tempfile.NamedTemporaryFile(prefix="logloom-", suffix=".parquet") as file:
-        write_file(file.name, rows)
-        return len(rows), file.read()
+    write_file(str(path), rows)
+    return len(rows)
 
 
 class PartRows:

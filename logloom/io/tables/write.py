@@ -7,26 +7,28 @@ Elsewhere: a part's files (logloom.io.tables.parts), rows as users have them (lo
 from __future__ import annotations
 
 import functools
+import pathlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from typing import Any
-
-from blake3 import blake3
 
 from logloom.digests import file_digest
 from logloom.errors import UsageError
-from logloom.io.storage import TEMPORARY, Store, absolute_uri
+from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tables import description as d
-from logloom.io.tables.assemble import PartRows, describe, log_index
+from logloom.io.tables.assemble import PartRows, describe, write_log_index
 from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.rows import Batch, Rows, open_rows
 from logloom.schema import ColumnType, Schema
 
+_INDEX = "index"  # the folder of the logs' files
 PART_ROWS = 1 << 17
 PART_BYTES = 1 << 30
-_INDEX_WRITERS = 4  # logs' index files written at a time; mostly they wait for the disk
+_INDEX_WRITERS = 4  # logs' index files made at a time
+_INDEX_FILES = 256  # of logs that are synced together
 
 Patterns = str | Sequence[str]
 Types = Schema | Mapping[str, ColumnType]
@@ -69,11 +71,45 @@ def write_table(
     schema, keys, batches = open_rows(frame_or_rows, types)
     plan = make_plan(schema, index, groups, compress, keys)
     references = _open(reference, storage_options)
-    entries = [
-        _write_part(uri, part, plan, f"{number:06d}", references, threads, storage_options)
-        for number, part in enumerate(_cut(batches))
-    ]
-    _commit(uri, plan, entries, references, max_gap, storage_options)
+    store = Store.at(uri, storage_options)
+    entries = []
+    with store.scratch() as scratch, ThreadPoolExecutor(1) as publisher:
+        publishing: Future[None] | None = None
+        for number, part in enumerate(_cut(batches)):
+            unit = scratch / "part"
+            entry = _fill_part(unit, part, plan, f"{number:06d}", references, threads)
+            unit = unit.rename(scratch / entry["part"])
+            (unit / ROWS_FILE).rename(_rows_of(scratch, entry["part"]))
+            if publishing is not None:
+                publishing.result()
+            publishing = publisher.submit(_publish_blobs, store, unit)
+            entries.append(entry)
+        logs = _write_index(
+            store, scratch, entries, lambda part: PartRows(str(_rows_of(scratch, part)), part, None)
+        )
+        if publishing is not None:
+            publishing.result()
+        _describe(store, plan, entries, logs, references, max_gap)
+    _tidy(store)
+
+
+def _rows_of(scratch: pathlib.Path, part: str) -> pathlib.Path:
+    """Where `write_table` keeps a part's share of the index, which nobody else will read."""
+    return scratch / f"{part}.parquet"
+
+
+def _publish_blobs(store: Store, unit: pathlib.Path) -> None:
+    blobs = sorted(path.name for path in unit.iterdir())
+    store.publish(unit, f"parts/{unit.name}", last=blobs[-1] if blobs else "")
+    shutil.rmtree(unit, ignore_errors=True)
+    _drop_rows(store, unit.name)
+
+
+def _drop_rows(store: Store, part: str) -> None:
+    """Removes a part's share of the index, if it was published (by `write_part`)."""
+    name = f"parts/{part}/{ROWS_FILE}"
+    if store.exists(name):
+        store.fs.rm_file(store.uri_of(name))
 
 
 def write_part(
@@ -103,7 +139,12 @@ def write_part(
     plan = make_plan(schema, index, groups, compress, keys)
     if "/" in part or part.startswith(".") or not part:
         raise UsageError(f"part {part!r}: a part's name is a file name")
-    return _write_part(uri, batches, plan, part, _open(reference, storage_options), threads, storage_options)
+    store = Store.at(uri, storage_options)
+    with store.scratch() as scratch:
+        unit = scratch / "part"
+        entry = _fill_part(unit, batches, plan, part, _open(reference, storage_options), threads)
+        store.publish(unit, f"parts/{entry['part']}", ROWS_FILE)
+    return entry
 
 
 def commit_table(
@@ -123,14 +164,19 @@ def commit_table(
     _refuse_existing(uri, storage_options)
     schema = types if isinstance(types, Schema) else Schema(dict(types))
     plan = make_plan(schema, index, groups, compress, keys)
-    _commit(
-        uri,
-        plan,
-        sorted(entries, key=lambda e: str(e["part"])),
-        _open(reference, storage_options),
-        max_gap,
-        storage_options,
-    )
+    references = _open(reference, storage_options)
+    ordered = sorted(entries, key=lambda e: str(e["part"]))
+    store = Store.at(uri, storage_options)
+
+    def open_part(part: str) -> PartRows:
+        return PartRows(store.uri_of(f"parts/{part}/{ROWS_FILE}"), part, storage_options)
+
+    with store.scratch() as scratch:
+        logs = _write_index(store, scratch, ordered, open_part)
+        _describe(store, plan, ordered, logs, references, max_gap)
+    for entry in ordered:  # the logs' index files have taken it up
+        _drop_rows(store, entry["part"])
+    _tidy(store)
 
 
 def _refuse_existing(uri: str, storage_options: Mapping[str, Any] | None) -> None:
@@ -165,63 +211,74 @@ def _cut(batches: Iterator[Batch]) -> Iterator[Iterator[Batch]]:
         yield part()
 
 
-def _write_part(
-    uri: str,
+def _fill_part(
+    folder: pathlib.Path,
     batches: Iterable[Batch],
     plan: Plan,
     name: str,
     references: References | None,
     threads: int | None,
-    storage_options: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    store = Store.at(uri, storage_options)
-    with store.scratch() as folder:
-        unit = folder / "part"
-        unit.mkdir()
-        writer = PartWriter(unit, plan, references, threads)
-        try:
-            for batch in batches:
-                writer.append(batch.log_id, batch.columns, batch.rows)
-        finally:
-            entry = writer.close()
-        # Named by content too: what an interrupted attempt with other rows left behind is never mistaken for
-        # it.
-        name = f"{name}-{file_digest(unit / ROWS_FILE)[:12]}"
-        store.publish(unit, f"parts/{name}", ROWS_FILE)
-    return entry | {"part": name}
+    """Writes a part's files into a new folder (not synced)."""
+    folder.mkdir()
+    writer = PartWriter(folder, plan, references, threads)
+    try:
+        for batch in batches:
+            writer.append(batch.log_id, batch.columns, batch.rows)
+    finally:
+        entry = writer.close()
+    # Named by content too: what an interrupted attempt with other rows left behind is never mistaken for it.
+    return entry | {"part": f"{name}-{file_digest(folder / ROWS_FILE)[:12]}"}
 
 
-def _commit(
-    uri: str,
-    plan: Plan,
+def _write_index(
+    store: Store,
+    scratch: pathlib.Path,
     entries: Sequence[Mapping[str, Any]],
-    references: References | None,
-    max_gap: int | None,
-    storage_options: Mapping[str, Any] | None,
-) -> None:
-    store = Store.at(uri, storage_options)
-    holders = references.holders if references else ()
+    open_part: Callable[[str], PartRows],
+) -> list[d.LogRows]:
+    """Writes the index files of all logs."""
     parts_of: dict[str, list[str]] = {}
     for entry in entries:
         for log_id in entry["logs"]:
             parts_of.setdefault(log_id, []).append(entry["part"])
     # A log's parts lie close together, so a few open parts are enough, however many logs and parts there are.
-    opened = functools.lru_cache(maxsize=8)(
-        lambda part: PartRows(store.uri_of(f"parts/{part}/{ROWS_FILE}"), part, storage_options)
-    )
+    opened, lock = functools.lru_cache(maxsize=8)(open_part), Lock()
 
-    def write_index(log_id: str) -> d.LogRows:
-        count, data = log_index(log_id, [opened(part) for part in parts_of[log_id]])
-        store.replace(d.log_file(log_id), data)
-        return d.LogRows(log_id, d.log_file(log_id), count, blake3(data).hexdigest())
+    def write(log_id: str) -> d.LogRows:
+        with lock:  # or each thread would read the part anew
+            parts = [opened(part) for part in parts_of[log_id]]
+        path = scratch / d.log_file(log_id)
+        count = write_log_index(path, log_id, parts)
+        return d.LogRows(log_id, d.log_file(log_id), count, file_digest(path))
 
+    folder = scratch / _INDEX
+    folder.mkdir()
+    log_ids = sorted(parts_of)
+    logs: list[d.LogRows] = []
     with ThreadPoolExecutor(_INDEX_WRITERS) as pool:
-        logs = list(pool.map(write_index, sorted(parts_of)))
+        for start in range(0, len(log_ids), _INDEX_FILES):
+            logs += pool.map(write, log_ids[start : start + _INDEX_FILES])
+            store.fill(folder, _INDEX)
+    return logs
+
+
+def _describe(
+    store: Store,
+    plan: Plan,
+    entries: Sequence[Mapping[str, Any]],
+    logs: Sequence[d.LogRows],
+    references: References | None,
+    max_gap: int | None,
+) -> None:
+    """Writes the description, with which the table is there."""
+    holders = references.holders if references else ()
     table = describe(plan, entries, logs, max_gap, holders)
-    note_use(absolute_uri(uri).rstrip("/"), holders, storage_options)
+    note_use(store.uri, holders, store.options)
     if not store.create(d.FILE, d.to_bytes(table)):
-        raise UsageError(f"{uri}: another writer made a table here meanwhile")
-    for entry in entries:  # the logs' index files have taken it up
-        store.fs.rm_file(store.uri_of(f"parts/{entry['part']}/{ROWS_FILE}"))
+        raise UsageError(f"{store.uri}: another writer made a table here meanwhile")
+
+
+def _tidy(store: Store) -> None:
     if store.local is not None:
         shutil.rmtree(store.local / TEMPORARY, ignore_errors=True)

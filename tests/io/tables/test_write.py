@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import os
 import shutil
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import logloom.io.tables as tt
 from logloom.blocks import Block
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.tables.description import KEYS, read_description
 from logloom.io.tables.rows import open_rows
 from logloom.schema import NO_AGE, ColumnType, Schema
@@ -124,6 +125,40 @@ def test_what_an_interrupted_write_left_is_not_mistaken_for_the_table(tmp_path):
     tt.write_table(f"{tmp_path}/t", rows)
     assert len(tt.read_index(f"{tmp_path}/t")) == len(rows)
     assert tt.verify(f"{tmp_path}/t") == []
+
+
+def test_parts_that_were_never_committed_leave_nothing_in_the_table_that_is_written_later(tmp_path):
+    rows = drive(num_logs=1)
+    tt.write_table(f"{tmp_path}/a", rows)
+    tt.write_part(f"{tmp_path}/b", rows, "000000", tt.infer_types(rows))  # of the same name and content
+    tt.write_table(f"{tmp_path}/b", rows)
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_all_of_a_table_is_on_the_disk_before_its_description_appears(tmp_path, monkeypatch):
+    synced = set()
+    fsync = os.fsync
+
+    def noting(descriptor):
+        fsync(descriptor)
+        if not (tmp_path / "t/table.json").exists():
+            synced.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    monkeypatch.setattr("logloom.io.tables.write.PART_ROWS", 10)
+    tt.write_table(f"{tmp_path}/t", drive(num_logs=2))
+    made = [path for path in (tmp_path / "t").rglob("*") if path.stat().st_ino not in synced]
+    assert len(list((tmp_path / "t/parts").iterdir())) > 1
+    assert made == []
+
+
+def test_a_part_that_can_not_be_published_makes_no_table(tmp_path):
+    rows = drive(num_logs=1)
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/parts").touch()  # so no folder can lie in it
+    with pytest.raises(StorageError, match="parts"):
+        tt.write_table(f"{tmp_path}/t", rows)
+    assert not (tmp_path / "t/table.json").exists()
 
 
 def test_a_chunk_that_repeats_is_stored_once(tmp_path):
