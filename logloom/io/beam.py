@@ -1,11 +1,12 @@
-"""Beam transforms for units that are whole datasets: what tar shards and folders of bags have in common.
+"""Beam transforms for blocks, shared by the formats.
 
-Here: `ReadUnits`, `WriteUnits`, and `Pieces`, what a format does to be written so; and `WriteAssembled` with
-`Assembling` for formats whose units are staged and then assembled into one dataset.
+Here: for formats whose units are whole datasets (tar shards, folders of bags) `ReadUnits`, `WriteUnits`, and
+`Pieces`, what a format does to be written so; for those whose units are staged and then assembled into one
+dataset `ReadDataset`, `WriteAssembled` and `Assembling`.
 Elsewhere: the transforms that users name (`beam.py` in each format's package).
 
-No payload is shuffled: each block becomes a piece of its unit at once, in `tmp/pieces` of the root, and only
-the pieces' names are grouped and put in row order.
+No payload is shuffled. Each block becomes a piece of its unit at once, in `tmp/pieces` of the root, and only
+the pieces' names are grouped and put in row order; or a unit in `<path>.stage`.
 """
 
 from __future__ import annotations
@@ -158,7 +159,69 @@ def _join_pieces(unit: tuple[_Unit, Iterable[_Piece]], store: Store, form: Piece
     return {"uri": uri, "log_id": log_id, "partition": partition, "rows": rows, "bytes": size}
 
 
-# --- staged units ---------------------------------------------------------------------------------------
+# --- assembled datasets ---------------------------------------------------------------------------------
+
+
+class LogByLog(Protocol):
+    """A reader of one dataset whose logs can be read apart."""
+
+    @property
+    def logs(self) -> Iterable[Any]:
+        """Its logs, by whatever `log_blocks` knows them."""
+        ...
+
+    def log_blocks(self, log: Any, columns: Sequence[str] | None, max_bytes: int) -> Iterator[Block]:
+        """The rows of one of them."""
+        ...
+
+
+class ReadDataset(beam.PTransform):
+    """The rows of one dataset as blocks; each of its logs is read by one worker."""
+
+    opener: ClassVar[Callable[..., LogByLog]]  # of path and storage_options; found by its name
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        max_bytes: int = 64 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """
+        Args:
+            columns: names or globs; all, ages and availabilities too, by default.
+            max_bytes: about how much a block holds.
+        """
+        super().__init__()
+        self._path = os.fspath(path)
+        self._arguments = (columns, max_bytes, storage_options)
+
+    def expand(self, begin: Any) -> Any:
+        *_, storage_options = self._arguments
+        return (
+            begin
+            | "NameDataset" >> beam.Create([self._path])
+            | "ListLogs" >> beam.FlatMap(_list_logs, type(self).opener, storage_options)
+            | "SpreadLogs" >> beam.Reshuffle()
+            | "ReadLog" >> beam.FlatMap(_read_log, self._path, type(self).opener, *self._arguments)
+        )
+
+
+def _list_logs(
+    path: str, opener: Callable[..., LogByLog], storage_options: Mapping[str, Any] | None
+) -> Iterable[Any]:
+    return opener(path, storage_options=storage_options).logs
+
+
+def _read_log(
+    log: Any,
+    path: str,
+    opener: Callable[..., LogByLog],
+    columns: Sequence[str] | None,
+    max_bytes: int,
+    storage_options: Mapping[str, Any] | None,
+) -> Iterator[Block]:
+    return opener(path, storage_options=storage_options).log_blocks(log, columns, max_bytes)
 
 
 class Assembling(Protocol):

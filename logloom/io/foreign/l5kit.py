@@ -70,7 +70,7 @@ class L5KitDataset:
         self, log_id: str, part: Part, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """See `ForeignDataset.blocks`."""
-        return self._reader.scene_blocks(part.where, columns, max_bytes)
+        return self._reader.log_blocks(part.where, columns, max_bytes)
 
 
 def _all_files(store: Store) -> list[str]:

@@ -1,20 +1,21 @@
 """Beam transforms over L5Kit datasets; their elements are blocks.
 
-Here: reading scenes, and the few lines that stage single blocks; the rest of writing is `WriteAssembled`'s.
-Elsewhere: reading rows (rows), staging and assembling (stage, assemble). Builds from recipes have their own
-wiring in logloom.pipelines, with units that outlive a job.
+Here: the few lines that stage single blocks.
+Elsewhere: the wiring (logloom.io.beam), reading rows (rows), staging and assembling (stage, assemble). Builds
+from recipes have their own wiring in logloom.pipelines, with units that outlive a job.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import UsageError
+from logloom.io.beam import ReadDataset, WriteAssembled
 from logloom.io.l5kit.assemble import StagedUnit, make_chunk, plan_assembly
 from logloom.io.l5kit.mapping import mapping_of
 from logloom.io.l5kit.options import Options
@@ -24,41 +25,14 @@ from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, UnitContext
 from logloom.schema import Schema
 
-try:
-    import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
-from logloom.io.beam import WriteAssembled
-
-
-class ReadFromL5Kit(beam.PTransform):
+class ReadFromL5Kit(ReadDataset):
     """Reads a dataset as blocks of frames; a log for each scene, named by its number (see `DatasetReader`).
 
     The columns are those of `logloom.io.l5kit.mapping.MAPPED_SCHEMA`; `columns` selects among them.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        super().__init__()
-        self.path = os.fspath(path)
-        self.columns = columns
-        self.max_bytes = max_bytes
-        self.storage_options = storage_options
-
-    def expand(self, begin: Any) -> Any:
-        return (
-            begin
-            | "NameDataset" >> beam.Create([self.path])
-            | "ListScenes" >> beam.FlatMap(_scenes, self.storage_options)
-            | "SpreadScenes" >> beam.Reshuffle()
-            | "ReadScene" >> beam.FlatMap(_read_scene, self.columns, self.max_bytes, self.storage_options)
-        )
+    opener = DatasetReader
 
 
 class WriteToL5Kit(WriteAssembled):
@@ -114,18 +88,3 @@ class _L5Kit:
 
     def make(self, stage: Store, task: Any) -> tuple[str, bytes]:
         return make_chunk(stage, task)
-
-
-def _scenes(path: str, storage_options: Mapping[str, Any] | None) -> Iterator[tuple[str, int]]:
-    for scene in range(DatasetReader(path, storage_options).num_scenes):
-        yield path, scene
-
-
-def _read_scene(
-    scene: tuple[str, int],
-    columns: Sequence[str] | None,
-    max_bytes: int,
-    storage_options: Mapping[str, Any] | None,
-) -> Iterator[Block]:
-    path, number = scene
-    return DatasetReader(path, storage_options).scene_blocks(number, columns, max_bytes)

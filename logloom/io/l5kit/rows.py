@@ -106,8 +106,9 @@ class DatasetReader:
             raise DatasetError(f"{self.dataset.path}: the scenes' frames don't follow one another")
 
     @property
-    def num_scenes(self) -> int:
-        return len(self._bounds)
+    def logs(self) -> Sequence[int]:
+        """The scenes' numbers."""
+        return range(len(self._bounds))
 
     def __len__(self) -> int:
         return int(self._bounds[-1, 1]) if len(self._bounds) else 0
@@ -122,10 +123,10 @@ class DatasetReader:
         return block.row(0, self.schema, self.schema.select(columns))
 
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        for scene in range(self.num_scenes):
-            yield from self.scene_blocks(scene, columns, max_bytes)
+        for scene in self.logs:
+            yield from self.log_blocks(scene, columns, max_bytes)
 
-    def scene_blocks(
+    def log_blocks(
         self, scene: int, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """The rows of one scene, in order."""

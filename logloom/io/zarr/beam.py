@@ -1,20 +1,21 @@
 """Beam transforms over zarr datasets; their elements are blocks.
 
-Here: reading logs, and the few lines that stage single blocks; the rest of writing is `WriteAssembled`'s.
-Elsewhere: reading rows (reader), staging and assembling (stage, assemble). Builds from recipes have their own
-wiring in logloom.pipelines, with units that outlive a job.
+Here: the few lines that stage single blocks.
+Elsewhere: the wiring (logloom.io.beam), reading rows (reader), staging and assembling (stage, assemble).
+Builds from recipes have their own wiring in logloom.pipelines, with units that outlive a job.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest
 from logloom.errors import UsageError
+from logloom.io.beam import ReadDataset, WriteAssembled
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, UnitContext
 from logloom.io.zarr.arrays import problems_of
@@ -24,38 +25,11 @@ from logloom.io.zarr.reader import ZarrReader
 from logloom.io.zarr.stage import SMALL, StageWriter
 from logloom.schema import Schema
 
-try:
-    import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
-from logloom.io.beam import WriteAssembled
-
-
-class ReadFromZarr(beam.PTransform):
+class ReadFromZarr(ReadDataset):
     """Reads a dataset that logloom wrote as blocks, logs side by side (see `ZarrReader`)."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        super().__init__()
-        self.path = os.fspath(path)
-        self.columns = columns
-        self.max_bytes = max_bytes
-        self.storage_options = storage_options
-
-    def expand(self, begin: Any) -> Any:
-        return (
-            begin
-            | "NameDataset" >> beam.Create([self.path])
-            | "ListLogs" >> beam.FlatMap(_logs, self.storage_options)
-            | "SpreadLogs" >> beam.Reshuffle()
-            | "ReadLog" >> beam.FlatMap(_read_log, self.columns, self.max_bytes, self.storage_options)
-        )
+    opener = ZarrReader
 
 
 class WriteToZarr(WriteAssembled):
@@ -111,18 +85,3 @@ class _Zarr:
 
     def make(self, stage: Store, task: FileTask) -> tuple[str, bytes]:
         return make_file(stage, task)
-
-
-def _logs(path: str, storage_options: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    for log_id in ZarrReader(path, storage_options=storage_options).logs:
-        yield path, log_id
-
-
-def _read_log(
-    log: tuple[str, str],
-    columns: Sequence[str] | None,
-    max_bytes: int,
-    storage_options: Mapping[str, Any] | None,
-) -> Iterator[Block]:
-    path, log_id = log
-    return ZarrReader(path, storage_options=storage_options).log(log_id).blocks(columns, max_bytes)

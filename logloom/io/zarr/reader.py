@@ -140,7 +140,13 @@ class ZarrReader:
     def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
         """All rows in order; None is all columns, ages and availabilities too."""
         for log_id in self._ids:
-            yield from self.log(log_id).blocks(columns, max_bytes)
+            yield from self.log_blocks(log_id, columns, max_bytes)
+
+    def log_blocks(
+        self, log_id: str, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+    ) -> Iterator[Block]:
+        """The rows of one log, in order."""
+        return self.log(log_id).blocks(columns, max_bytes)
 
     def get_many(
         self,
