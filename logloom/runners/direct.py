@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import shlex
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import Any, Self
 from logloom.errors import UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import Construct, JobFailedError, Tell
+from logloom.runners.scratch import engine_folders
 
 _WORKER_LOST = "Channel closed prematurely"  # as Beam says it
 IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
@@ -48,15 +50,20 @@ def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:
     return PipelineOptions([f"--direct_num_workers={num_workers}", *more], save_main_session=False)
 
 
-def local_runner(num_workers: int) -> Any:
-    """Beam's FnApiRunner, named in full: "DirectRunner" looks for a Prism to download first."""
+def local_runner(num_workers: int, temporary: pathlib.Path) -> Any:
+    """Beam's FnApiRunner, named in full: "DirectRunner" looks for a Prism to download first.
+
+    Args:
+        temporary: folder for the temporary files of worker processes.
+    """
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
     if num_workers == 1:
         return FnApiRunner()
     # What Beam's running mode "multi_processing" would start, but for what it prints.
-    command = f"exec {shlex.quote(sys.executable)} -m logloom.runners.local_worker"
+    program = [f"TMPDIR={temporary}", sys.executable, "-m", "logloom.runners.local_worker"]
+    command = f"exec env {shlex.join(program)}"
     return FnApiRunner(default_environment=SubprocessSDKEnvironment.from_command_string(command))
 
 
@@ -75,15 +82,19 @@ class Direct:
         self._options = pipeline_options(workers, options.beam_flags())
 
     def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._folders = stack.enter_context(engine_folders())
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         """Beam ends its workers itself."""
+        self._stack.close()
 
     def submit(self, construct: Construct, name: str) -> _DirectJob:
-        import apache_beam as beam
+        from logloom.runners.tidy import new_pipeline
 
-        pipeline = beam.Pipeline(local_runner(self._workers), options=self._options)
+        pipeline = new_pipeline(local_runner(self._workers, self._folders.temporary), self._options)
         construct(pipeline)
         return _DirectJob(pipeline, name)
 

@@ -23,19 +23,28 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from logloom.errors import UsageError
+from logloom.runners.scratch import Folders, engine_folders
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Serves at `endpoint` while the block runs; its workers end with it."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0, log: pathlib.Path | None = None):
+    def __init__(
+        self,
+        folders: Folders,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        log: pathlib.Path | None = None,
+    ):
         """
         Args:
+            folders: for the temporary files of workers.
             port: 0 takes a free one.
             log: file that takes what workers print; our own standard error by default.
         """
         self._address = f"{host}:{port}"
         self._log = log
+        self._environment = folders.environment
         self._workers: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(4))
@@ -78,6 +87,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                     stdin=subprocess.PIPE,
                     stdout=printed or sys.stderr,
                     stderr=printed,
+                    env={**os.environ, **self._environment},
                     start_new_session=True,
                 )
         except OSError as error:
@@ -121,7 +131,7 @@ def main() -> None:
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    with WorkerPool(arguments.host, arguments.port) as pool:
+    with engine_folders() as folders, WorkerPool(folders, arguments.host, arguments.port) as pool:
         print(f"worker pool at {pool.endpoint}", flush=True)
         over.wait()
     os._exit(0)  # gRPC's threads can hang the interpreter's own way out

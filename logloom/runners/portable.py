@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import pathlib
 import threading
 import time
 from collections.abc import Iterable
 from typing import Any
 
 import grpc
-from apache_beam import Pipeline
 from apache_beam.metrics.execution import MetricKey
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
@@ -24,6 +24,7 @@ from logloom.errors import LogloomError, UsageError
 from logloom.runners.beam_flags import refuse_unknown
 from logloom.runners.options import Finished
 from logloom.runners.running import Construct, JobFailedError, Tell
+from logloom.runners.tidy import dependencies_in, new_pipeline
 
 _State = beam_job_api_pb2.JobState
 _ENDED = {_State.DONE, _State.DRAINED, _State.FAILED, _State.CANCELLED}
@@ -39,12 +40,16 @@ class EngineLostError(LogloomError):
 class JobServer:
     """A job service that is up."""
 
-    def __init__(self, endpoint: str):
+    def __init__(self, endpoint: str, temporary: pathlib.Path):
         """
+        Args:
+            temporary: folder for what a job stages.
+
         Raises:
             UsageError: nothing answers there.
         """
         self.endpoint = endpoint
+        self._temporary = temporary
         self._channel = grpc.insecure_channel(endpoint, options=_UNLIMITED)
         try:
             grpc.channel_ready_future(self._channel).result(timeout=15)
@@ -69,10 +74,13 @@ class JobServer:
         request = beam_job_api_pb2.DescribePipelineOptionsRequest()
         described = self._stub.DescribePipelineOptions(request, timeout=60).options
         refuse_unknown(flags, [option.name for option in described])
+        if not any(flag.startswith("--requirements_") for flag in flags):
+            flags.append("--requirements_cache=skip")  # else Beam makes a folder for it
         options = PipelineOptions([f"--job_name={name}", *flags], save_main_session=False)
-        pipeline = Pipeline(runner=PortableRunner(), options=options)
+        pipeline = new_pipeline(PortableRunner(), options)
         construct(pipeline)
-        proto = PortableRunner.get_proto_pipeline(pipeline, options)
+        with dependencies_in(self._temporary):
+            proto = PortableRunner.get_proto_pipeline(pipeline, options)
         handle = JobServiceHandle(self._stub, options, retain_unknown_options=True)
         job_id, messages, _ = handle.submit(proto)
         return PortableJob(self._stub, self.endpoint, job_id, messages)

@@ -15,7 +15,7 @@ from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import JobServer, PortableJob
 from logloom.runners.processes import Child
 from logloom.runners.running import Construct
-from logloom.runners.scratch import engine_folder
+from logloom.runners.scratch import Folders, engine_folders
 
 _MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
@@ -52,13 +52,13 @@ class Prism:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(engine_folder(self._options.log_folder))
-            endpoint = self._options.job_endpoint or stack.enter_context(_started(folder))
+            folders = stack.enter_context(engine_folders(self._options.log_folder))
+            endpoint = self._options.job_endpoint or stack.enter_context(_started(folders))
             workers = self._options.environment_config
             if self._options.environment == "local":
-                workers = stack.enter_context(WorkerPool(log=folder / "workers.log")).endpoint
+                workers = stack.enter_context(WorkerPool(folders, log=folders.logs / "workers.log")).endpoint
             self._flags = ["--environment_type=EXTERNAL", f"--environment_config={workers}"]
-            self._server = JobServer(endpoint)
+            self._server = JobServer(endpoint, folders.temporary)
             stack.callback(self._server.close)
             self._stack = stack.pop_all()
         return self
@@ -71,8 +71,8 @@ class Prism:
 
 
 @contextlib.contextmanager
-def _started(folder: pathlib.Path) -> Iterator[str]:
+def _started(folders: Folders) -> Iterator[str]:
     """Prism on a free port."""
     command = [str(prism_binary()), "-job_port=0", "-serve_http=false", "-log_kind=text"]
-    with Child(command, folder / "prism.log", what="Prism") as prism:
+    with Child(command, folders.logs / "prism.log", what="Prism", env=folders.environment) as prism:
         yield prism.wait_for(r'Serving JobManagement" endpoint=(\S+)')[1]

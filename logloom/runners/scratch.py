@@ -1,4 +1,4 @@
-"""The folder that an engine's processes keep their files in while a command runs."""
+"""The folders that an engine's processes keep their files in while a command runs."""
 
 from __future__ import annotations
 
@@ -10,32 +10,51 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 _PREFIX = "logloom-engine-"
 _LOCKED_WITHIN = 60.0  # seconds after it was made; a younger folder may not be locked yet
 
 
+@dataclass(frozen=True)
+class Folders:
+    """Where the processes of one command write.
+
+    Attributes:
+        logs: their logs and configuration.
+        temporary: all else; removed when the command ends.
+    """
+
+    logs: pathlib.Path
+    temporary: pathlib.Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which a process puts its temporary files here; Java wants a flag instead."""
+        return {"TMPDIR": str(self.temporary)}
+
+
 @contextlib.contextmanager
-def engine_folder(kept: str = "") -> Iterator[pathlib.Path]:
-    """A folder for logs, configuration and staged files; removed afterwards unless it is to be kept.
+def engine_folders(kept: str = "") -> Iterator[Folders]:
+    """Folders that are removed afterwards.
 
     What commands that were killed left behind is removed first: a folder is locked while its command lives.
 
     Args:
-        kept: the folder that the user asked for.
+        kept: a folder for the logs, which stays.
     """
-    if kept:
-        folder = pathlib.Path(kept).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-        return
     sweep(pathlib.Path(tempfile.gettempdir()))
     with (
         tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name,
         _opened(name) as lock,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield pathlib.Path(name)
+        folder = pathlib.Path(name)
+        logs = pathlib.Path(kept).absolute() if kept else folder
+        logs.mkdir(parents=True, exist_ok=True)
+        temporary = folder / "tmp"
+        temporary.mkdir()
+        yield Folders(logs, temporary)
 
 
 def sweep(place: pathlib.Path) -> None:

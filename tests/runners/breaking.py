@@ -90,14 +90,25 @@ class Building(threading.Thread):
 
 
 class BuildCommand:
-    """The same by the command, in a session of its own."""
+    """The same by the command, in a session of its own.
+
+    Attributes:
+        temporary: where it and all that it starts put their temporary files.
+    """
 
     def __init__(self, slow: pathlib.Path, root: pathlib.Path, *options: str):
         self._plan = plan_at(slow, root)
         self._mark = str(root)
+        self.temporary = root.with_name("temporary")
+        self.temporary.mkdir()
         self._process = subprocess.Popen(
             build_command(slow, root, *options),
-            env={**os.environ, "LOGLOOM_TEST_MARK": self._mark},
+            env={
+                **os.environ,
+                "LOGLOOM_TEST_MARK": self._mark,
+                "TMPDIR": str(self.temporary),
+                "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.temporary}",
+            },
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -128,6 +139,10 @@ class BuildCommand:
     def wait_for_descendants(self):
         """Waits until nothing that it started is left."""
         wait_until(lambda: not marked(self._mark), lambda: marked(self._mark), 60)
+
+    def left_behind(self) -> list[str]:
+        """What lies in its temporary folder."""
+        return sorted(path.name for path in self.temporary.iterdir())
 
 
 def build_command(slow: pathlib.Path, root: pathlib.Path, *options: str) -> list[str]:

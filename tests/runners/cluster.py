@@ -88,6 +88,7 @@ class Cluster:
             heap,
             "-XX:MaxMetaspaceSize=768m",
             "-XX:MaxDirectMemorySize=400m",
+            f"-Djava.io.tmpdir={self._folder}",
             "-cp",
             class_path(),
             program,

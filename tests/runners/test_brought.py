@@ -11,6 +11,7 @@ import pytest
 
 from logloom.runners.flink.jars import class_path
 from logloom.runners.flink.server import _DRIVER, job_server
+from logloom.runners.scratch import engine_folders
 from tests.pipelines.conftest import digests
 from tests.runners.breaking import BuildCommand
 from tests.runners.conftest import build_on
@@ -45,9 +46,7 @@ def test_a_job_server_in_one_jar_starts_workers_as_processes_of_its_own(worker, 
 
 
 def test_a_job_server_that_is_up_hands_jobs_to_its_cluster(cluster, worker, drive, expected, tmp_path):
-    folder = tmp_path / "server"
-    folder.mkdir()
-    with job_server(folder, {}, master=cluster.address) as endpoint:
+    with engine_folders() as folders, job_server(folders, {}, master=cluster.address) as endpoint:
         build_on(drive, tmp_path / "processes", job_endpoint=endpoint, workers=2, **worker)
         build_on(drive, tmp_path / "pool", job_endpoint=endpoint, workers=2)
     assert digests(tmp_path / "processes") == expected
@@ -82,3 +81,4 @@ def test_sigterm_ends_the_build_and_all_that_it_started(engine, worker, slow, tm
     assert "build again to go on" in said
     assert "Traceback" not in said
     building.wait_for_descendants()
+    assert building.left_behind() == []

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import tempfile
 
 import pytest
 
@@ -101,13 +102,17 @@ def test_a_job_server_killed_after_submission_is_done_without(cluster, slow, und
     ids=lambda options: options[1],
 )
 def test_a_command_killed_in_mid_build_leaves_nothing_running_and_a_second_build_finishes(
-    options, slow, undisturbed, tmp_path
+    options, slow, undisturbed, tmp_path, monkeypatch
 ):
     building = BuildCommand(slow, tmp_path / "root", "--quiet", *options)
     building.wait_for_units(3)
     building.end_by(signal.SIGKILL)
     building.wait_for_descendants()
+    (left,) = building.temporary.iterdir()  # nothing beside the folder that the next command removes
+    os.utime(left, (0, 0))
+    monkeypatch.setattr(tempfile, "tempdir", str(building.temporary))
     again = build(plan_at(slow, tmp_path / "root"))
+    assert building.left_behind() == []
     assert again.reused >= 3
     assert digests(tmp_path / "root") == undisturbed
 
@@ -155,6 +160,7 @@ def test_a_worker_killed_in_mid_build_is_started_again_by_flink(slow, undisturbe
     code, said = building.end()
     assert code == 0, said
     building.wait_for_descendants()
+    assert building.left_behind() == []
     assert digests(tmp_path / "root") == undisturbed
 
 
@@ -167,5 +173,6 @@ def test_a_local_worker_killed_in_mid_build_is_said_and_a_second_build_finishes(
     assert said.splitlines()[-2].startswith("logloom: a worker process ended before its work did")
     assert said.splitlines()[-1] == "Build again: what is finished is kept"
     building.wait_for_descendants()
+    assert building.left_behind() == []
     assert build(plan_at(slow, tmp_path / "root")).reused >= 3
     assert digests(tmp_path / "root") == undisturbed

@@ -32,6 +32,7 @@ def test_ctrl_c_cancels_the_job_and_ends_what_was_started(cluster, slow, tmp_pat
     (mine,) = set(jobs_of(cluster)) - set(before)
     assert jobs_of(cluster)[mine] in ("CANCELED", "CANCELLING")
     building.wait_for_descendants()
+    assert building.left_behind() == []
 
 
 def test_a_detached_job_commits_alone_and_the_next_build_makes_the_view(

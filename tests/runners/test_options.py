@@ -19,7 +19,7 @@ from logloom.runners.options import engine_of, parse_settings
 from logloom.runners.prism import prism_binary
 from logloom.runners.processes import Child
 from logloom.runners.running import own_error
-from logloom.runners.scratch import engine_folder
+from logloom.runners.scratch import engine_folders
 
 
 @pytest.mark.parametrize(
@@ -175,13 +175,16 @@ def test_what_killed_commands_left_behind_is_swept_and_what_living_ones_use_is_n
     foreign = left_behind(tmp_path, "engine-of-somebody")
     elsewhere = left_behind(tmp_path, "elsewhere")
     (tmp_path / "logloom-engine-link").symlink_to(elsewhere)
-    with engine_folder() as living:
+    with engine_folders() as own:
+        living = own.temporary.parent
         os.utime(living, (0, 0))
-        with engine_folder() as other:
+        with engine_folders() as other:
             assert living.is_dir()
-            assert other.parent == tmp_path
-        with engine_folder(str(tmp_path / "kept")) as kept:
-            assert kept == tmp_path / "kept"
+            assert other.temporary.is_relative_to(other.logs)
+            assert other.logs.parent == tmp_path
+        with engine_folders(str(tmp_path / "kept")) as kept:
+            assert kept.logs == tmp_path / "kept"
+            assert not kept.temporary.is_relative_to(kept.logs)
     assert not stale.exists()
     assert not living.exists()
     assert (elsewhere / "engine.log").exists()

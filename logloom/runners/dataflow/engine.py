@@ -7,6 +7,8 @@ before it is submitted: `describe`. Elsewhere: the flex template, docs/engines.m
 from __future__ import annotations
 
 import contextlib
+import pathlib
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -63,10 +65,10 @@ class Dataflow:
         return _described(job)
 
     def _run(self, construct: Construct, name: str, more: list[str]) -> Any:
-        import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
         from logloom.runners.beam_flags import refuse_unknown
+        from logloom.runners.tidy import dependencies_in, new_pipeline
 
         try:
             from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
@@ -79,11 +81,11 @@ class Dataflow:
         refuse_unknown(flags)
         try:
             options = PipelineOptions(flags, save_main_session=False)
-            pipeline = beam.Pipeline(runner=DataflowRunner(), options=options)
+            pipeline = new_pipeline(DataflowRunner(), options)
         except (SystemExit, ValueError) as error:  # Beam's parser has said on stderr which option it refuses
             raise UsageError(f"Beam refuses an option for Dataflow: {error}") from None
         construct(pipeline)
-        with _explained():
+        with tempfile.TemporaryDirectory() as staged, dependencies_in(pathlib.Path(staged)), _explained():
             return pipeline.run()
 
     def _place(self, job_id: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import shutil
 import socket
 import time
@@ -21,7 +20,7 @@ from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import EngineLostError, JobServer, PortableJob
 from logloom.runners.running import Construct, JobFailedError, Tell
-from logloom.runners.scratch import engine_folder
+from logloom.runners.scratch import Folders, engine_folders
 
 _LOOK_EVERY = 1.0  # seconds
 _KEPT_FOR = 4  # seconds; else the workers of one stage end before the next starts its own
@@ -63,17 +62,17 @@ class Flink:
     def __enter__(self) -> Self:
         options = self._options
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(engine_folder(options.log_folder))
+            folders = stack.enter_context(engine_folders(options.log_folder))
             endpoint = options.job_endpoint or stack.enter_context(
                 job_server(
-                    folder,
+                    folders,
                     self._flink_settings(),
                     master=options.flink_master,
                     jar=options.flink_job_server_jar,
                 )
             )
-            self._flags = self._environment(stack, folder)
-            self._server = JobServer(endpoint)
+            self._flags = self._environment(stack, folders)
+            self._server = JobServer(endpoint, folders.temporary)
             stack.callback(self._server.close)
             self._stack = stack.pop_all()
         return self
@@ -89,12 +88,12 @@ class Flink:
         retries = {} if any(name.startswith("restart-strategy") for name in given) else _RETRIES
         return _LOOPBACK | retries | given
 
-    def _environment(self, stack: contextlib.ExitStack, folder: pathlib.Path) -> list[str]:
+    def _environment(self, stack: contextlib.ExitStack, folders: Folders) -> list[str]:
         """Flags that say where workers run."""
         options = self._options
         kind, config = options.environment.upper(), options.environment_config
         if options.environment == "local":
-            pool = stack.enter_context(WorkerPool(log=folder / "workers.log"))
+            pool = stack.enter_context(WorkerPool(folders, log=folders.logs / "workers.log"))
             kind, config = "EXTERNAL", pool.endpoint
         return [f"--environment_type={kind}", *([f"--environment_config={config}"] if config else [])]
 

@@ -9,18 +9,19 @@ from collections.abc import Iterator, Mapping
 from logloom.errors import UsageError
 from logloom.runners.flink.jars import class_path, java
 from logloom.runners.processes import Child
+from logloom.runners.scratch import Folders
 
 _DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 
 
 @contextlib.contextmanager
 def job_server(
-    folder: pathlib.Path, settings: Mapping[str, str], *, master: str = "", jar: str = ""
+    folders: Folders, settings: Mapping[str, str], *, master: str = "", jar: str = ""
 ) -> Iterator[str]:
     """Runs a job server while the block runs; gives its host:port.
 
     Args:
-        folder: for its log, its configuration and staged files.
+        folders: for its log and configuration; for what jobs stage, and what Flink keeps while they run.
         settings: of Flink, for every job: `restart-strategy.type`, `taskmanager.memory.*`, ...
         master: host:port of a standing cluster; "" is one within the job server.
         jar: a shaded job server, in place of the fetched jars.
@@ -32,19 +33,21 @@ def job_server(
     if jar and not pathlib.Path(jar).is_file():
         raise UsageError(f"{jar}: no such job server")
     program = ["-jar", jar] if jar else ["-cp", class_path(), _DRIVER]
-    (folder / "flink-conf.yaml").write_text(
+    (folders.logs / "flink-conf.yaml").write_text(
         "".join(f"{name}: {value}\n" for name, value in settings.items()), encoding="utf-8"
     )
     command = [
         *java(),
+        f"-Djava.io.tmpdir={folders.temporary}",
         *program,
         "--job-host=127.0.0.1",
         "--job-port=0",
         "--artifact-port=0",
         "--expansion-port=-1",
         f"--flink-master={master or '[local]'}",
-        f"--flink-conf-dir={folder}",
-        f"--artifacts-dir={folder / 'artifacts'}",
+        f"--flink-conf-dir={folders.logs}",
+        f"--artifacts-dir={folders.temporary / 'artifacts'}",
     ]
-    with Child(command, folder / "job-server.log", what="Flink's job server") as server:
+    log = folders.logs / "job-server.log"
+    with Child(command, log, what="Flink's job server", env=folders.environment) as server:
         yield server.wait_for(r"JobService started on (\S+:\d+)")[1]
