@@ -16,6 +16,7 @@ import itertools
 import multiprocessing
 import operator
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -101,7 +102,8 @@ class Loader:
         """Starts nothing yet.
 
         Args:
-            source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` where it has them.
+            source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` where it has them. A
+                warning says so if `get_many` can't fill batches and rows are read one by one.
             batch: rows in a batch; batches go on across epochs, so none is short.
             fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict.
             shuffle: a fresh permutation of all rows in each epoch; else their own order.
@@ -143,6 +145,7 @@ class Loader:
         self._filler: Filler | None = None
         self._close_workers: Callable[[], Any] | None = None
         self._closed = False
+        self._warned = False
 
     @functools.cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -258,20 +261,23 @@ class Loader:
         self._batches.append(batch)
 
     def _do(self, job: Job, batch: _Batch) -> None:
+        assert self._filler is not None
         failure = None
         try:
-            assert self._filler is not None
             self._filler.fill(batch.arrays, job, np.zeros(1, np.int64))
         except RowError as error:
             failure = explain(error)
-        self._done(job.number, failure)
+        self._done(job.number, failure, self._filler.remark)
 
     def _collect(self) -> None:
         assert self._workers is not None
-        for number, failure in self._workers.wait():
-            self._done(number, failure)
+        for number, failure, remark in self._workers.wait():
+            self._done(number, failure, remark)
 
-    def _done(self, number: int, failure: str | None) -> None:
+    def _done(self, number: int, failure: str | None, remark: str | None) -> None:
+        if remark is not None and not self._warned:
+            self._warned = True
+            warnings.warn(remark, stacklevel=2)
         batch = self._jobs.pop(number)
         batch.pending.discard(number)
         batch.failure = batch.failure or failure

@@ -144,7 +144,13 @@ def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, .
 
 
 class Filler:
-    """Fills batches with rows of a source, by the quickest way that the source offers."""
+    """Fills batches with rows of a source, by the quickest way that the source offers.
+
+    Attributes:
+        remark: why rows are read one by one although the source offers columns; None while they aren't.
+    """
+
+    remark: str | None = None
 
     def __init__(self, work: Work):
         self._work = work
@@ -163,8 +169,12 @@ class Filler:
         """
         progress[0] = job.step
         indices = job.indices.tolist()
-        if self._get_columns is not None and self._fill_columns(arrays, job):
-            return
+        unfit = None
+        if self._get_columns is not None:
+            unfit = self._fill_columns(arrays, job)
+            if unfit is None:
+                return
+            self._get_columns = None  # row by row then: it may be slower, but it says which row is to blame
         for number, row in enumerate(self._rows(indices, job)):
             step = job.step + number * job.stride
             progress[0] = step
@@ -173,6 +183,11 @@ class Filler:
                 put(arrays, self._work.spec, job.row + number, prepared)
             except Exception as error:
                 raise RowError(indices[number], step) from error
+        if unfit is not None:  # and no row was to blame
+            self.remark = (
+                f"{type(self._work.source).__name__}.get_many can't fill batches ({unfit}); from here on "
+                "rows are read one by one, which is slower"
+            )
 
     def _rows(self, indices: Sequence[int], job: Job) -> Iterator[Mapping[str, Any]]:
         if self._fetch_many is not None:
@@ -193,24 +208,24 @@ class Filler:
                 raise RowError(index, job.step + number * job.stride) from error
             yield row
 
-    def _fill_columns(self, arrays: Mapping[str, Array], job: Job) -> bool:
-        """Reads columns straight into the batch; False where rows are to be read one by one."""
+    def _fill_columns(self, arrays: Mapping[str, Array], job: Job) -> str | None:
+        """Reads columns straight into the batch; gives the reason where that doesn't work."""
         stop = job.row + len(job.indices)
         plain = {k for k, (dtype, _) in self._work.spec.items() if dtype.kind not in "US"}
         out = {key: arrays[key][job.row : stop] for key in plain}
         try:
             columns = self._get_columns(job.indices, out=out)  # type: ignore[misc]
-            if columns.keys() != self._work.spec.keys():
-                return False
+            if odd := sorted(columns.keys() ^ self._work.spec.keys()):
+                both = ["what get_many gives" if key in columns else "rows" for key in odd]
+                return "; ".join(f"{key!r} is only in {where}" for key, where in zip(odd, both, strict=True))
             for key, (dtype, shape) in self._work.spec.items():
                 if columns[key] is not out.get(key):
                     values = np.asarray(columns[key])
                     check_fits(key, values, dtype, (len(job.indices), *shape))
                     arrays[key][job.row : stop] = values
-        except Exception:  # row by row then: it may be slower, but it says which row is to blame
-            self._get_columns = None
-            return False
-        return True
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
 
 
 class RowError(Exception):
@@ -263,7 +278,7 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
                     failure = explain(error)
             control[number + 1] = _IDLE
             try:
-                connection.send((message.number, failure))
+                connection.send((message.number, failure, filler.remark))
             except OSError:
                 return
         elif message[0] == "segment":
@@ -373,13 +388,13 @@ class Workers:
         """Jobs with lower numbers are not wanted any more; they still come back as done."""
         self._cells[0] = job
 
-    def wait(self) -> list[tuple[int, str | None]]:
-        """Waits for something to be done; gives (job, why it failed) for each.
+    def wait(self) -> list[tuple[int, str | None, str | None]]:
+        """Waits for something to be done; gives (job, why it failed, the worker's remark) for each.
 
         Raises:
             LoaderError: a worker died.
         """
-        done: list[tuple[int, str | None]] = []
+        done: list[tuple[int, str | None, str | None]] = []
         dead: set[int] = set()
         for key, _ in self._selector.select():
             number: int = key.data
@@ -388,12 +403,12 @@ class Workers:
                 dead.add(number)
                 continue
             try:
-                job, failure = connection.recv()
+                job, failure, remark = connection.recv()
             except (EOFError, OSError):
                 dead.add(number)
                 continue
             del self._jobs[number][job]
-            done.append((job, failure))
+            done.append((job, failure, remark))
         if dead and not done:
             raise self._death(min(dead))
         return done

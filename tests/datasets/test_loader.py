@@ -6,12 +6,14 @@ import multiprocessing
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -258,6 +260,44 @@ def test_a_row_that_many_at_once_hide_is_still_named():
         pytest.raises(LoaderError, match=r"(?s)row 6 \(step 6\).*bad sector"),
     ):
         next(loader)
+
+
+class UnfitColumns(Rows):
+    """Columns that can't be read as `flaw` says, though rows can."""
+
+    def __init__(self, length, flaw):
+        super().__init__(length)
+        self.flaw = flaw
+
+    def get_many(self, indices, columns=None, out=None):
+        if self.flaw == "fails":
+            raise OSError("no column 'image' today")
+        found = dict(out, id=indices, image=np.zeros((len(indices), 5), np.int32))
+        if self.flaw == "lacks":
+            del found["image"]
+        return found
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("flaw", "words"),
+    [
+        ("fails", "OSError: no column 'image' today"),
+        ("lacks", "'image' is only in rows"),
+        ("wide", r"'image' is int32 \(2, 5\), in row 0 it is int32 \(2, 3\)"),
+    ],
+)
+def test_columns_that_can_not_be_read_at_once_are_said_once_with_the_reason(flaw, words, workers):
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        Loader(UnfitColumns(20, flaw), batch=2, shuffle=False, workers=workers) as loader,
+    ):
+        warnings.simplefilter("always")
+        assert take_ids(loader, 10) == list(range(20))
+    assert len(caught) == 1
+    assert re.search(
+        f"UnfitColumns.get_many can't fill batches .*{words}.* rows are read one", str(caught[0].message)
+    )
 
 
 class UnevenRows(Rows):
