@@ -3,13 +3,14 @@
 Here: which fields each adapter reads of a message, the type of its column, and the pure functions from those
 fields to values. ROS and Foxglove messages are told apart by the fields they have, not by their names.
 Elsewhere: reading fields (layouts and other decoders), pixels (images), point clouds (clouds).
-A decoder reads the fields that `paths` names and hands them to `convert`.
+A decoder says by `take` how it reads fields; one that reads them otherwise hands what `paths` names to
+`convert`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +22,13 @@ from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.decoding import clouds, images
 from logloom.io.logs.decoding.definitions import Struct
-from logloom.io.logs.decoding.fields import select
+from logloom.io.logs.decoding.fields import has, joined_type, select
 from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.decoding.values import side_by_side
 from logloom.schema import ColumnType
 
 Found = Mapping[str, Values]  # by the adapter's own word for a field
+Read = Callable[[Sequence[str], int], Sequence[Values]]  # the fields at some paths; text in arrays so wide
 
 _FLOAT32, _FLOAT64 = np.dtype("<f4"), np.dtype("<f8")
 _TRANSFORM = {"translation": "xyz", "rotation": "xyzw"}
@@ -65,7 +68,7 @@ def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
     prefix = f"{spec.paths[0]}." if spec.paths else ""
     for shape in adapter.shapes:
         found = {word: prefix + path for word, path in shape.items()}
-        if all(_has(root, path) for path in found.values()):
+        if all(has(root, path) for path in found.values()):
             return found
     wanted = " or ".join(", ".join(shape.values()) for shape in adapter.shapes)
     where = f"field {spec.paths[0]}" if spec.paths else "the message"
@@ -73,11 +76,13 @@ def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
 
 
 def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
-    """The type of an adapter's column, of one message, before resampling.
+    """The type of a column, of one message, before resampling; with an adapter or without.
 
     Raises:
-        UsageError: as `paths`; or the spec asks for what the adapter can't give.
+        UsageError: the messages lack what it reads, or the spec asks for what they can't give.
     """
+    if spec.adapter is None:
+        return joined_type(spec, [select(root, path, spec.strings) for path in spec.paths])
     paths(spec, root)
     return _adapter(spec).ctype(spec)
 
@@ -89,6 +94,19 @@ def convert(spec: FieldSpec, found: Found) -> Values:
         UnfitError: a message holds something else than the adapter reads.
     """
     return _adapter(spec).convert(spec, found)
+
+
+def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
+    """A column of messages whose fields `read` gives; with an adapter or without.
+
+    Raises:
+        UnfitError: as `convert`.
+    """
+    if spec.adapter is None:
+        return side_by_side(read(spec.paths, spec.strings))
+    words = paths(spec, root)
+    found = read(list(words.values()), text_width(spec))
+    return convert(spec, dict(zip(words, found, strict=True)))
 
 
 def text_width(spec: FieldSpec) -> int:
@@ -144,23 +162,15 @@ def _written(name: str) -> str:
     return f"{name} or {name}[x,y,z]" if ADAPTERS[name].takes_words else name
 
 
-def _has(root: Struct, path: str) -> bool:
-    try:
-        select(root, path)
-    except UsageError:
-        return False
-    return True
-
-
 def _array(values: Values) -> NDArray[Any]:
     return values.values if isinstance(values, Ragged) else values
 
 
 def _columns(dtype: np.dtype[Any], *words: str) -> Callable[[FieldSpec, Found], Values]:
-    def side_by_side(spec: FieldSpec, found: Found) -> Values:
+    def stacked(spec: FieldSpec, found: Found) -> Values:
         return np.stack([_array(found[word]) for word in words], axis=1).astype(dtype)
 
-    return side_by_side
+    return stacked
 
 
 def _scan(spec: FieldSpec, found: Found) -> Values:

@@ -91,6 +91,28 @@ def select(root: Struct, path: str, width: int = 32) -> Selection:
     return _select(root, root, parsed, path, width)
 
 
+def has(root: Struct, path: str) -> bool:
+    """Whether `select` finds a path."""
+    try:
+        select(root, path)
+    except UsageError:
+        return False
+    return True
+
+
+def stamp_in(root: Struct, paths: Sequence[str]) -> Selection | None:
+    """The first of some paths that leads to one time, or by way of a list's elements to a time in each."""
+    for path in paths:
+        if not has(root, path):
+            continue
+        selection = select(root, path)
+        inmost = selection.inner or selection
+        is_time = isinstance(inmost.type, Struct) and inmost.type.is_time and inmost.array is None
+        if is_time and ("[]" in path) == (selection.inner is not None):
+            return selection
+    return None
+
+
 def _select(root: Struct, inside: Struct, steps: Sequence[re.Match[str]], path: str, width: int) -> Selection:
     names: list[str] = []
     for i, step in enumerate(steps):

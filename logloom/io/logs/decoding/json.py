@@ -34,7 +34,7 @@ from logloom.io.logs.decoding.definitions import (
     Text,
     Type,
 )
-from logloom.io.logs.decoding.fields import select
+from logloom.io.logs.decoding.fields import has
 from logloom.io.logs.decoding.objects import ObjectDecoder
 
 _BYTE = Number(np.dtype("u1"), is_byte=True)
@@ -75,7 +75,7 @@ class JsonDecoder(ObjectDecoder):
                     "say their dtype"
                 )
             return self.root
-        unknown = [path for path in spec.paths if not _is_known(self.root, path)]
+        unknown = [path for path in spec.paths if not has(self.root, path)]
         if not unknown:
             return self.root
         if spec.dtype is None:
@@ -227,14 +227,6 @@ def _leaf(dtype: str) -> tuple[Type, Array | None]:
         return Number(np.dtype(dtype).newbyteorder("<")), None
     except TypeError as error:
         raise UsageError(f"dtype {dtype!r} is no number type, string or bytes") from error
-
-
-def _is_known(root: Struct, path: str) -> bool:
-    try:
-        select(root, path)
-    except UsageError:
-        return False
-    return True
 
 
 def _loads(data: bytes) -> Any:

@@ -7,7 +7,7 @@ No object is ever made for a message; see `cursor` for how that works.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -20,16 +20,17 @@ from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.compiler import compile_layout
 from logloom.io.logs.decoding.cursor import At, Cursor, MisfitError, cursors
-from logloom.io.logs.decoding.definitions import Struct
-from logloom.io.logs.decoding.fields import Selection, joined_type, select
+from logloom.io.logs.decoding.fields import Selection, select, stamp_in
 from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.io.logs.decoding.values import side_by_side
 from logloom.io.logs.decoding.wire import CDR, ROS1, Fixed, Repeated, Wire
 from logloom.io.logs.raw import RawMessages
 from logloom.schema import ColumnType
 
 _RETRIES = 8  # rounds in which misfits leave a batch, before its messages are tried one by one
+
+# Where stamps are: ROS headers, Foxglove messages, and the first of a list of transforms.
+_STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp")
 
 _T = TypeVar("_T")
 
@@ -55,9 +56,7 @@ class _LayoutDecoder:
     def column_type(self, spec: FieldSpec) -> ColumnType:
         """See `Log.column_type`."""
         try:
-            if spec.adapter is not None:
-                return adapters.column_type(spec, self.root)
-            return joined_type(spec, self._selections(spec.paths, spec.strings))
+            return adapters.column_type(spec, self.root)
         except UsageError as error:
             raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
 
@@ -91,13 +90,7 @@ class _LayoutDecoder:
         if not len(raw):
             return blocks.empty(ctype)
         try:
-            if spec.adapter is not None:
-                read = adapters.paths(spec, self.root)
-                selections = self._selections(read.values(), adapters.text_width(spec))
-                found = self._read(raw, selections)
-                return adapters.convert(spec, dict(zip(read, found, strict=True)))
-            selections = self._selections(spec.paths, spec.strings)
-            return side_by_side(self._read(raw, selections))
+            return adapters.take(spec, self.root, lambda paths, width: self._read(raw, paths, width))
         except UnfitError as error:
             raise LogReadError(f"{raw.place(error.row)}: {error}") from error
         except MisfitError as error:
@@ -108,12 +101,11 @@ class _LayoutDecoder:
                 "Set on_error: salvage to use the messages that do"
             ) from error
 
-    def _selections(self, paths: Iterable[str], width: int) -> list[Selection]:
-        return [select(self.root, path, width) for path in paths]
-
-    def _read(self, raw: RawMessages, selections: Sequence[Selection]) -> list[Values]:
-        """What is selected, of all messages in their order."""
-        wants: dict[Hashable, Selection] = dict(enumerate(selections))
+    def _read(self, raw: RawMessages, paths: Sequence[str], width: int) -> list[Values]:
+        """The fields at some paths, of all messages in their order."""
+        wants: dict[Hashable, Selection] = {
+            slot: select(self.root, path, width) for slot, path in enumerate(paths)
+        }
         parts: list[tuple[Cursor, dict[Hashable, Values]]] = []
         for cursor in cursors(raw, self.encapsulated):
             if isinstance(cursor, MisfitError):
@@ -136,18 +128,7 @@ class _LayoutDecoder:
         return found
 
     def _stamp(self) -> Selection | None:
-        """Where the stamp is: header.stamp, timestamp (Foxglove), or that of the first transform (tf)."""
-        for path in ("header.stamp", "timestamp", "transforms[].header.stamp"):
-            try:
-                selection = select(self.root, path)
-            except UsageError:
-                continue
-            inmost = selection.inner or selection
-            first_of_list = path.endswith("[].header.stamp")
-            is_time = isinstance(inmost.type, Struct) and inmost.type.is_time and inmost.array is None
-            if is_time and first_of_list == (selection.inner is not None):
-                return selection
-        return None
+        return stamp_in(self.root, _STAMPS)
 
     def _read_stamp(self, cursor: Cursor, stamp: Selection) -> NDArray[np.int64]:
         """The stamps, read no further than they lie."""

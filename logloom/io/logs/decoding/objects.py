@@ -21,7 +21,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Array, Number, Struct, Text, Type
-from logloom.io.logs.decoding.fields import Selection, flat, joined_type, select, value_type
+from logloom.io.logs.decoding.fields import Selection, flat, select, stamp_in, value_type
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.decoding.values import SECOND, flattened
 from logloom.io.logs.raw import RawMessages
@@ -75,10 +75,7 @@ class ObjectDecoder:
     def column_type(self, spec: FieldSpec) -> ColumnType:
         """See `Log.column_type`."""
         try:
-            root = self.root_for(spec)
-            if spec.adapter is not None:
-                return adapters.column_type(spec, root)
-            return joined_type(spec, [select(root, path, spec.strings) for path in spec.paths])
+            return adapters.column_type(spec, self.root_for(spec))
         except UsageError as error:
             raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
 
@@ -92,11 +89,10 @@ class ObjectDecoder:
         stamp = self._stamp()
         if stamp is None:
             return np.full(len(raw), MIN_TIME, np.int64)
-        path, is_list = stamp
 
         def time_of(message: Any) -> int:
-            found = self._picked(message, path)
-            if is_list:
+            found = self._picked(message, stamp)
+            if stamp.inner is not None:  # of a list's elements
                 return found[0] if found else MIN_TIME
             return found  # type: ignore[no-any-return]
 
@@ -115,11 +111,7 @@ class ObjectDecoder:
             return blocks.empty(ctype)
         root = self.root_for(spec)
         try:
-            if spec.adapter is None:
-                return _side_by_side(self._read(raw, root, spec.paths, spec.strings))
-            read = adapters.paths(spec, root)
-            found = self._read(raw, root, list(read.values()), adapters.text_width(spec))
-            return adapters.convert(spec, dict(zip(read, found, strict=True)))
+            return adapters.take(spec, root, lambda paths, width: self._read(raw, root, paths, width))
         except UnfitError as error:
             raise LogReadError(f"{raw.place(error.row)}: {error}") from error
 
@@ -218,19 +210,8 @@ class ObjectDecoder:
             raise ValueError(f"{parts[0]} s leave the range of int64 nanoseconds")
         return time
 
-    def _stamp(self) -> tuple[Selection, bool] | None:
-        """Where the header stamp is, and whether in a list."""
-        for path in _STAMPS:
-            try:
-                selection = select(self.root, path)
-            except UsageError:
-                continue
-            inmost = selection.inner or selection
-            is_list = "[]" in path
-            is_time = isinstance(inmost.type, Struct) and inmost.type.is_time and inmost.array is None
-            if is_time and is_list == (selection.inner is not None):
-                return selection, is_list
-        return None
+    def _stamp(self) -> Selection | None:
+        return stamp_in(self.root, _STAMPS)
 
 
 def _is_text(selection: Selection) -> bool:
@@ -272,13 +253,3 @@ def _laid_out(column: Sequence[Any], selection: Selection) -> Values:
     values = np.array(items, dtype).reshape(len(items), *tail)
     values = flattened(values) if inmost.flatten else values
     return Ragged(values, [len(row) for row in column]) if is_ragged else values
-
-
-def _side_by_side(columns: Sequence[Values]) -> Values:
-    """Fields of one number type, laid next to each other along the last axis."""
-    if len(columns) == 1:
-        return columns[0]
-    parts = [column.values if isinstance(column, Ragged) else column for column in columns]
-    values = np.concatenate([part if part.ndim > 1 else part[:, None] for part in parts], axis=1)
-    first = columns[0]
-    return Ragged(values, first.shapes) if isinstance(first, Ragged) else values

@@ -36,7 +36,6 @@ from logloom.io.logs.base import (
 )
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Struct
-from logloom.io.logs.decoding.fields import joined_type, select
 from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.part import damage_error
@@ -134,9 +133,7 @@ class TableLog:
             if spec.adapter == named_files.NAME:
                 named_files.check(spec, found.root)
                 return BYTES
-            if spec.adapter is not None:
-                return adapters.column_type(spec, found.root)
-            return joined_type(spec, [select(found.root, path, spec.strings) for path in spec.paths])
+            return adapters.column_type(spec, found.root)
         except UsageError as error:
             raise UsageError(f"topic {topic} ({found.files[0].uri}): {error}") from None
 
