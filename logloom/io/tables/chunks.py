@@ -140,10 +140,13 @@ def _pieces(values: Values, ctype: ColumnType, num_rows: int) -> list[Chunk]:
         heads = [lengths[row * width : (row + 1) * width] for row in range(num_rows)]
     pieces: list[Chunk] = []
     dtype = ctype.dtype
+    castable = dtype.kind in "biuf" and dtype.itemsize <= 8
     for head, value in zip(heads, values, strict=True):
-        plain = value.ndim == 1 and value.dtype == np.uint8 == dtype and value.flags.c_contiguous
-        flat = value if plain else np.ascontiguousarray(value, dtype).reshape(-1).view(np.uint8)
-        pieces.append((head, flat.data, _PADDING[-flat.nbytes % ALIGNMENT]))
+        if castable and value.dtype == dtype and value.flags.c_contiguous and value.size:
+            flat = value.data if dtype == np.uint8 and value.ndim == 1 else value.data.cast("B")
+        else:
+            flat = np.ascontiguousarray(value, dtype).reshape(-1).view(np.uint8).data
+        pieces.append((head, flat, _PADDING[-flat.nbytes % ALIGNMENT]))
     return pieces
 
 

@@ -7,6 +7,7 @@ Elsewhere: writing the batches (logloom.io.tables.write).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from logloom.schema import BYTES, NO_AGE, STRING, ColumnType, Schema, check_colu
 BATCH_BYTES = 32 << 20
 BATCH_ROWS = 4096
 _STACKED = 4096  # bytes; larger values stay where they are instead of being copied side by side
+
+_NULLS = frozenset(map(type, (None, pd.NA, pd.NaT)))
 
 Row = Mapping[str, Any]
 Rows = pd.DataFrame | Iterable[Row] | Iterable[Block]
@@ -140,7 +143,7 @@ def _infer(columns: Mapping[str, Sequence[Any]], dtypes: Mapping[str, np.dtype[A
         if name in dtypes:
             found[name] = ColumnType(dtypes[name])
             continue
-        present = [value for value in values if not _is_null(value)]
+        present = [value for value in values if not _is_null(value)] if _has_nulls(values) else values
         if not present:
             raise UsageError(f"column {name}: no row has a value, so its type is unknown: pass types=")
         if len(present) < len(values):
@@ -150,35 +153,40 @@ def _infer(columns: Mapping[str, Sequence[Any]], dtypes: Mapping[str, np.dtype[A
 
 
 def _infer_type(name: str, values: Sequence[Any]) -> ColumnType:
-    kinds = {_kind(value) for value in values}
+    kinds = {_kind(kind) for kind in set(map(type, values))}
     if len(kinds) > 1:
         raise UsageError(f"column {name}: {' and '.join(sorted(kinds))} in one column; pass types=")
     if kinds == {"string"}:
         return STRING
     if kinds == {"bytes"}:
         return BYTES
-    arrays = [np.asarray(value) for value in values]
-    dtypes = {array.dtype for array in arrays if array.size} or {arrays[0].dtype}
+    arrays = [value if isinstance(value, np.ndarray | np.generic) else np.asarray(value) for value in values]
+    found = dict.fromkeys((array.dtype, array.shape) for array in arrays)
+    dtypes = {dtype for dtype, shape in found if math.prod(shape)} or {arrays[0].dtype}
     common = next(iter(dtypes)) if len(dtypes) == 1 else np.result_type(*dtypes)
     if common.kind not in "biufcV" or common.hasobject:
         raise UsageError(f"column {name}: values of type {common} can't be stored; use numbers, bytes or str")
-    ranks = {array.ndim for array in arrays}
+    ranks = {len(shape) for _, shape in found}
     if len(ranks) > 1:
         raise UsageError(f"column {name}: {sorted(ranks)} axes in one column; pass types=")
-    shapes = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
+    shapes = np.array([shape for _, shape in found]).reshape(len(found), -1)
     differs = (shapes != shapes[0]).any(axis=0) if shapes.size else np.zeros(0, bool)
     ragged = int(np.flatnonzero(differs)[-1]) + 1 if differs.any() else 0
     return ColumnType(common, (None,) * ragged + arrays[0].shape[ragged:])
 
 
-def _kind(value: Any) -> str:
-    if isinstance(value, str):
+def _kind(kind: type) -> str:
+    if issubclass(kind, str):
         return "string"
-    return "bytes" if isinstance(value, bytes | bytearray | memoryview) else "array"
+    return "bytes" if issubclass(kind, bytes | bytearray | memoryview) else "array"
 
 
 def _is_null(value: Any) -> bool:
     return value is None or value is pd.NA or value is pd.NaT
+
+
+def _has_nulls(values: Sequence[Any]) -> bool:
+    return not _NULLS.isdisjoint(map(type, values))
 
 
 def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[Batch]:
@@ -204,9 +212,9 @@ def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batc
         columns["timestamp"] = np.array([row["timestamp"] for row in rows], np.int64)
     for name, ctype in schema.columns.items():
         values = [row.get(name) for row in rows]
-        nulls = np.array([_is_null(value) for value in values])
-        if nulls.any() and name not in schema.sampled:
-            row = first + int(np.flatnonzero(nulls)[0])
+        has_nulls = _has_nulls(values)
+        if has_nulls and name not in schema.sampled:
+            row = first + [_is_null(value) for value in values].index(True)
             raise UsageError(
                 f"row {row}: no value for {name}; for a column with nulls pass types=Schema(..., "
                 f"sampled=[{name!r}])"
@@ -214,6 +222,7 @@ def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batc
         if name in schema.sampled:
             given = [row.get(f"{name}.age") for row in rows]
             ages = [0 if age is None else age for age in given]
+            nulls = np.array([_is_null(value) for value in values])
             columns[f"{name}.age"] = np.where(nulls, NO_AGE, np.array(ages, np.int64))
             columns[f"{name}.available"] = ~nulls
         columns[name] = _column(name, values, ctype, first)
@@ -221,10 +230,32 @@ def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batc
 
 
 def _column(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> Values:
-    if not ctype.shape and ctype.dtype.kind in "biufc" and not any(map(_is_null, values)):
+    if not ctype.shape and ctype.dtype.kind in "biufc" and not _has_nulls(values):
         together = np.array(values)
         if together.dtype.kind in "biufc" and together.ndim == 1 and _fits(together, ctype.dtype):
             return together.astype(ctype.dtype)
+    arrays = _as_they_are(values, ctype)
+    if arrays is None:
+        arrays = _arrays(name, values, ctype, first)
+    if ctype.is_ragged or row_bytes(ctype) >= _STACKED:
+        return Ragged.from_rows(arrays, ctype)
+    return np.array(arrays, ctype.dtype).reshape(len(arrays), *ctype.tail)
+
+
+def _as_they_are(values: Sequence[Any], ctype: ColumnType) -> Sequence[Array] | None:
+    """The arrays of a column whose values all are what they should be, else None."""
+    kinds = set(map(type, values))
+    if kinds == {bytes} and ctype.kind == "bytes":
+        return [np.frombuffer(value, np.uint8) for value in values]
+    if kinds == {np.ndarray} and ctype.kind == "array":
+        rank, ragged = len(ctype.shape), ctype.num_ragged
+        found = {(value.dtype, value.ndim, value.shape[ragged:]) for value in values}
+        if found == {(ctype.dtype, rank, ctype.tail)}:
+            return values
+    return None
+
+
+def _arrays(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> Sequence[Array]:
     nothing = empty(ctype, 1)[0]
     arrays = []
     rank, ragged, tail = len(ctype.shape), ctype.num_ragged, ctype.tail
@@ -238,9 +269,7 @@ def _column(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> 
                 f"row {first + row}: {name} has shape {array.shape}, its type is {ctype}; pass types="
             )
         arrays.append(array)
-    if ctype.is_ragged or row_bytes(ctype) >= _STACKED:
-        return Ragged.from_rows(arrays, ctype)
-    return np.array(arrays, ctype.dtype).reshape(len(arrays), *ctype.tail)
+    return arrays
 
 
 def _array(value: Any, ctype: ColumnType) -> Any:
