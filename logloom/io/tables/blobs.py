@@ -15,7 +15,7 @@ import os
 import pathlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ from logloom.io.tables.chunks import Buffer, Chunk
 HASH_BYTES = 32
 _BATCH = 4 << 20  # bytes hashed by one task: the file is written while the next ones are hashed
 _JOINED = 32 << 10  # chunks below this are copied together: that costs less than handling their pieces
-_SYNC = 64 << 20  # bytes after which what was written is sent to the disk, while more is written
+_SYNC = 16 << 20  # bytes after which what was written is sent to the disk, while more is written
 _IOV_MAX = 1024
 _SIZE = struct.Struct("<Q")
 
@@ -84,10 +84,13 @@ class BlobWriter:
         """Starts to hash and compress chunks; `append` takes the result, in the same order."""
         sizes = [sum(map(len, chunk)) for chunk in chunks]
         self.places.longest = max(self.places.longest, *sizes, 0)
-        cuts = _cuts(sizes)
+        # Threads that hash small chunks wait for the interpreter longer than for the hashes.
+        submit = (
+            _at_once if self._pack is None and sum(sizes) < _JOINED * len(sizes) else self._workers.submit
+        )
         return [
-            self._workers.submit(_finish, chunks[start:stop], sizes[start:stop], self._pack)
-            for start, stop in itertools.pairwise(cuts)
+            submit(_finish, chunks[start:stop], sizes[start:stop], self._pack)
+            for start, stop in itertools.pairwise(_cuts(sizes))
         ]
 
     def append(self, prepared: Sequence[Future[_Packed]], stored_elsewhere: Mapping[bytes, Place]) -> None:
@@ -118,14 +121,31 @@ class BlobWriter:
     def _start_sync(self) -> None:
         """Sends what was written to the disk now and then, so that little is left to wait for at the end."""
         if self._end - self._synced >= _SYNC and (self._syncing is None or self._syncing.done()):
+            if self._syncing is not None:
+                self._syncing.result()
             self._synced = self._end
             self._syncing = self._syncer.submit(os.fdatasync, self._fd)
 
     def close(self) -> None:
-        """Closes the file (not synced)."""
-        if self._syncing is not None:
-            wait([self._syncing])  # its error, if any, comes again when the file is synced
-        os.close(self._fd)
+        """Closes the file (not all of it synced).
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        try:
+            if self._syncing is not None:
+                self._syncing.result()  # the system tells of an error once, so not when all is synced
+        except OSError as error:
+            raise StorageError(f"{self._name}: could not write before byte {self._end}: {error}") from error
+        finally:
+            os.close(self._fd)
+
+
+def _at_once(work: Callable[..., _Packed], *arguments: Any) -> Future[_Packed]:
+    """What an executor's `submit` does, here and now."""
+    done: Future[_Packed] = Future()
+    done.set_result(work(*arguments))
+    return done
 
 
 def _cuts(sizes: Sequence[int]) -> list[int]:
@@ -145,18 +165,23 @@ def _finish(chunks: Sequence[Chunk], sizes: list[int], pack: Pack | None) -> _Pa
             (b"".join(chunk),) if size < _JOINED and len(chunk) > 1 else chunk
             for chunk, size in zip(chunks, sizes, strict=True)
         ]
-    return chunks, sizes, [chunk_hash(chunk) for chunk in chunks]
+    return chunks, sizes, _hashes(chunks)
 
 
 def chunk_hash(chunk: Chunk) -> bytes:
     """BLAKE3 of a chunk as it is stored."""
-    if len(chunk) == 1:
-        return blake3(chunk[0]).digest()
-    digest = blake3()
-    for piece in chunk:
-        if len(piece):
-            digest.update(piece)
-    return digest.digest()
+    return _hashes([chunk])[0]
+
+
+def _hashes(chunks: Sequence[Chunk]) -> list[bytes]:
+    hasher, digests = blake3(), []
+    for chunk in chunks:
+        for piece in chunk:
+            if len(piece):
+                hasher.update(piece)
+        digests.append(hasher.digest())
+        hasher.reset()
+    return digests
 
 
 def _write_all(fd: int, pieces: Sequence[Buffer]) -> None:

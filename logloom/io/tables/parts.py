@@ -12,6 +12,7 @@ service columns of an index file, with blobs named relative to the part. Its byt
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pathlib
@@ -151,7 +152,7 @@ class PartWriter:
         self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="blobs")
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="syncs")
-        self._writing: list[Future[None]] = []
+        self._writing: dict[str, Future[None]] = {}
         self._layouts = {
             group: Layout({name: plan.schema.all[name] for name in columns})
             for group, columns in plan.groups.items()
@@ -178,12 +179,12 @@ class PartWriter:
             columns: timestamp (if a key) and every column of the schema, ages and availabilities too.
         """
         known: Mapping[bytes, Place] = self._references.known(log_id, self._span) if self._references else {}
-        prepared = {g: self._blobs[g].prepare(x.encode(columns, num_rows)) for g, x in self._layouts.items()}
-        self.settle()
-        self._writing = [
-            self._writers.submit(self._blobs[group].append, futures, known)
-            for group, futures in prepared.items()
-        ]
+        for group, layout in self._layouts.items():  # one is hashed while another is written
+            blob = self._blobs[group]
+            prepared = blob.prepare(layout.encode(columns, num_rows))
+            if group in self._writing:
+                self._writing[group].result()
+            self._writing[group] = self._writers.submit(blob.append, prepared, known)
         for name, values in self._index_values(log_id, columns, num_rows):
             self._index[name].append(values)
         self.rows += num_rows
@@ -211,9 +212,9 @@ class PartWriter:
         Raises:
             StorageError: the disk refused.
         """
-        writing, self._writing = self._writing, []
-        wait(writing)
-        for one in writing:
+        writing, self._writing = self._writing, {}
+        wait(writing.values())
+        for one in writing.values():
             one.result()
 
     @property
@@ -222,22 +223,26 @@ class PartWriter:
         return {g: self._kept[g] if g in self._kept else self._blobs[g].places for g in self._plan.groups}
 
     def close(self) -> dict[str, Any]:
-        """Finishes the files (not synced) and gives what committing needs to know, as JSON."""
-        try:
-            self.settle()
-        finally:
-            for blob in self._blobs.values():
-                blob.close()
-            for pool in (self._workers, self._writers, self._syncer):
-                pool.shutdown()
+        """Finishes the files (not synced) and gives what committing needs to know, as JSON.
+
+        Raises:
+            StorageError: the disk refused.
+        """
         places = self.places
-        for group, found in self._kept.items():
-            if len(found.lengths) != self.rows:
-                raise DatasetError(
-                    f"group {group} is kept from an earlier build with {len(found.lengths)} rows, there are "
-                    f"now {self.rows}; build into a new root"
-                )
-        write_file(str(self._folder / ROWS_FILE), _arrow_rows(self._plan, self._index, places, self.rows))
+        with contextlib.ExitStack() as closing:
+            for pool in (self._workers, self._writers, self._syncer):
+                closing.callback(pool.shutdown)
+            for blob in self._blobs.values():
+                closing.callback(blob.close)
+            self.settle()
+            for group, found in self._kept.items():
+                if len(found.lengths) != self.rows:
+                    raise DatasetError(
+                        f"group {group} is kept from an earlier build with {len(found.lengths)} rows, there "
+                        f"are now {self.rows}; build into a new root"
+                    )
+            # While the disk is busy with the blobs.
+            write_file(str(self._folder / ROWS_FILE), _arrow_rows(self._plan, self._index, places, self.rows))
         return {
             "rows": self.rows,
             "logs": self.logs,

@@ -1,5 +1,6 @@
 """Writing: the same bytes each time, nothing twice, nothing half."""
 
+import errno
 import hashlib
 import itertools
 import os
@@ -158,6 +159,21 @@ def test_a_part_that_can_not_be_published_makes_no_table(tmp_path):
     (tmp_path / "t/parts").touch()  # so no folder can lie in it
     with pytest.raises(StorageError, match="parts"):
         tt.write_table(f"{tmp_path}/t", rows)
+    assert not (tmp_path / "t/table.json").exists()
+
+
+@pytest.mark.parametrize("refused", [1, 3])
+def test_a_disk_that_fails_while_more_is_written_is_told(tmp_path, monkeypatch, refused):
+    calls = itertools.count(1)
+
+    def fdatasync(_):
+        if next(calls) == refused:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    monkeypatch.setattr("logloom.io.tables.blobs._SYNC", 1)
+    with pytest.raises(StorageError, match=r"image\.blob: .*Input/output error"):
+        tt.write_table(f"{tmp_path}/t", ({"log_id": f"{n}", "image": b"%d" % n} for n in range(50)))
     assert not (tmp_path / "t/table.json").exists()
 
 
