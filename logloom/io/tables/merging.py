@@ -46,7 +46,7 @@ def merge(
     right: pd.DataFrame,
     on: str | Sequence[str],
     *,
-    suffixes: tuple[str, str] = ("_x", "_y"),
+    suffixes: tuple[str | None, str | None] = ("_x", "_y"),
 ) -> pd.DataFrame:
     """Joins two tables' frames row by row where the columns `on` are equal; other rows are left out.
 
@@ -55,28 +55,34 @@ def merge(
 
     Args:
         on: names of index columns that both frames have; a key stands for one row on each side.
-        suffixes: added to the names of other columns that both sides have, stored columns too.
+        suffixes: added to the names of other columns that both sides have, stored columns too; None or ""
+            leaves a side's names as they are.
 
     Raises:
         UsageError: a key is missing, of different type, or repeats; or suffixes leave two columns of one
-            name.
+            name. Names tables and rows.
     """
     keys = [on] if isinstance(on, str) else list(on)
+    if not keys:
+        raise UsageError('merge: on is empty; name index columns, such as on=["log_id", "timestamp"]')
+    if not isinstance(suffixes, Sequence) or isinstance(suffixes, str) or len(suffixes) != 2:
+        raise UsageError(f"merge: suffixes={suffixes!r}; give two, such as ('_x', '_y')")
     for side, frame in (("left", left), ("right", right)):
         _check_keys(side, frame, keys)
     for key in keys:
-        _check_types(key, left[key], right[key])
+        _check_types(key, left, right)
     rows = _matching_rows(left, right, keys)
     first = num_slots(left.columns)
-    step = MergeStep(first, 0, num_slots(right.columns), tuple(keys), (suffixes[0], suffixes[1]))
+    ends = (suffixes[0] or "", suffixes[1] or "")
+    step = MergeStep(first, 0, num_slots(right.columns), tuple(keys), ends)
     kept_left, kept_right = left.iloc[rows[0]], right.iloc[rows[1]].drop(columns=keys)
     shared = [
         name
         for name in kept_right.columns
         if name in kept_left.columns and not d.SERVICE_COLUMN.fullmatch(str(name))
     ]
-    kept_left = kept_left.rename(columns={name: f"{name}{suffixes[0]}" for name in shared})
-    renamed = {name: f"{name}{suffixes[1]}" for name in shared} | {
+    kept_left = kept_left.rename(columns={name: f"{name}{ends[0]}" for name in shared})
+    renamed = {name: f"{name}{ends[1]}" for name in shared} | {
         name: d.service(int(match[1]) + first, match[2])
         for name in kept_right.columns
         if (match := d.SERVICE_COLUMN.fullmatch(str(name)))
@@ -84,7 +90,10 @@ def merge(
     kept_right = kept_right.rename(columns=renamed)
     both = [*kept_left.columns, *kept_right.columns]
     if twice := sorted({str(name) for name in both if both.count(name) > 1}):
-        raise UsageError(f"merge: suffixes {suffixes} leave two columns called {', '.join(twice)}")
+        raise UsageError(
+            f"merge: suffixes {suffixes} leave two columns called {', '.join(twice)} (of {_place(left)} and "
+            f"{_place(right)}); give others, such as suffixes=('_x', '_y')"
+        )
     kept_left, kept_right = kept_left.reset_index(drop=True), kept_right.reset_index(drop=True)
     merged: pd.DataFrame = pd.concat([kept_left, kept_right], axis=1)
     how = pd.CategoricalDtype([step.to_json()])
@@ -92,28 +101,51 @@ def merge(
     return merged
 
 
+def _place(frame: pd.DataFrame) -> str:
+    """The left-most table of a frame, or several, for people."""
+    logs = frame[d.service(0, "log")]
+    tables = sorted({d.table_of(str(log)) for log in logs.unique()})
+    return " and ".join(tables[:3]) + " …" * (len(tables) > 3) if tables else "no table"
+
+
+def _row(frame: pd.DataFrame, position: int) -> str:
+    """Where a row is stored, for people."""
+    return f"row {frame[d.service(0, 'row')].iloc[position]} of {frame[d.service(0, 'log')].iloc[position]}"
+
+
 def _check_keys(side: str, frame: pd.DataFrame, keys: Sequence[str]) -> None:
-    if d.service(0, "row") not in frame.columns:
-        raise UsageError(f"merge: the {side} frame lost its service columns (__0.row, …); merge whole frames")
+    if not isinstance(frame, pd.DataFrame):
+        raise UsageError(f"merge: the {side} side is no frame of read_index but {type(frame).__name__}")
+    if lost := [name for name in (d.service(0, "log"), d.service(0, "row")) if name not in frame.columns]:
+        raise UsageError(
+            f"merge: the {side} frame lost its service column {lost[0]}, or never had any; merge frames of "
+            "read_index, with the columns that begin with __"
+        )
     if missing := [key for key in keys if key not in frame.columns]:
         names = [str(name) for name in frame.columns if not d.SERVICE_COLUMN.fullmatch(str(name))]
-        raise UsageError(f"merge: the {side} frame has no column {missing[0]!r}; it has {', '.join(names)}")
+        raise UsageError(
+            f"merge: the {side} frame (of {_place(frame)}) has no column {missing[0]!r}; it has "
+            f"{', '.join(names)}. A key has to be an index column of both tables"
+        )
     repeated = frame.duplicated(subset=list(keys), keep=False)
     if repeated.any():
         position = int(repeated.to_numpy().argmax())
-        value = {key: frame[key].iloc[position] for key in keys}
+        equal = (frame[keys] == frame[keys].iloc[position]).all(axis=1).to_numpy()
+        again = int(np.flatnonzero(equal)[1]) if equal.sum() > 1 else position  # NaN keys repeat, yet differ
+        value = ", ".join(f"{key} {frame[key].iloc[position]}" for key in keys)
         raise UsageError(
             f"merge: {int(repeated.sum())} rows of the {side} frame share their key, first at position "
-            f"{position} "
-            f"({value}); merge before repeating rows, or on more columns"
+            f"{position} and again at {again} ({value}: {_row(frame, position)}, {_row(frame, again)}); "
+            "merge before repeating rows, or on more columns"
         )
 
 
-def _check_types(key: str, left: pd.Series[Any], right: pd.Series[Any]) -> None:
-    kinds = [_kind(series) for series in (left, right)]
+def _check_types(key: str, left: pd.DataFrame, right: pd.DataFrame) -> None:
+    kinds = [_kind(frame[key]) for frame in (left, right)]
     if kinds[0] != kinds[1]:
         raise UsageError(
-            f"merge: key {key!r} is {kinds[0]} on the left, {kinds[1]} on the right; convert one"
+            f"merge: key {key!r} is {kinds[0]} on the left ({_place(left)}), {kinds[1]} on the right "
+            f"({_place(right)}); convert one, such as with frame.assign({key}=frame.{key}.astype(...))"
         )
 
 

@@ -72,7 +72,11 @@ def test_keys_that_repeat_are_refused_with_their_place(tables):
     root, _ = tables
     left, right = (tt.read_index(f"{root}/{name}") for name in ("sensors", "labels"))
     twice = pd.concat([right, right.iloc[[3]]])
-    with pytest.raises(UsageError, match=r"2 rows of the right frame share their key, first at position 3"):
+    words = (
+        r"2 rows of the right frame share their key, first at position 3 and again at 12 \(log_id drive-0, "
+        rf"timestamp \d+: row 3 of {root}/labels/index/drive-0\.parquet, row 3 of {root}/labels/index/drive-0"
+    )
+    with pytest.raises(UsageError, match=words):
         tt.merge(left, twice, on=ON)
     with pytest.raises(
         UsageError, match=r"rows of the left frame share their key, first at position 0.*drive-0"
@@ -83,17 +87,21 @@ def test_keys_that_repeat_are_refused_with_their_place(tables):
 def test_keys_of_different_type_are_refused(tables):
     root, _ = tables
     left, right = (tt.read_index(f"{root}/{name}") for name in ("sensors", "labels"))
-    with pytest.raises(UsageError, match="key 'timestamp' is integer on the left, text on the right"):
+    words = r"key 'timestamp' is integer on the left \(.*/sensors\), text on the right \(.*/labels\)"
+    with pytest.raises(UsageError, match=words):
         tt.merge(left, right.assign(timestamp=right.timestamp.astype(str)), on=ON)
-    with pytest.raises(UsageError, match="the right frame has no column 'frame'; it has log_id, timestamp"):
+    words = r"the right frame \(of .*/labels\) has no column 'frame'; it has log_id, timestamp, labels.count"
+    with pytest.raises(UsageError, match=words):
         tt.merge(left.assign(frame=range(len(left))), right, on="frame")
 
 
 def test_frames_without_service_columns_are_refused(tables):
     root, _ = tables
     left, right = (tt.read_index(f"{root}/{name}") for name in ("sensors", "labels"))
-    with pytest.raises(UsageError, match="the right frame lost its service columns"):
+    with pytest.raises(UsageError, match=r"the right frame lost its service column __0\.log"):
         tt.merge(left, right[["log_id", "timestamp"]], on=ON)
+    with pytest.raises(UsageError, match="the left side is no frame of read_index but dict"):
+        tt.merge({"log_id": []}, right, on=ON)
     with pytest.raises(UsageError, match="no service columns"):
         tt.row_loader(left[["log_id", "speed"]])
     with pytest.raises(UsageError, match=r"lost its service column __0\.lidar\.points\.offset"):
@@ -105,8 +113,41 @@ def test_frames_without_service_columns_are_refused(tables):
 def test_suffixes_that_leave_two_columns_of_one_name_are_refused(tables):
     root, _ = tables
     index = tt.read_index(f"{root}/sensors")
-    with pytest.raises(UsageError, match="leave two columns called pedestrians_count, speed"):
-        tt.merge(index, index, on=ON, suffixes=("", ""))
+    words = r"leave two columns called pedestrians_count, speed \(of .*/sensors and .*/sensors\)"
+    for suffixes in (("", ""), (None, None)):
+        with pytest.raises(UsageError, match=words):
+            tt.merge(index, index, on=ON, suffixes=suffixes)
+
+
+def test_a_suffix_of_none_leaves_names_as_they_are_as_in_pandas(tables):
+    root, rows = tables
+    index = tt.read_index(f"{root}/sensors")
+    merged = tt.merge(index, index, on=ON, suffixes=(None, "_again"))
+    assert {"speed", "speed_again"} <= set(merged.columns)
+    row = tt.row_loader(merged).get_row(5, ["speed", "speed_again"])
+    assert row["speed"] == row["speed_again"] == rows[5]["speed"]
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"on": []}, r"on is empty; name index columns"),
+        ({"on": ON, "suffixes": "_x"}, "suffixes='_x'; give two"),
+        ({"on": ON, "suffixes": None}, "suffixes=None; give two"),
+        ({"on": ON, "suffixes": ("_x",)}, r"suffixes=\('_x',\); give two"),
+    ],
+)
+def test_merges_that_make_no_sense_are_refused(tables, choices, words):
+    index = tt.read_index(f"{tables[0]}/sensors")
+    with pytest.raises(UsageError, match=words):
+        tt.merge(index, index, **choices)
+
+
+def test_missing_keys_that_repeat_are_refused(tables):
+    index = tt.read_index(f"{tables[0]}/sensors")
+    lacking = index.assign(speed=index.speed.where(index.speed > 0.5))
+    with pytest.raises(UsageError, match="rows of the left frame share their key, first at position"):
+        tt.merge(lacking, index, on="speed")
 
 
 def test_a_table_merged_with_itself_and_with_nothing(tables):
