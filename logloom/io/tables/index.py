@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import fnmatch
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +56,7 @@ def read_index(
     Args:
         uri: of the table, anything fsspec opens; of one that `logloom build` made ROOT, ROOT@version or
             ROOT/v00000007/table/SPLIT, with or without a view.
-        columns: index columns to load beside log_id and timestamp; None is all.
+        columns: names or globs of index columns to load beside log_id and timestamp; None is all.
         where: load only rows for which this holds: "speed > 3 and log_id == 'a'", tuples
             [("speed", ">", 3), …] that must all hold, or a pyarrow expression. Files and row groups that
             can't have such rows are not read.
@@ -76,7 +77,10 @@ def read_index(
             raise UsageError(f"{root}: no log {unknown[0]!r} among its {len(known)}{hint}")
         table = dataclasses.replace(table, logs=tuple(log for log in table.logs if log.log_id in set(logs)))
     user = _chosen(table, columns, root)
-    expression = to_expression(where, table.index) if where is not None else None
+    try:
+        expression = to_expression(where, table.index) if where is not None else None
+    except UsageError as error:
+        raise UsageError(f"{root}: {error}") from error
     fields = [d.service(0, g, field) for g in table.groups for field in ("blob", "offset", "length")]
     stored = [*user, ROW, *fields]
 
@@ -102,13 +106,25 @@ def read_index(
 def _chosen(table: d.Description, columns: Sequence[str] | None, root: str) -> list[str]:
     if columns is None:
         return list(table.index)
-    columns = [columns] if isinstance(columns, str) else list(columns)
-    if unknown := [name for name in columns if name not in table.index]:
-        raise UsageError(
-            f"{root}: the index has no column {unknown[0]!r}; there are {', '.join(table.index)}. "
-            "Other columns are read through row_loader(index).get_row"
-        )
-    return [name for name in table.index if name in table.keys or name in columns]
+    chosen = set(table.keys)
+    for pattern in [columns] if isinstance(columns, str) else columns:
+        parts = {f"{pattern}.{place}" for place in _places(table, pattern)}  # a vector stands as scalars
+        found = {name for name in table.index if name in parts or fnmatch.fnmatchcase(name, pattern)}
+        if not found:
+            raise UsageError(
+                f"{root}: the index has no column {pattern!r}; there are {', '.join(table.index)}. "
+                "Other columns are read through row_loader(index).get_row"
+            )
+        chosen |= found
+    return [name for name in table.index if name in chosen]
+
+
+def _places(table: d.Description, name: str) -> list[str]:
+    """Of a column with fixed axes, what follows its name in those of its scalars: "0", "1", …"""
+    ctype = table.schema.all.get(name)
+    if ctype is None or ctype.is_ragged:
+        return []
+    return [".".join(map(str, place)) for place in np.ndindex(ctype.tail)]
 
 
 class _Columns:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+import numpy as np
 import pyarrow.compute as pc
 
 from logloom.errors import UsageError
@@ -27,6 +28,12 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "in": lambda column, values: column.isin(list(values)),
     "not in": lambda column, values: ~column.isin(list(values)),
 }
+_KINDS: dict[str, tuple[type, ...]] = {
+    "truth": (bool, np.bool_),  # before numbers, for Python's bools are some
+    "number": (int, float, np.integer, np.floating),
+    "text": (str,),
+}
+_SAID = {"truth": "true or false", "number": "a number", "text": "text"}
 _OPERATORS = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
     ast.In: "in", ast.NotIn: "not in",
@@ -68,7 +75,24 @@ def _term(column: str, sign: str, value: Any, columns: Mapping[str, str]) -> pc.
         raise UsageError(f"where: the index has no column {column!r}; there are {', '.join(columns)}")
     if sign not in _COMPARE:
         raise UsageError(f"where: operator {sign!r}; there are {', '.join(_COMPARE)}")
+    _check_constant(column, sign, value, columns[column])
     return cast(pc.Expression, _COMPARE[sign](pc.field(column), value))
+
+
+def _check_constant(column: str, sign: str, value: Any, dtype: str) -> None:
+    """Makes sure that a constant can be compared with a column, which Arrow tells only while reading."""
+    many = sign in ("in", "not in")
+    if many and (isinstance(value, str) or not isinstance(value, Iterable)):
+        raise UsageError(
+            f"where: {column} {sign} {value!r}; give a list, such as {column} {sign} [{value!r}]"
+        )
+    kind = "text" if dtype == "str" else "truth" if np.dtype(dtype).kind == "b" else "number"
+    for one in value if many else [value]:
+        found = next((name for name, types in _KINDS.items() if isinstance(one, types)), type(one).__name__)
+        if found != kind:
+            raise UsageError(
+                f"where: {column} is {_SAID[kind]} ({dtype}), so it can't be compared with {one!r}"
+            )
 
 
 def _without_backticks(text: str) -> tuple[str, dict[str, str]]:

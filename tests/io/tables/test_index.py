@@ -108,11 +108,36 @@ def test_a_filter_loads_just_the_rows_for_which_it_holds(table, where, holds):
         ("speed ** 2 > 1", "compares index columns with constants"),
         ([("speed", "~", 1)], "operator '~'"),
         ([], "an empty list"),
+        ("speed > 'a'", r"speed is a number \(<f8\), so it can't be compared with 'a'"),
+        ("weather == 1", r"weather is text \(str\), so it can't be compared with 1"),
+        ("log_id", r"log_id is text \(str\), so it can't be compared with True"),
+        ("weather in 'rain'", r"weather in 'rain'; give a list, such as weather in \['rain'\]"),
+        ("speed in [0, 'a']", r"speed is a number \(<f8\), so it can't be compared with 'a'"),
+        ([("speed", "==", None)], "so it can't be compared with None"),
     ],
 )
 def test_a_filter_that_can_not_be_understood_is_refused(table, where, words):
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=f"^{table[0]}: where: .*{words}"):
         tt.read_index(str(table[0]), where=where)
+
+
+def test_columns_of_the_index_are_chosen_by_globs_and_a_vector_by_its_name(table):
+    root, _ = table
+
+    def chosen(columns):
+        names = tt.read_index(str(root), columns=columns).columns
+        return [name for name in names if not name.startswith("__")][2:]
+
+    vector = ["ego.position.0", "ego.position.1", "ego.position.2"]
+    assert chosen(["ego.position"]) == chosen("ego.*") == vector
+    assert chosen(["speed", "ego.position.1"]) == ["ego.position.1", "speed"]
+
+
+def test_a_log_that_is_not_there_is_named(table):
+    root, _ = table
+    assert set(tt.read_index(str(root), logs=["drive-1"]).log_id) == {"drive-1"}
+    with pytest.raises(UsageError, match=r"no log 'drive-11' among its 4; did you mean 'drive-1'"):
+        tt.read_index(str(root), logs=["drive-0", "drive-11"])
 
 
 def test_files_have_page_checksums_and_a_flipped_byte_is_found(tmp_path):
