@@ -7,9 +7,10 @@ A row is `log_id` (str), `timestamp` (int64 ns since the Unix epoch), then the c
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from logloom.errors import UsageError
 COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
 RESERVED_LAST_PARTS = frozenset({"age", "available"})
+_LISTED = 40  # names in a message
 NO_AGE = int(np.iinfo(np.int64).min)  # the age of a row that has no usable message
 
 
@@ -177,7 +179,7 @@ class Schema:
             names = self.meta if wants_meta else self.columns
             found = set(names) if pattern == ".*" else {n for n in names if fnmatch.fnmatchcase(n, pattern)}
             if not found:
-                raise UsageError(f"no column matches {pattern!r}; there are {', '.join(self.columns)}")
+                raise UsageError(f"no column matches {pattern!r}; {_listed(pattern, list(self.columns))}")
             chosen |= found
         return tuple(name for name in self.all if name in chosen)
 
@@ -203,3 +205,12 @@ class Schema:
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
         columns = {column["name"]: ColumnType.from_json(column) for column in data["columns"]}
         return cls(columns, tuple(data["sampled"]))
+
+
+def _listed(wanted: str, names: Sequence[str]) -> str:
+    """What to say of a name that isn't there: all others, or of very many the nearest and the first."""
+    if len(names) <= _LISTED:
+        return f"there are {', '.join(names)}"
+    close = difflib.get_close_matches(wanted, names, 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}there are {', '.join(names[:_LISTED])} and {len(names) - _LISTED} more"
