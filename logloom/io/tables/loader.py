@@ -17,8 +17,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.tables import description as d
 from logloom.io.tables.frames import Ints, OpenFrame, open_frame, shown_columns, union_schema
-from logloom.io.tables.plans import Cost, Plan, cost_of, make_plan
+from logloom.io.tables.plans import Cost, Plan, alike, cost_of, make_plan
 from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, RangeReader
 from logloom.io.tables.reading import PlanReader, at_positions
 from logloom.io.tables.windows import Window, Windows
@@ -26,6 +27,8 @@ from logloom.schema import Schema
 
 Patterns = str | Sequence[str] | None
 OnEdge = Literal["error", "drop", "pad"]
+
+_ONLY = (0,)
 
 
 class RowPositionError(UsageError, IndexError):
@@ -132,23 +135,42 @@ class RowLoader:
         return (self.get_row(position) for position in range(self._length))
 
     def _columns(self, columns: Patterns) -> tuple[str, ...]:
-        return self.schema.select(self._default if columns is None else columns)
+        try:
+            return self.schema.select(self._default if columns is None else columns)
+        except UsageError as error:
+            raise UsageError(f"{self._place}: {error}") from error
+
+    @property
+    def _place(self) -> str:
+        """The tables that the rows lie in, for people."""
+        tables = [" and ".join(slot.tables[:3]) + " …" * (len(slot.tables) > 3) for slot in self._frame.slots]
+        return " + ".join(tables)
 
     def _plan(self, columns: Patterns, position: int, rows: int = 1) -> Plan:
-        variant = 0 if self._variant_of_row is None else int(self._variant_of_row[position])
+        if self._variant_of_row is None:
+            return self._plan_of(columns, _ONLY, rows)
+        return self._plan_of(columns, (int(self._variant_of_row[position]),), rows)
+
+    def _plan_of(self, columns: Patterns, variants: tuple[int, ...], rows: int) -> Plan:
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
-        key = (variant, names, rows)
+        key = (variants, names, rows)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._make_plan(self._columns(columns), variant, rows)
+            plan = self._plans[key] = self._make_plan(self._columns(columns), variants, rows)
         return plan
 
-    def _make_plan(self, names: Sequence[str], variant: int, rows: int) -> Plan:
-        shown, tables = self._shown[variant], self._variants[variant]
-        chosen = [(slot, t) for slot, t in enumerate(tables) if t >= 0]
-        if lacking := [name for name in names if name not in shown]:
-            where = " + ".join(self._frame.slots[slot].tables[t] for slot, t in chosen)
-            raise UsageError(f"some rows of the frame are of {where}, which has no column {lacking[0]!r}")
+    def _make_plan(self, names: Sequence[str], variants: Sequence[int], rows: int) -> Plan:
+        shown = self._shown[variants[0]]
+        chosen: dict[int, list[int]] = {}
+        for variant in variants:
+            tables = [(slot, t) for slot, t in enumerate(self._variants[variant]) if t >= 0]
+            if lacking := [name for name in names if name not in self._shown[variant]]:
+                where = " + ".join(self._frame.slots[slot].tables[t] for slot, t in tables)
+                raise UsageError(f"some rows of the frame are of {where}, which has no column {lacking[0]!r}")
+            if any(self._shown[variant][name] != shown[name] for name in names):
+                raise UsageError("a batch of rows that were merged in different ways: read them apart")
+            for slot, table in tables:
+                chosen.setdefault(slot, []).append(table)
         return make_plan(
             names,
             [
@@ -158,12 +180,29 @@ class RowLoader:
             ],
             shown,
             {
-                slot: (self._frame.slots[slot].tables[t], self._frame.slots[slot].descriptions[t])
-                for slot, t in chosen
+                slot: (self._frame.slots[slot].tables[tables[0]], self._described(slot, tables))
+                for slot, tables in chosen.items()
             },
-            {slot: self._frame.slots[slot].groups for slot, _ in chosen},
+            {slot: self._frame.slots[slot].groups for slot in chosen},
             rows,
             all(self._reader.is_local(number) for number in range(len(self._reader.uris))),
+        )
+
+    def _described(self, slot: int, tables: Sequence[int]) -> d.Description:
+        """What some tables of a slot, whose rows are read together, say of themselves."""
+        own = self._frame.slots[slot]
+        try:
+            return alike([own.descriptions[table] for table in tables])
+        except ValueError as error:
+            where = " and ".join(own.tables[table] for table in sorted(set(tables)))
+            raise UsageError(
+                f"a batch of rows of {where}, {error}: read them apart, or a row at a time"
+            ) from error
+
+    def _outside(self, pos: object) -> RowPositionError:
+        return RowPositionError(
+            f"position {pos} of {self._length} rows (of {self._place}); positions count the frame's rows, "
+            "from 0"
         )
 
     def get_row(self, pos: int, columns: Patterns = None) -> dict[str, Any]:
@@ -182,7 +221,7 @@ class RowLoader:
             DatasetError: what is stored is damaged or missing; names table, part, columns and row.
         """
         if not 0 <= pos < self._length:
-            raise RowPositionError(f"position {pos} of {self._length} rows")
+            raise self._outside(pos)
         plan = self._plan(columns, pos)
         if self._check:
             return self._read.rows(plan, at_positions(np.array([pos])))[0]
@@ -223,8 +262,7 @@ class RowLoader:
             stride: what offsets are multiplied by.
             on_edge: what to do about rows that don't exist, because the log ends there or has a gap, or
                 because a merged table lacks them: "error"; "drop" leaves them out; "pad" gives rows of NaN,
-                    0, false or
-                empty values, and which are real.
+                0, false or empty values, and which are real.
 
         Returns:
             A list of rows as `get_row` gives them; with "pad" (rows, mask), mask being (k,) bool.
@@ -233,7 +271,8 @@ class RowLoader:
             RowPositionError: `on_edge` is "error" and a row doesn't exist.
         """
         if not 0 <= pos < self._length:
-            raise RowPositionError(f"position {pos} of {self._length} rows")
+            raise self._outside(pos)
+        _check_edge(on_edge, ("error", "drop", "pad"))
         steps, low, high, consecutive = _offsets(
             offsets if isinstance(offsets, range) else tuple(offsets), stride
         )
@@ -267,16 +306,19 @@ class RowLoader:
 
         Returns:
             log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
-                lengths)
-            with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and strings: list
-            of n.
+            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
+            strings: list of n.
+
+        Raises:
+            RowPositionError: there is no such position.
+            UsageError: a pattern matches nothing, an array of `out` doesn't fit, or rows lie in tables that
+                store them differently.
+            DatasetError: what is stored is damaged or missing; names table, part, columns and row.
         """
-        where = np.asarray(positions, np.int64).reshape(-1)
-        outside = (where < 0) | (where >= self._length)
-        if outside.any():
-            raise RowPositionError(f"position {where[outside][0]} of {self._length} rows")
+        where = self._positions(positions)
         plan = self._batch_plan(columns, where)
-        return self._read.batch(plan, [at_positions(where)], out)
+        _check_names(out, plan)
+        return _with_stamps(self._read.batch(plan, [at_positions(where)], out), out)
 
     def get_window_many(
         self,
@@ -299,14 +341,17 @@ class RowLoader:
         Returns:
             Columns as `get_many` gives them for n·k rows, but fixed shapes as (n, k, *shape) and lengths as
             (n, k) or (n, k, r); and the (n, k) mask of rows that exist.
+
+        Raises:
+            As `get_rows` and `get_many`.
         """
-        where = np.asarray(positions, np.int64).reshape(-1)
+        where = self._positions(positions)
+        _check_edge(on_edge, ("error", "pad"))
         steps, low, high, _ = _offsets(offsets if isinstance(offsets, range) else tuple(offsets), stride)
         plan = self._batch_plan(columns, where, max(1, len(steps)))
+        _check_names(out, plan)
         windows = []
         for pos in where.tolist():
-            if not 0 <= pos < self._length:
-                raise RowPositionError(f"position {pos} of {self._length} rows")
             window = self._windows.around(pos, steps, low, high)
             if on_edge == "error" and not window.exists.all():
                 self._refuse(pos, steps, window)
@@ -314,7 +359,7 @@ class RowLoader:
         inside = [window.positions for window in windows if window.positions is not None]
         if len(inside) == len(windows):
             windows = [at_positions(np.concatenate(inside))]
-        batch = self._read.batch(plan, windows, out)
+        batch = _with_stamps(self._read.batch(plan, windows, out), out)
         mask = np.concatenate([window.exists for window in windows])
         shape = (len(where), len(steps))
         return {name: _folded(column, shape) for name, column in batch.items()}, mask.reshape(shape)
@@ -344,19 +389,57 @@ class RowLoader:
 
     def _refuse(self, pos: int, steps: Ints, window: Window) -> NoReturn:
         lacking = steps[~window.exists].tolist()
+        shown = ", ".join(map(str, lacking[:6])) + f", … ({len(lacking)} in all)" * (len(lacking) > 6)
         uri, row = self._read.stored_row(0, at_positions(np.array([pos])), 0)
         raise RowPositionError(
-            f"position {pos} (row {row} of {uri}): no rows at offsets {lacking}: the log ends there or has a "
-            "gap, or "
-            'a merged table lacks them; on_edge="drop" or "pad" goes on'
+            f"position {pos} (row {row} of {uri}): no rows at offsets {shown}: the log ends there or has a "
+            'gap, or a merged table lacks them; on_edge="drop" or "pad" goes on'
         )
+
+    def _positions(self, positions: ArrayLike) -> Ints:
+        """(n,) positions in the frame, all of which there are."""
+        given = np.asarray(positions)
+        if given.size and given.dtype.kind not in "iu":  # a mask would be taken for rows 0 and 1
+            raise UsageError(
+                f"positions are whole numbers, not {given.dtype}; of a mask take np.flatnonzero(mask)"
+            )
+        where = given.astype(np.int64).reshape(-1)
+        outside = (where < 0) | (where >= self._length)
+        if outside.any():
+            raise self._outside(where[outside][0])
+        return where
 
     def _batch_plan(self, columns: Patterns, positions: Ints, rows: int = 1) -> Plan:
         if not len(positions):
             raise UsageError("an empty batch: give at least one position")
-        if self._variant_of_row is not None and len(np.unique(self._variant_of_row[positions])) > 1:
-            raise UsageError("a batch of rows from several tables: read them apart, or a row at a time")
-        return self._plan(columns, int(positions[0]), rows)
+        if self._variant_of_row is None:
+            return self._plan_of(columns, _ONLY, rows)
+        return self._plan_of(columns, tuple(np.unique(self._variant_of_row[positions]).tolist()), rows)
+
+
+def _check_edge(on_edge: str, known: Sequence[str]) -> None:
+    if on_edge not in known:
+        raise UsageError(f"on_edge={on_edge!r}; there are {', '.join(known)}")
+
+
+def _check_names(out: Mapping[str, Any] | None, plan: Plan) -> None:
+    if unknown := [name for name in out or () if name not in plan.template]:
+        raise UsageError(f"out has {unknown[0]!r}, which isn't read; read are {', '.join(plan.template)}")
+
+
+def _with_stamps(batch: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The batch, its timestamps in the array that `out` has for them."""
+    given, stamps = (out or {}).get("timestamp"), batch.get("timestamp")
+    if given is not None and stamps is not None:
+        array = np.asarray(given)
+        if array.dtype != stamps.dtype or array.shape != stamps.shape:
+            raise UsageError(
+                f"out['timestamp'] is {array.dtype}{list(array.shape)}, this batch needs "
+                f"{stamps.dtype}{list(stamps.shape)}"
+            )
+        array[...] = stamps
+        batch["timestamp"] = array
+    return batch
 
 
 def _is_meta(name: str) -> bool:
@@ -366,7 +449,10 @@ def _is_meta(name: str) -> bool:
 @functools.lru_cache(maxsize=256)
 def _offsets(offsets: Sequence[int], stride: int) -> tuple[NDArray[np.int64], int, int, bool]:
     """Offsets times stride, the least and the greatest of them and 0, and whether they go up by one."""
-    steps = np.array(offsets, np.int64) * stride
+    given = np.array(offsets)
+    if (given.size and given.dtype.kind != "i") or stride != int(stride) or stride < 1:
+        raise UsageError(f"offsets {offsets}, stride {stride}: offsets are whole, strides from 1 on")
+    steps = given.astype(np.int64) * stride
     consecutive = len(steps) > 0 and bool((np.diff(steps) == 1).all())
     return steps, int(min(0, *steps, 0)), int(max(0, *steps, 0)), consecutive
 

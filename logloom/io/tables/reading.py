@@ -15,7 +15,7 @@ import numpy as np
 from logloom.errors import DatasetError
 from logloom.io.tables.batches import StepBatch, missing_value, prepare
 from logloom.io.tables.blobs import chunk_hash
-from logloom.io.tables.description import part_of
+from logloom.io.tables.description import part_of, table_of
 from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.large import LargeChunks
 from logloom.io.tables.plans import Plan, Step
@@ -197,7 +197,7 @@ class PlanReader:
         part = part_of(self._reader.uris[int(files[number])])
         log = uri.rpartition("/")[2].removesuffix(".parquet")
         raise DatasetError(
-            f"{step.table}: part {part}, group {step.group} ({', '.join(step.columns)}), "
+            f"{table_of(uri) or step.table}: part {part}, group {step.group} ({', '.join(step.columns)}), "
             f"row {row} of log {log}, byte {offsets[number]}: {error}"
         ) from error
 

@@ -1,6 +1,9 @@
 """Batches: the same values as row by row, stacked."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,8 +136,6 @@ def test_empty_and_wild_positions_are_refused(typed):
 
 
 def test_rows_of_tables_of_one_kind_can_be_mixed_in_a_frame(tmp_path):
-    import pandas as pd
-
     first, second = drive(num_logs=1, rows=5), drive(num_logs=1, rows=5, seed=1)
     second = [{k: v for k, v in row.items() if k != "camera.front"} | {"extra": 1.0} for row in second]
     tt.write_table(f"{tmp_path}/a", first, index="speed")
@@ -147,8 +148,81 @@ def test_rows_of_tables_of_one_kind_can_be_mixed_in_a_frame(tmp_path):
     with pytest.raises(UsageError, match=r"some rows .*/a.* no column 'extra'"):
         loader.get_row(9, "extra")
     assert len(loader.get_rows(9, "speed", range(5))) == 5
-    with pytest.raises(UsageError, match="from several tables"):
+    with pytest.raises(UsageError, match=r"a batch of rows of .*/a and .*/b, whose columns differ"):
         loader.get_many([0, 9], "speed")
+
+
+@pytest.mark.parametrize("compress", [None, "zstd"])
+def test_a_batch_takes_rows_of_several_tables_that_store_them_alike(tmp_path, compress):
+    rows = [drive(num_logs=2, rows=8, seed=seed) for seed in range(3)]
+    rows[1][3]["camera.front"] = bytes(5000)  # of unlike sizes, too
+    for number, own in enumerate(rows):
+        own = [row | {"log_id": f"{row['log_id']}-{number}"} for row in own]
+        tt.write_table(f"{tmp_path}/{number}", own, index="speed", compress=compress, max_gap=10**9)
+        rows[number] = own
+    frame = pd.concat([tt.read_index(f"{tmp_path}/{number}") for number in range(3)])
+    order = np.random.default_rng(0).permutation(len(frame))
+    wanted = [[*rows[0], *rows[1], *rows[2]][number] for number in order]
+    loader = pickle.loads(pickle.dumps(tt.row_loader(frame.iloc[order], check=True)))
+    columns = ["camera.front", "lidar.*", "speed", "weather", "ego.position"]
+    batch = loader.get_many(np.arange(len(order)), columns)
+    assert batch["camera.front"] == [row["camera.front"] for row in wanted]
+    assert batch["weather"] == [row["weather"] for row in wanted]
+    np.testing.assert_array_equal(batch["timestamp"], [row["timestamp"] for row in wanted])
+    np.testing.assert_array_equal(batch["ego.position"], [row["ego.position"] for row in wanted])
+    points, lengths = batch["lidar.points"]
+    np.testing.assert_array_equal(lengths, [len(row["lidar.points"]) for row in wanted])
+    np.testing.assert_array_equal(points, np.concatenate([row["lidar.points"] for row in wanted]))
+    positions = [number for number in range(len(order)) if order[number] % 8 >= 2]
+    windows, mask = loader.get_window_many(positions, "speed", range(-2, 1))
+    assert mask.all()
+    for number, position in enumerate(positions):
+        expected = [row["speed"] for row in loader.get_rows(position, "speed", range(-2, 1))]
+        np.testing.assert_array_equal(windows["speed"][number], expected)
+
+
+def test_damage_in_a_batch_of_several_tables_names_the_right_one(tmp_path):
+    rows = drive(num_logs=1, rows=4)
+    for name in "ab":
+        tt.write_table(f"{tmp_path}/{name}", rows)
+    (blob,) = tmp_path.glob("b/parts/*/camera.front.blob")
+    blob.chmod(0o644)
+    blob.write_bytes(blob.read_bytes()[:20])
+    loader = tt.row_loader(pd.concat([tt.read_index(f"{tmp_path}/{name}") for name in "ab"]))
+    with pytest.raises(DatasetError, match=rf"^{tmp_path}/b: part .*row 1 of log drive-0.*cut short"):
+        loader.get_many([1, 5])
+
+
+def test_tables_in_other_groups_make_no_batch(tmp_path):
+    rows = drive(num_logs=1, rows=4)
+    tt.write_table(f"{tmp_path}/a", rows)
+    tt.write_table(f"{tmp_path}/b", rows, groups={"frame": ["camera.*", "lidar.*"]})
+    loader = tt.row_loader(pd.concat([tt.read_index(f"{tmp_path}/{name}") for name in "ab"]))
+    with pytest.raises(UsageError, match=r"/a and .*/b, whose column groups differ: .*a row at a time"):
+        loader.get_many([1, 5])
+    assert_rows_equal(loader.get_row(5), rows[1])
+
+
+@pytest.mark.parametrize("positions", [[True, False, True], [0.0, 1.5], ["0", "1"], np.array([1], "<M8[ns]")])
+def test_a_mask_is_not_taken_for_positions(typed, positions):
+    loader = tt.row_loader(tt.read_index(f"{typed[0]}/plain"))
+    for read in (loader.get_many, lambda p: loader.get_window_many(p, offsets=[0])):
+        with pytest.raises(UsageError, match=r"positions are whole numbers, not .*np\.flatnonzero\(mask\)"):
+            read(positions)
+
+
+def test_timestamps_fill_their_array_and_arrays_of_unread_columns_are_refused(typed):
+    loader = tt.row_loader(tt.read_index(f"{typed[0]}/plain"))
+    stamps = np.empty(3, np.int64)
+    batch = loader.get_many([4, 1, 4], "vector", out={"timestamp": stamps})
+    assert batch["timestamp"] is stamps
+    assert stamps.tolist() == [typed[1][n]["timestamp"] for n in (4, 1, 4)]
+    with pytest.raises(UsageError, match=r"out\['timestamp'\] is int64\[3\], this batch needs int64\[2\]"):
+        loader.get_many([4, 1], "vector", out={"timestamp": stamps})
+    with pytest.raises(
+        UsageError, match="out has 'points', which isn't read; read are log_id, timestamp, vector"
+    ):
+        loader.get_many([4, 1], "vector", out={"points": np.empty((9, 4), np.float32)})
 
 
 @pytest.mark.parametrize("length", [5, 1 << 50, 1 << 62, (1 << 64) - 1])

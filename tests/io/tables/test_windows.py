@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logloom.io.tables as tt
+from logloom.errors import UsageError
 from tests.io.tables.making import PERIOD, assert_rows_equal, drive, labels
 
 ON = ["log_id", "timestamp"]
@@ -173,3 +174,36 @@ def test_windows_of_a_table_in_many_parts_cross_the_parts(tmp_path):
     found = loader.get_rows(12, None, range(-5, 20))
     for row, wanted in zip(found, rows[7:32], strict=True):
         assert_rows_equal(row, wanted)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"on_edge": "skip"}, "on_edge='skip'; there are error, drop, pad"),
+        ({"stride": 0}, "stride 0: offsets are whole, strides from 1 on"),
+        ({"stride": -1}, "strides from 1 on"),
+        ({"offsets": [0.5]}, r"offsets \(0.5,\), stride 1: offsets are whole"),
+        ({"offsets": [True]}, "offsets are whole"),
+    ],
+)
+def test_windows_that_make_no_sense_are_refused(tmp_path, choices, words):
+    tt.write_table(f"{tmp_path}/t", drive(num_logs=1, rows=5))
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))
+    given = {"offsets": [0]} | choices
+    with pytest.raises(UsageError, match=words):
+        loader.get_rows(2, "speed", **given)
+    with pytest.raises(UsageError, match=words.removesuffix(", drop, pad")):
+        loader.get_window_many([2], "speed", **given)
+    with pytest.raises(UsageError, match="on_edge='drop'; there are error, pad"):
+        loader.get_window_many([2], "speed", on_edge="drop")
+
+
+def test_a_window_that_leaves_its_log_names_the_row_and_the_first_offsets(tmp_path):
+    tt.write_table(f"{tmp_path}/t", drive(num_logs=2, rows=5))
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))
+    words = (
+        rf"position 7 \(row 2 of {tmp_path}/t/index/drive-1\.parquet\): no rows at offsets "
+        r"-10, -9, -8, -7, -6, -5, … \(8 in all\): the log ends there"
+    )
+    with pytest.raises(tt.RowPositionError, match=words):
+        loader.get_rows(7)
