@@ -38,12 +38,16 @@ from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
-from logloom.transforms.match import LogFiles, check_one_recording, expand_logs, split_of
+from logloom.transforms.match import (
+    LogFiles,
+    check_one_recording,
+    expand_logs,
+    split_of,
+    waiting_threads,
+)
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import ByteIndex, plan_spans
-
-_OPENERS = 16  # threads that read indices; they wait for storage, not for the processor
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,7 @@ def _open_all(
 
     opened: Opened = {}
     failed: Failed = []
-    with ThreadPoolExecutor(_OPENERS) as pool:
+    with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
         for done, (log, result) in enumerate(zip(files, pool.map(open_one, files), strict=True), 1):
             if isinstance(result, str):
                 failed.append((log, result))

@@ -1,8 +1,8 @@
 """From the URIs and globs of a recipe to logs: which files there are, and which of them are one log.
 
 Here: finding files, naming logs by templates, and the split that a log falls into.
-Elsewhere: opening logs (logloom.io.logs), what a recipe means for them (resolve).
-Nothing here opens a log; a glob costs one or two listings.
+Elsewhere: what folders hold (folders), opening logs (logloom.io.logs), what recipes mean for them (resolve).
+Nothing here opens a log; a glob costs one or two listings, files that are named one of each folder.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import LogloomError, UsageError
-from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
+from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import LogSummary
-from logloom.io.logs.tables.reader import SUFFIXES
 from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local
 from logloom.recipe import LogName, Recipe
 from logloom.recipe.mistakes import Mistake
+from logloom.transforms.folders import Folders, is_bag_file, parent_of
 
 MAX_LOG_ID = 200  # bytes
 
-_BAG_FILE = re.compile(r".*\.(mcap|db3)(\.zstd|\.zst)?")
-_SPLIT = re.compile(r"(.+)_(\d+)\.(mcap|db3)(\.zstd|\.zst)?")
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
 _MAGIC = re.compile(r"[*?\[]")
-_OPENERS = 16  # threads that list; they wait for storage, not for the processor
+_THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
 
@@ -104,6 +102,11 @@ def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = 
         raise UsageError("\n".join(problems))
     found = {item.uri: item for result in results if not isinstance(result, str) for item in result}
     return _named(found.values(), unique_template(found) or "{path}")
+
+
+def waiting_threads(uris: Iterable[str]) -> int:
+    """How many threads may list or open these: an object store answers late, but many at once."""
+    return _THREADS if all(map(is_local, uris)) else _FAR_THREADS
 
 
 def unique_template(uris: Iterable[str]) -> str | None:
@@ -227,11 +230,12 @@ def _find_all(
     uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None
 ) -> list[list[_Found] | str]:
     """What each URI or glob means, or why it means nothing."""
+    folders = Folders()
+    absolute = [absolute_uri(uri, base) for uri in uris]
 
-    def find(given: str) -> list[_Found] | str:
-        uri = absolute_uri(given, base)
+    def find(given: str, uri: str) -> list[_Found] | str:
         try:
-            return _find(uri, options)
+            return _find(uri, options, folders)
         except _NotFoundError as error:
             return f"{given}: {error}"
         except LogloomError as error:
@@ -239,23 +243,25 @@ def _find_all(
         except Exception as error:  # every object store has errors of its own
             return f"{given}: can't be listed ({uri}): {type(error).__name__}: {error}"
 
-    with ThreadPoolExecutor(_OPENERS) as pool:
-        return list(pool.map(find, uris))
+    with ThreadPoolExecutor(waiting_threads(absolute)) as pool:
+        return list(pool.map(find, uris, absolute))
 
 
-def _find(uri: str, options: Mapping[str, Any] | None) -> list[_Found]:
+def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_Found]:
     fs, path = filesystem(uri, options)
     entries = fs.glob(path, detail=True) if _MAGIC.search(path) else {}
     names = sorted(name for name, info in entries.items() if info["type"] != "directory")
     folders = {name for name, info in entries.items() if info["type"] == "directory"}
     if not entries:
-        if not fs.exists(path):
+        kind = there.kind_of(fs, path)
+        if kind is None:
             what = "matches nothing" if _MAGIC.search(path) else "there is no such file or folder"
             raise _NotFoundError(f"{what} ({uri})" if uri != path else what)
-        names, folders = ([], {path.rstrip("/")}) if fs.isdir(path) else ([path], set())
-    bags = _bag_folders(fs, [*folders, *{_parent(name) for name in names if _is_bag_file(name)}])
+        names, folders = ([], {path.rstrip("/")}) if kind == "directory" else ([path], set())
+    parents = {parent_of(name) for name in names if is_bag_file(name)}
+    bags = there.bags(fs, folders | parents, waiting_threads([uri]))
     for folder in sorted(folders - bags.keys()):
-        files = _splits_in(fs, folder) or _tables_in(fs, folder)
+        files = there.splits(fs, folder) or there.tables(fs, folder)
         bags |= {folder: files} if files else {}
     if folders and not names and not bags.keys() & folders:
         raise _NotFoundError(
@@ -267,68 +273,18 @@ def _find(uri: str, options: Mapping[str, Any] | None) -> list[_Found]:
     found += [
         _Found(_uri(uri, name), (_uri(uri, name),))
         for name in names
-        if not (_is_bag_file(name) and _parent(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
+        if not (is_bag_file(name) and parent_of(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
     ]
     if not found:
         raise _NotFoundError(f"matches no log ({uri})")
     return found
 
 
-def _is_bag_file(name: str) -> bool:
-    last = name.rsplit("/", 1)[-1]
-    return last == METADATA or _BAG_FILE.fullmatch(last) is not None
-
-
-def _bag_folders(fs: Any, folders: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Those folders that are ROS 2 bags, and their files."""
-
-    def files_of(folder: str) -> tuple[str, ...]:
-        listed = [info["name"] for info in fs.ls(folder, detail=True) if info["type"] != "directory"]
-        if f"{folder}/{METADATA}" not in listed:
-            return ()
-        # Any tool may write a metadata.yaml; only a bag's own says so.
-        text = fs.cat_file(f"{folder}/{METADATA}", start=0, end=MAX_BYTES)
-        if b"rosbag2_bagfile_information" not in text[:4096]:
-            return ()
-        files = sorted(name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1]))
-        # Whoever opens the bag must know that it isn't whole.
-        is_whole = not missing_files(text, files)
-        return tuple(files if is_whole or not files else [*files, f"{folder}/{METADATA}"])
-
-    unique = sorted(set(folders))
-    with ThreadPoolExecutor(_OPENERS) as pool:
-        return {
-            folder: files for folder, files in zip(unique, pool.map(files_of, unique), strict=True) if files
-        }
-
-
-def _splits_in(fs: Any, folder: str) -> tuple[str, ...]:
-    """The files of a ROS 2 bag whose metadata.yaml was never written: NAME_0.mcap, NAME_1.mcap and so on."""
-    listed = [info["name"] for info in fs.ls(folder, detail=True) if info["type"] != "directory"]
-    files = sorted(name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1]))
-    found = [_SPLIT.fullmatch(name.rsplit("/", 1)[-1]) for name in files]
-    splits = {(match[1], int(match[2])) for match in found if match}
-    is_bag = len(splits) == len(files) and len({name for name, _ in splits}) == 1
-    return tuple(files) if is_bag and f"{folder}/{METADATA}" not in listed else ()
-
-
-def _tables_in(fs: Any, folder: str) -> tuple[str, ...]:
-    """The tables in a folder, which are one log; none where a metadata.yaml says otherwise."""
-    listed = [info["name"] for info in fs.ls(folder, detail=True) if info["type"] != "directory"]
-    if f"{folder}/{METADATA}" in listed:
-        return ()
-    return tuple(sorted(name for name in listed if name.endswith(SUFFIXES)))
-
-
 def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:
     """What names the log that a file belongs to: the file, or its folder where that is a ROS 2 bag."""
     fs, path = filesystem(uri, options)
-    folder = _parent(path)
-    return _uri(uri, folder) if _is_bag_file(path) and _bag_folders(fs, [folder]) else uri
-
-
-def _parent(name: str) -> str:
-    return name.rpartition("/")[0]
+    folder = parent_of(path)
+    return _uri(uri, folder) if is_bag_file(path) and Folders().bags(fs, [folder], 1) else uri
 
 
 def _uri(like: str, path: str) -> str:

@@ -19,6 +19,7 @@ from logloom.transforms.match import (
     log_id_of,
     split_of,
     unique_template,
+    waiting_threads,
 )
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
@@ -78,6 +79,47 @@ def test_other_file_systems_keep_their_scheme():
     assert log.uris == ("memory:///match-test/day/a.mcap",)
     assert fs.open(log.uris[0]).read() == b"x"
     fs.rm("/match-test", recursive=True)
+
+
+def test_a_folder_is_listed_once_however_many_of_its_files_are_named(monkeypatch):
+    fs = fsspec.filesystem("memory")
+    names = [f"drive-{i:03}.mcap" for i in range(200)]
+    for name in names:
+        fs.pipe_file(f"/match-many/day/{name}", b"x")
+    asked = []
+
+    def told(kind, plain):
+        def ask(self, path, *more, **options):
+            asked.append((kind, path))
+            return plain(self, path, *more, **options)
+
+        return ask
+
+    for kind in ("ls", "info", "exists", "isdir"):
+        monkeypatch.setattr(type(fs), kind, told(kind, getattr(type(fs), kind)))
+    logs = expand_logs(recipe([f"day/{name}" for name in names]), "memory://match-many")
+    assert [f"{log.log_id}.mcap" for log in logs] == names
+    assert asked == [("ls", "/match-many/day")]
+    with pytest.raises(RecipeError, match=r"day/gone\.mcap: there is no such file or folder"):
+        expand_logs(recipe(["day/gone.mcap", *(f"day/{name}" for name in names)]), "memory://match-many")
+    assert [kind for kind, _ in asked[1:]] == ["ls", "info"]
+    monkeypatch.undo()
+    fs.rm("/match-many", recursive=True)
+
+
+def test_a_link_stands_for_what_it_leads_to(tmp_path):
+    touch(tmp_path, "bag/drive_0.mcap", "bag/drive_1.mcap", "a.mcap")
+    (tmp_path / "bag.mcap").symlink_to(tmp_path / "bag")
+    (tmp_path / "b.mcap").symlink_to(tmp_path / "a.mcap")
+    (tmp_path / "broken.mcap").symlink_to(tmp_path / "gone")
+    found = expand_logs(recipe(["bag.mcap", "b.mcap"]), str(tmp_path))
+    assert [(log.log_id, len(log.uris)) for log in found] == [("b", 1), ("bag", 2)]
+    with pytest.raises(RecipeError, match="there is no such file or folder"):
+        expand_logs(recipe(["broken.mcap"]), str(tmp_path))
+
+
+def test_a_store_is_asked_by_more_threads_than_a_disk():
+    assert waiting_threads(["/a", "file:///b"]) < waiting_threads(["/a", "gs://bucket/b"])
 
 
 @pytest.mark.parametrize(

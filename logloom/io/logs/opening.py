@@ -75,10 +75,9 @@ def kind_of(uri: str, options: OpenOptions) -> Kind:
     Raises:
         LogReadError: missing, unreadable, empty, or of no known kind.
     """
-    file = File(uri, options.storage_options)
-    if file.size == 0:
+    head = File(uri, options.storage_options).head(HEAD_BYTES)
+    if not head:
         raise LogReadError(f"{uri}: is empty; the recorder never wrote to it. Leave it out.")
-    head = file.read(0, min(HEAD_BYTES, file.size))
     known = kinds()
     for kind in known.values():
         if kind.matches(uri, head):

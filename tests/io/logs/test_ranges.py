@@ -39,6 +39,7 @@ class CountingFileSystem(MemoryFileSystem):
     store: ClassVar = {}
     pseudo_dirs: ClassVar = [""]
     requests: ClassVar = []
+    looks: ClassVar = []
 
     @classmethod
     def _strip_protocol(cls, path):
@@ -49,6 +50,10 @@ class CountingFileSystem(MemoryFileSystem):
         self.requests.append((start, len(data)))
         return data
 
+    def info(self, path, **kwargs):
+        self.looks.append(path)
+        return super().info(path, **kwargs)
+
 
 @pytest.fixture
 def counting():
@@ -56,6 +61,7 @@ def counting():
     fs = CountingFileSystem()
     fs.store.clear()
     fs.requests.clear()
+    fs.looks.clear()
     CHUNKS.clear()
     return fs
 
@@ -216,6 +222,27 @@ def test_one_percent_of_a_log_takes_few_requests_and_few_bytes(counting, drive, 
 
 
 @pytest.mark.usefixtures("toy")
+def test_opening_a_remote_log_looks_at_its_size_once(counting, drive):
+    assert open_log(["counting://drive.mcap"]).summary.num_messages == len(drive)
+    assert counting.looks == ["/drive.mcap"]
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65])
+def test_the_head_of_a_remote_file_is_all_of_a_short_one(counting, size):
+    data = bytes(range(size))
+    counting.pipe_file("/x", data)
+    assert File("counting://x").head(64) == data[:64]
+    assert len(counting.looks) == (size < 64)
+
+
+def test_a_remote_file_that_is_empty_or_gone_is_no_log(counting):
+    counting.pipe_file("/x.mcap", b"")
+    with pytest.raises(LogReadError, match=r"counting://x\.mcap: is empty"):
+        open_log(["counting://x.mcap"])
+    with pytest.raises(LogReadError, match=r"counting://y\.mcap: there is no such file"):
+        open_log(["counting://y.mcap"])
+
+
 def test_a_summary_reads_the_index_only(counting, drive):
     log = open_log(["counting://drive.mcap"])
     assert log.summary.num_messages == len(drive)
