@@ -47,7 +47,7 @@ def bundled(partitions: Iterable[T], sizes: Iterable[int], most: int) -> Iterato
 
 def packed(bundle: Sequence[Any]) -> bytes:
     """As bytes, for shuffles: engines hold many at a time, and as objects they take several times as much."""
-    return zlib.compress(pickle.dumps(bundle), 1)
+    return zlib.compress(pickle.dumps(bundle))
 
 
 def unpacked(data: bytes) -> Any:
