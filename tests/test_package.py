@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import pkgutil
+import re
 import subprocess
 import sys
 
@@ -61,6 +63,30 @@ def test_imports_point_one_way(room, may_not):
     for path in sorted((PACKAGE / room).rglob("*.py")):
         wrong = [m for m in imports_of(path) if m.startswith(may_not)]
         assert not wrong, f"{path.relative_to(PACKAGE)} imports {wrong}"
+
+
+def modules_named_in_header(path):
+    """The names in round brackets of what a module's header says stands elsewhere, prose left out."""
+    _, _, elsewhere = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("Elsewhere: ")
+    sentence = re.split(r"\.\s", elsewhere)[0]
+    for names in re.findall(r"\((\w+(?:(?:\.|, )\w+)*)\)", sentence):
+        yield from names.split(", ")
+
+
+def is_named_right(name, path):
+    if name.startswith("logloom."):
+        try:
+            return pkgutil.resolve_name(name) is not None
+        except (AttributeError, ImportError):
+            return False
+    places = [folder / name for folder in path.parents]
+    return any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
+
+
+def test_headers_name_modules_that_are_there():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for name in modules_named_in_header(path):
+            assert is_named_right(name, path), f"the header of {path.relative_to(PACKAGE)} names {name}"
 
 
 def test_reading_and_verifying_work_without_beam():

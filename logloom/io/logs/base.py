@@ -1,8 +1,8 @@
 """What every kind of log offers: columns per topic and time range.
 
 Here: the `Log` protocol and the small values around it.
-Elsewhere: the kinds (mcap, rosbag1, ...), message definitions and decoding (definitions, fields, decode),
-resampling (logloom.transforms).
+Elsewhere: the kinds (mcap, rosbag1, rosbag2, tables), message definitions and decoding (decoding), resampling
+(logloom.transforms).
 Times are int64 nanoseconds since the Unix epoch; ranges are half-open, [start, stop).
 
 A message has a log time (when the recorder got it), a publish time (the log time where the format has none)

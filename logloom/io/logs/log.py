@@ -1,8 +1,8 @@
 """A log made of container files: which stretches a request needs, and the messages in them.
 
 Here: `ContainerLog`, the `Log` of every kind that implements `Container`.
-Elsewhere: opening (opening), the kinds (mcap, rosbag1), one file (part), message times and refusals (stamps),
-decoding (layouts).
+Elsewhere: opening (opening), the kinds (mcap, rosbag1, rosbag2), one file (part), message times and refusals
+(stamps), decoding (decoding).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Here: `Sidecars`, the folder of these files, and their contents: the index of a scanned file, and the message
 times of a topic by stretch.
-Elsewhere: scanning (mcap_scan, rosbag1_scan), use (log).
+Elsewhere: scanning (the kinds: mcap, rosbag1, rosbag2), use (log).
 
 A sidecar is a magic, the BLAKE3 of the rest, and a msgpack map. Its name starts with the content id of its
 file. Equal logs give equal bytes; one that is damaged or of another version counts as missing.

@@ -1,7 +1,7 @@
 """Message times: by which rule, within which bounds, and which messages are refused.
 
 Here: pure functions on `RawMessages`, a decoder and a request.
-Elsewhere: reading the messages (log), decoding them (layouts).
+Elsewhere: reading the messages (log), decoding them (decoding).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Blobs: files of chunks, one file per column group of a part.
 
 Here: `BlobWriter`, which stores each distinct chunk once, and the codecs of compressed groups.
-Elsewhere: reading ranges of blobs (logloom.io.tables.store), the index that points into them
+Elsewhere: reading ranges of blobs (logloom.io.tables.ranges), the index that points into them
 (logloom.io.tables.index).
 
 A blob is chunks laid end to end and nothing else, in row order of their first use. What is hashed is what is

@@ -1,7 +1,7 @@
 """Local copies of files that can't be read by ranges where they lie: packed as a whole, or far away.
 
 Here: `LocalCopy`, a temporary file, and `UnpackedFile`, which reads from one.
-Elsewhere: what the files hold (db3, mcap).
+Elsewhere: what the files hold (db3, logloom.io.logs.mcap).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ROS 2 bags in sqlite files (.db3): the container of one file.
 
 Here: the tables of a file, its index, its messages. sqlite reads the pages.
-Elsewhere: which files are one bag (rosbag2), copies of files far away (copies), the log (log).
+Elsewhere: which files are one bag (reader), copies of files far away (copies), the log (logloom.io.logs.log).
 
 A stretch is some messages of one topic, so that others are never fetched; its `offset` and `position` are the
 id of its first message, its `record` how many ids it spans, and its `length` 0, since sqlite fetches it. The

@@ -1,8 +1,8 @@
 """ROS 2 bags: the kind, which files are one bag, and those that it lacks.
 
 Here: `KIND`, and the container of each file by its name.
-Elsewhere: sqlite files (db3), MCAP files (mcap), compression (copies, inflate), several files (log), what is
-believed of a metadata.yaml (bag_metadata).
+Elsewhere: sqlite files (db3), files packed as a whole (copies); and in logloom.io.logs MCAP files (mcap),
+packed messages (inflate), several files (log), what is believed of a metadata.yaml (bag_metadata).
 
 A bag is a folder of .db3 or .mcap files, each perhaps packed as a whole (.zstd), beside a metadata.yaml,
 which may be absent or out of date. A file that it lists and that is missing is damage: a split of the drive

@@ -2,7 +2,8 @@
 
 Here: the definition that an Arrow schema amounts to, in the .msg language, and pure functions from Arrow
 columns to values.
-Elsewhere: reading files (files), rows as messages (log), their times (times), paths (fields), adapters.
+Elsewhere: reading files (files), rows as messages (log), their times (times), paths and adapters
+(logloom.io.logs.decoding).
 What a definition leaves out can't be a column: lists of lists, decimals, maps, names that no path can spell.
 """
 

@@ -1,7 +1,7 @@
 """Files that hold one table each: Parquet, Feather (Arrow IPC) and CSV.
 
 Here: their schema, their groups of rows, and some columns of some groups; nothing else is fetched.
-Elsewhere: what columns mean (table_columns), rows as messages (tables).
+Elsewhere: what columns mean (columns), rows as messages (log).
 Arrow checks what it reads; whatever it refuses becomes a LogReadError that names the file.
 """
 

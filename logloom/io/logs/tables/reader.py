@@ -1,8 +1,8 @@
 """Tables as logs: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
 Here: their kind, which costs nothing to look up.
-Elsewhere: the log (table_log), the files (table_files), columns as fields of messages (table_columns), which
-files are one log (logloom.transforms.match).
+Elsewhere: the log (log), the files (files), columns as fields of messages (columns), which files are one
+log (logloom.transforms.match).
 """
 
 from __future__ import annotations
