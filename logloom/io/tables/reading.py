@@ -107,13 +107,16 @@ class PlanReader:
             real = places if whole else [(f[exists], o[exists], n[exists]) for f, o, n in places]
             if real:  # none where no column is wanted
                 self._reader.check(*_joined(real))
-            wanted = []
+            wanted, apart = [], []
             for step, own, (_, _, lengths) in zip(plan.steps, real, places, strict=True):
                 if step.large is not None and whole and self._reads_large(step.large, own[0], own[2]):
-                    large |= step.large.batch(self._reader, *own, out or {})
+                    apart.append((step.large, own))
                     continue
                 steps.append((step, prepare(step, lengths, exists, out or {})))
                 wanted.append(own)
+            # Last, since memory that was kept for them may be too short for arrays of many rows.
+            for group, own in apart:
+                large |= group.batch(self._reader, *own, out or {})
             if steps:
                 targets = [target for _, batch in steps for target in batch.targets]
                 self._reader.read_into(_joined(wanted), targets)
