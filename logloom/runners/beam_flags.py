@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import NoReturn
 
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
@@ -11,26 +12,32 @@ from logloom.errors import UsageError
 
 
 def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
-    """Checks the names of flags.
+    """Checks the names of flags, and the values of those that are Beam's.
 
     Args:
         flags: "--name" or "--name=value".
         more: names that the engine knows besides Beam's own.
 
     Raises:
-        UsageError: nobody knows the option; names the nearest that there is.
+        UsageError: nobody knows the option (names the nearest that there is), or its value is none.
     """
-    known = {*_of_beam(), *more}
+    parser = _Parser(add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    of_beam = (text.removeprefix("--") for action in parser._actions for text in action.option_strings)
+    known = {*of_beam, *more}
+    flags = list(flags)
     for flag in flags:
         name = flag.removeprefix("--").partition("=")[0]
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; is it {near[0]}?" if near else ""
             raise UsageError(f"runner option {name!r}: neither Beam nor the engine knows it{hint}")
+    parser.parse_known_args(flags)
 
 
-def _of_beam() -> set[str]:
-    parser = _BeamArgumentParser(add_help=False)
-    for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(parser)
-    return {text.removeprefix("--") for action in parser._actions for text in action.option_strings}
+class _Parser(_BeamArgumentParser):
+    """Refuses what Beam's does, but without pages of its usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"runner option: {message.removeprefix('argument --')}")

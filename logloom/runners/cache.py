@@ -21,12 +21,21 @@ def cache_folder() -> pathlib.Path:
 
 
 def fetched(name: str, fetch: Callable[[pathlib.Path], None]) -> pathlib.Path:
-    """A folder of the cache, filled by `fetch` the first time; whole or not there at all."""
+    """A folder of the cache, filled by `fetch` the first time; whole or not there at all.
+
+    Raises:
+        UsageError: the cache can't be written.
+    """
     folder = cache_folder() / name
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = pathlib.Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}."))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = pathlib.Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}."))
+    except OSError as error:
+        raise UsageError(
+            f"{folder.parent}: no place to keep engines ({error.strerror}); name another in LOGLOOM_CACHE"
+        ) from error
     try:
         fetch(partial)
         partial.chmod(0o755)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ _CONFIGS = {
     "process": '{"command": "/path/of/a/program"}',
     "docker": "an image that holds logloom",
 }
+_ENDPOINT = re.compile(r"(?:[^\s/:]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 _INSTALLED = ("requirements_file", "setup_file", "extra_packages")  # by the image's own start-up program
 
 
@@ -78,8 +80,19 @@ class RunnerOptions:
                 "a detached job needs workers that outlive this command: give --environment external, "
                 "process or docker, and a cluster (--flink-master or --job-endpoint)"
             )
+        self._check_endpoints()
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"{self.workers} workers: at least 1")
+
+    def _check_endpoints(self) -> None:
+        pool = self.environment_config if self.environment == "external" else ""
+        for what, endpoint, example in (
+            ("a Flink cluster", self.flink_master, "flink:8081"),
+            ("a job server", self.job_endpoint, "localhost:8099"),
+            ("a worker pool", pool, "localhost:50000"),
+        ):
+            if endpoint and not _ENDPOINT.fullmatch(endpoint):
+                raise UsageError(f"{what} at {endpoint!r}: expected host:port, like {example}")
 
     @property
     def name(self) -> str:

@@ -55,7 +55,10 @@ class JobServer:
             grpc.channel_ready_future(self._channel).result(timeout=15)
         except grpc.FutureTimeoutError:
             self._channel.close()
-            raise UsageError(f"{endpoint}: no Beam job server answers here") from None
+            raise UsageError(
+                f"{endpoint}: no Beam job server answers here; start one, or leave it out: then the command "
+                "starts its own"
+            ) from None
         self._stub = beam_job_api_pb2_grpc.JobServiceStub(self._channel)
 
     def close(self) -> None:

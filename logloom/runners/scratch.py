@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from logloom.errors import UsageError
+
 _PREFIX = "logloom-engine-"
 _LOCKED_WITHIN = 60.0  # seconds after it was made; a younger folder may not be locked yet
 
@@ -42,6 +44,9 @@ def engine_folders(kept: str = "") -> Iterator[Folders]:
 
     Args:
         kept: a folder for the logs, which stays.
+
+    Raises:
+        UsageError: it can't be made.
     """
     sweep(pathlib.Path(tempfile.gettempdir()))
     with (
@@ -51,7 +56,12 @@ def engine_folders(kept: str = "") -> Iterator[Folders]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = pathlib.Path(name)
         logs = pathlib.Path(kept).absolute() if kept else folder
-        logs.mkdir(parents=True, exist_ok=True)
+        try:
+            logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{logs}: no folder for the engine's logs ({error.strerror}); name another"
+            ) from error
         temporary = folder / "tmp"
         temporary.mkdir()
         yield Folders(logs, temporary)

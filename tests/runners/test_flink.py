@@ -6,10 +6,13 @@ import subprocess
 
 import pytest
 
-from logloom.errors import StorageError
+from logloom.errors import StorageError, UsageError
+from logloom.runners.flink.jars import jars_of_flink
 from logloom.runners.flink.rest import FlinkCluster
+from logloom.runners.flink.settings import known_settings, refuse_unknown
 from tests.pipelines.conftest import digests
 from tests.runners.breaking import PATIENCE, BuildCommand, build_command, started_pool, wait_until
+from tests.runners.cluster import CONF, MEMORY
 from tests.runners.conftest import build_on
 
 pytestmark = pytest.mark.engines
@@ -67,6 +70,18 @@ def test_logs_and_counters_reach_the_engine_under_plain_names(cluster, drive, tm
     built = build_on(drive, tmp_path / "root", flink_master=cluster.address)
     assert {"partitions", "rows", "bytes_written"} <= set(built.counters)
     assert "logloom.build: drive-00 " in cluster.logs()
+
+
+def test_the_settings_of_the_flink_that_is_fetched_are_known():
+    known = known_settings(jars_of_flink())
+    refuse_unknown(cluster_settings(), known)
+    with pytest.raises(UsageError, match=r"is it restart-strategy\.type"):
+        refuse_unknown(["restart-strategy.typ"], known)
+
+
+def cluster_settings() -> list[str]:
+    """All that the test's cluster is configured with."""
+    return [*MEMORY, *(line.partition(":")[0] for line in CONF.splitlines())]
 
 
 def test_an_error_of_a_worker_is_the_error_of_the_build(drive, tmp_path):

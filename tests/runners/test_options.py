@@ -3,18 +3,21 @@
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 import pytest
 
 from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
 from logloom.runners import RunnerOptions, Size
 from logloom.runners.cache import fetched
-from logloom.runners.flink.jars import class_path, java
+from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
+from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import engine_of, parse_settings
 from logloom.runners.prism import prism_binary
 from logloom.runners.processes import Child
@@ -35,6 +38,9 @@ from logloom.runners.scratch import engine_folders
         ({"settings": {"requirements_file": "r.txt"}}, "Only workers in containers install it"),
         ({"runner": "flink", "detach": True}, "outlive this command"),
         ({"workers": 0}, "at least 1"),
+        ({"flink_master": "http://flink:8081"}, "expected host:port, like flink:8081"),
+        ({"job_endpoint": "localhost"}, "expected host:port, like localhost:8099"),
+        ({"environment": "external", "environment_config": "pool:x"}, "like localhost:50000"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
@@ -56,6 +62,7 @@ def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
         ),
         ({"runner": "prism", "flink_master": "a:1"}, "say --runner flink"),
         ({"runner": "direct", "settings": {"experimens": "x"}}, "is it experiments?"),
+        ({"runner": "direct", "settings": {"direct_num_workers": "many"}}, "invalid int value: 'many'"),
         (
             {"job_endpoint": "localhost:1", "settings": {"a.b": "1"}},
             "a.b: Flink's settings are those of the job",
@@ -118,6 +125,57 @@ def test_an_old_java_is_refused(monkeypatch, tmp_path):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(UsageError, match=r"Java 11 or later.*1\.8\.0"):
         java()
+
+
+def test_a_java_that_does_not_run_is_named(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text("no program")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=rf"{tmp_path}/bin/java: Flink needs Java 11 .*Exec format"):
+        java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "bin"))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UsageError, match=f"install Java 17 .there is none in JAVA_HOME, {tmp_path}/bin"):
+        java()
+
+
+def test_folders_that_can_not_be_made_are_named(monkeypatch, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    monkeypatch.setenv("LOGLOOM_CACHE", str(file / "cache"))
+    with pytest.raises(UsageError, match=r"file/cache: no place to keep engines .*LOGLOOM_CACHE"):
+        fetched("jars", lambda folder: None)
+    with pytest.raises(UsageError, match="file/logs: no folder"), engine_folders(str(file / "logs")):
+        pass
+
+
+def test_a_job_server_that_is_no_jar_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no such job server"):
+        checked_jar(str(tmp_path))
+    (tmp_path / "half.jar").write_bytes(b"PK")
+    with pytest.raises(UsageError, match=r"half\.jar is no jar, or not all of it"):
+        checked_jar(str(tmp_path / "half.jar"))
+
+
+def declared(jar: pathlib.Path, *names: str) -> pathlib.Path:
+    """A jar with a class that holds these names as Java's compiler writes them."""
+    constants = b"".join(b"\x01" + struct.pack(">H", len(name)) + name.encode() for name in names)
+    with zipfile.ZipFile(jar, "w") as file:
+        file.writestr("org/apache/flink/configuration/TaskManagerOptions.class", constants + b"\x07\x00")
+        file.writestr("org/apache/flink/Other.class", b"\x01\x00\x05other.name\x07")
+    return jar
+
+
+def test_a_setting_that_flink_does_not_declare_is_refused_with_the_nearest(tmp_path):
+    names = {"taskmanager.memory.network.max", "taskmanager.numberOfTaskSlots", "yarn.taskmanager.env."}
+    known = known_settings([declared(tmp_path / "flink.jar", *names)])
+    assert known == names
+    refuse_unknown([*names, "yarn.taskmanager.env.HOME", "metrics.reporter.mine.class", "fs.s3a.x"], known)
+    with pytest.raises(UsageError, match=r"is it taskmanager\.memory\.network\.max\?"):
+        refuse_unknown(["taskmanager.memory.network.maximum"], known)
+    with pytest.raises(UsageError, match=r"'no\.such\.one': Flink knows no such setting$"):
+        refuse_unknown(["no.such.one"], known)
 
 
 def test_a_fetch_that_fails_leaves_nothing_and_is_tried_again(monkeypatch, tmp_path):

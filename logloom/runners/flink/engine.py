@@ -14,8 +14,10 @@ import time
 from typing import Any, Self
 
 from logloom.errors import LogloomError, UsageError
+from logloom.runners.flink.jars import jars_of_flink
 from logloom.runners.flink.rest import ENDED, FlinkCluster
 from logloom.runners.flink.server import job_server
+from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import EngineLostError, JobServer, PortableJob
@@ -25,6 +27,7 @@ from logloom.runners.scratch import Folders, engine_folders
 _LOOK_EVERY = 1.0  # seconds
 _KEPT_FOR = 4  # seconds; else the workers of one stage end before the next starts its own
 _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
+_UNREACHED = "java.net.ConnectException"  # as Flink says it
 _NOT_STARTED = ("INITIALIZING", "CREATED")
 # Of the cluster within the job server; a standing one has its own, which a batch job of Beam's can't change.
 # A lost worker restarts the job; units that are finished are found, so little is done twice.
@@ -81,8 +84,14 @@ class Flink:
         self._stack.close()
 
     def _flink_settings(self) -> dict[str, str]:
-        """Settings for the job server's configuration."""
+        """Settings for the job server's configuration.
+
+        Raises:
+            UsageError: Flink doesn't know one of them.
+        """
         given = self._options.engine_settings()
+        if given:
+            refuse_unknown(given, known_settings(jars_of_flink(self._options.flink_job_server_jar)))
         if self._options.flink_master:
             return given
         retries = {} if any(name.startswith("restart-strategy") for name in given) else _RETRIES
@@ -108,7 +117,8 @@ class Flink:
         }
         flags = [f"--{key}={value}" for key, value in defaults.items() if key not in self._options.settings]
         job = self._server.submit(construct, name, [*flags, *self._flags, *self._options.beam_flags()])
-        return FlinkJob(job, self._cluster, name)
+        brought = self._options.environment == "external"
+        return FlinkJob(job, self._cluster, name, self._options.environment_config if brought else "")
 
 
 def _check(options: RunnerOptions) -> None:
@@ -157,8 +167,13 @@ def _can_listen(family: int, address: Any) -> bool:
 class FlinkJob:
     """A job on Flink; on a standing cluster it is followed even when its job server is lost."""
 
-    def __init__(self, job: PortableJob, cluster: FlinkCluster | None, name: str):
+    def __init__(self, job: PortableJob, cluster: FlinkCluster | None, name: str, pool: str):
+        """
+        Args:
+            pool: host:port of the worker pools that the user started; "" if there are none.
+        """
         self._job = job
+        self._pool = pool
         self._cluster = cluster
         self._name = name
 
@@ -170,6 +185,12 @@ class FlinkJob:
             )
         try:
             return self._job.wait(tell)
+        except JobFailedError as error:
+            if self._pool and _UNREACHED in str(error):
+                raise JobFailedError(
+                    f"{error}\nPerhaps no worker pool is up at {self._pool}, as task managers see it"
+                ) from error
+            raise
         except EngineLostError as error:
             if self._cluster is None:
                 raise

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import zipfile
 
 from blake3 import blake3
 
@@ -41,6 +42,27 @@ def class_path() -> str:
     return f"{fetched(name, fetch)}/*"
 
 
+def jars_of_flink(jar: str = "") -> list[pathlib.Path]:
+    """The jars that hold Flink's own classes: those that are fetched, or the shaded job server."""
+    return [pathlib.Path(jar)] if jar else sorted(pathlib.Path(class_path()).parent.glob("flink-*.jar"))
+
+
+def checked_jar(jar: str) -> str:
+    """The path of a job server in one jar.
+
+    Raises:
+        UsageError: there is no such file, or it is no jar.
+    """
+    if not pathlib.Path(jar).is_file():
+        raise UsageError(f"{jar}: no such job server")
+    if not zipfile.is_zipfile(jar):
+        raise UsageError(
+            f"{jar} is no jar, or not all of it; a job server is Maven's org.apache.beam, "
+            "beam-runners-flink-1.19-job-server. Without the option Maven fetches one"
+        )
+    return jar
+
+
 def java() -> list[str]:
     """The start of a command that runs Java.
 
@@ -49,8 +71,12 @@ def java() -> list[str]:
     """
     home = os.environ.get("JAVA_HOME", "")
     path = f"{home}/bin/java" if home and os.access(f"{home}/bin/java", os.X_OK) else ""
-    path = path or tool("java", "run Flink; install Java 17")
-    said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+    unfit = f" (there is none in JAVA_HOME, {home})" if home else ""
+    path = path or tool("java", f"run Flink; install Java 17{unfit}")
+    try:
+        said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError as error:
+        said = str(error)
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None or int(found[1]) < _OLDEST_JAVA:
         raise UsageError(f"{path}: Flink needs Java {_OLDEST_JAVA} or later, best 17; this is {said[:80]!r}")

@@ -43,7 +43,10 @@ class FlinkCluster:
             overview = self._ask("/overview")
             managers, slots = int(overview["taskmanagers"]), int(overview["slots-total"])
         except (LogloomError, KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"{self.address}: no Flink cluster answers here ({error})") from error
+            raise UsageError(
+                f"{self.address}: no Flink cluster answers here ({error}); give the address of its page, "
+                "which is on port 8081 unless its rest.port is another"
+            ) from error
         return managers, slots
 
     def restarts_jobs(self) -> bool:

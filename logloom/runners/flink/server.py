@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
 from collections.abc import Iterator, Mapping
 
-from logloom.errors import UsageError
-from logloom.runners.flink.jars import class_path, java
+from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.processes import Child
 from logloom.runners.scratch import Folders
 
@@ -30,9 +28,7 @@ def job_server(
         UsageError: Java, Maven or the jar is missing.
         LogloomError: it doesn't start; holds the end of its log.
     """
-    if jar and not pathlib.Path(jar).is_file():
-        raise UsageError(f"{jar}: no such job server")
-    program = ["-jar", jar] if jar else ["-cp", class_path(), _DRIVER]
+    program = ["-jar", checked_jar(jar)] if jar else ["-cp", class_path(), _DRIVER]
     (folders.logs / "flink-conf.yaml").write_text(
         "".join(f"{name}: {value}\n" for name, value in settings.items()), encoding="utf-8"
     )
