@@ -297,6 +297,14 @@ def _requests(ranges: Ranges, targets: Sequence[Target]) -> list[_Request]:
     numbers, offsets, lengths = (part[order] for part in ranges)
     ends = offsets + lengths
     gaps = offsets[1:] - ends[:-1]
+    repeats = (gaps < 0) & (numbers[1:] == numbers[:-1]) & (offsets[1:] == offsets[:-1])
+    if repeats.any():  # as in windows that overlap: all ranges once, then all that come twice, and so on
+        counts = np.arange(len(order))
+        counts -= np.maximum.accumulate(np.where(np.append(True, ~repeats), counts, 0))
+        order = order[np.argsort(counts, kind="stable")]
+        numbers, offsets, lengths = (part[order] for part in ranges)
+        ends = offsets + lengths
+        gaps = offsets[1:] - ends[:-1]
     apart = (numbers[1:] != numbers[:-1]) | (gaps < 0) | (gaps > _LOCAL_WASTE)
     apart[_JOINED - 1 :: _JOINED] = True
     buffers = [targets[i] for i in order.tolist()]
