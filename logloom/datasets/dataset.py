@@ -173,7 +173,7 @@ class Dataset:
         Raises:
             UsageError: there is no sample, or a value has no fixed shape.
         """
-        from logloom.datasets.workers import spec_of
+        from logloom.datasets.filling import spec_of
 
         if not len(self):
             raise UsageError(f"{self._source.place}: no rows, so nothing says what a sample looks like")

@@ -1,7 +1,8 @@
 """Batches of rows for training: shuffled, prefetched by worker processes, resumable at any batch.
 
 Here: `Loader`, and `torch_dataset` around it.
-Elsewhere: worker processes (logloom.datasets.workers), shared memory (logloom.datasets.shared).
+Elsewhere: rows into arrays (logloom.datasets.filling), worker processes (logloom.datasets.workers), shared
+memory (logloom.datasets.shared).
 
 The order of rows is a function of (seed, step) alone: of position p, the epoch is p // n and the row
 `np.random.default_rng([seed, epoch]).permutation(n)[p % n]`. All shards take turns, so `step`, the number of
@@ -27,18 +28,9 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.datasets.batches import to_tensors
 from logloom.datasets.dataset import Dataset
+from logloom.datasets.filling import Filler, Job, RowError, Work, explain, prepare, spec_of
 from logloom.datasets.shared import BatchLayout, Segment, SharedArray
-from logloom.datasets.workers import (
-    Filler,
-    Job,
-    LoaderError,
-    RowError,
-    Work,
-    Workers,
-    explain,
-    prepare,
-    spec_of,
-)
+from logloom.datasets.workers import LoaderError, Workers
 from logloom.errors import UsageError
 
 __all__ = ["Loader", "LoaderError", "SharedArray", "torch_dataset"]
