@@ -250,6 +250,7 @@ def _write_index(
             parts = [opened(part) for part in parts_of[log_id]]
         path = scratch / d.log_file(log_id)
         count = write_log_index(path, log_id, parts)
+        path.chmod(0o444)  # as all files of a table, which never changes
         return d.LogRows(log_id, d.log_file(log_id), count, file_digest(path))
 
     folder = scratch / _INDEX

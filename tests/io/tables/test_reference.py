@@ -8,6 +8,7 @@ import pytest
 
 import logloom.io.tables as tt
 from logloom.errors import UsageError
+from logloom.io.tables import ranges
 from tests.io.tables.making import assert_rows_equal, drive, labels
 
 
@@ -107,9 +108,10 @@ def test_requirement_6_a_table_is_never_changed(tables):
     root, rows = tables
     with pytest.raises(UsageError, match="there is a table already"):
         tt.write_table(f"{root}/sensors", rows[:5])
-    for file in (root / "sensors").rglob("*"):
-        if file.suffix == ".blob":
-            assert file.stat().st_mode & 0o222 == 0, f"{file} can be written to"
+    files = [file for file in (root / "sensors").rglob("*") if file.is_file()]
+    assert {file.suffix for file in files} == {".blob", ".parquet", ".json"}
+    for file in files:
+        assert file.stat().st_mode & 0o222 == 0, f"{file} can be written to"
 
 
 def test_requirement_7_hundreds_of_columns_and_fields_from_a_byte_to_ten_megabytes(tmp_path):
@@ -145,6 +147,52 @@ def test_requirement_9_a_sequence_of_frames_takes_one_request_per_group(tables):
     assert cost.bytes == pytest.approx(
         10 * tt.row_loader(tt.read_index(f"{root}/sensors")).explain(["lidar.points"]).bytes, rel=0.2
     )
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The (offset, bytes) of each read that the kernel is asked for."""
+    found = []
+
+    def recording(fd, buffers, offset, _preadv=ranges._preadv):
+        found.append((offset, sum(len(buffer) for buffer in buffers)))
+        return _preadv(fd, buffers, offset)
+
+    monkeypatch.setattr(ranges, "_preadv", recording)
+    return found
+
+
+def test_requirement_9_holds_for_the_reads_that_are_made(tables, reads):
+    root, _ = tables
+    index = tt.read_index(f"{root}/sensors")
+    loader = tt.row_loader(index)
+    merged = tt.merge(index, tt.read_index(f"{root}/labels_v2"), on=["log_id", "timestamp"])
+    for chosen, columns, requests in (
+        (loader, ["camera.front"], 1),
+        (loader, ["camera.*", "lidar.pose", "speed"], 2),  # the small columns lie together
+        (tt.row_loader(index[index.pedestrians_count > 3]), ["camera.front"], 1),
+        (tt.row_loader(merged), ["camera.front", "labels.count"], 2),
+    ):
+        for position in (12, 15):
+            reads.clear()
+            found = chosen.get_rows(position, columns, range(-5, 0), on_edge="drop")
+            assert len(found) == 5
+            assert len(reads) == requests, columns
+
+
+def test_a_batch_is_a_few_large_reads_however_its_rows_are_ordered(tables, reads):
+    root, rows = tables
+    loader = tt.row_loader(tt.read_index(f"{root}/sensors"))
+    positions = np.random.default_rng(0).permutation(len(rows))
+    batch = loader.get_many(positions, ["camera.front", "speed"])
+    assert batch["camera.front"] == [rows[position]["camera.front"] for position in positions]
+    assert len(reads) == 2
+    reads.clear()
+    windows, _ = loader.get_window_many(range(10, 20), ["camera.front"], range(-4, 1))
+    assert windows["camera.front"] == [
+        [row["camera.front"] for row in rows[position - 4 : position + 1]] for position in range(10, 20)
+    ]
+    assert len(reads) == 5  # each row stands in up to five windows
 
 
 def test_merging_again_and_nested_keeps_every_table_readable(tables):
