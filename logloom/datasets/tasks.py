@@ -7,18 +7,21 @@ Elsewhere: what the tasks do (logloom.datasets.tar).
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import pickle
 import queue
 import threading
+import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from logloom.errors import LogloomError
 
 _POLL = 0.1  # seconds between looks whether to stop
-_PATIENCE = 5  # seconds for a thread that reads to notice
+_PATIENCE = 5  # seconds for a thread that reads, or a process, to notice
 
 T = TypeVar("T")
 Task = Callable[[int, Iterable[Any], Callable[[Exception], None]], Iterator[T]]
@@ -123,34 +126,61 @@ def _in_processes(
     """Each task in a process of its own, with a pipe of its own, so that one that dies is noticed at once."""
     context = multiprocessing.get_context("fork")
     taken = context.Value("q", 0)
+    places = context.Array("q", [-1] * num_tasks, lock=False)  # the input that each is at
 
-    def take() -> Any:
+    def take(number: int) -> Any:
         with taken.get_lock():
             at = taken.value
             taken.value += 1
         if at >= len(inputs):
             raise queue.Empty
+        places[number] = at
         return inputs[at]
+
+    def name_of(number: int) -> str:
+        at = f"at {inputs[places[number]]}" if places[number] >= 0 else "before its first input"
+        return f"loader process {number} (process {workers[number].pid}) {at}"
 
     workers: list[Any] = []
     readers: list[Any] = []
     for number in range(num_tasks):
         reader, writer = context.Pipe(duplex=False)
-        worker = context.Process(target=_child, args=(task, number, take, writer), daemon=True)
+        worker = context.Process(
+            target=_child, args=(task, number, functools.partial(take, number), writer), daemon=True
+        )
         worker.start()
         writer.close()  # or a dead worker's pipe would never end
         workers.append(worker)
         readers.append(reader)
 
-    def interrupt() -> None:
-        for worker in workers:
-            worker.terminate()
-            worker.join()
-
     def received(number: int) -> Iterator[T]:
-        return _received(readers[number], workers[number], on_error)
+        return _received(readers[number], workers[number], functools.partial(name_of, number), on_error)
 
-    return _in_threads(received, num_tasks, capacity, interrupt)
+    return _in_threads(received, num_tasks, capacity, lambda: _end(workers, name_of))
+
+
+def _end(workers: Sequence[Any], name_of: Callable[[int], str]) -> None:
+    """Ends processes, gently at first; warnings name those that had to be killed, or hang even so."""
+    for worker in workers:
+        worker.terminate()
+    stuck = _still_alive(workers)
+    for number in stuck:
+        workers[number].kill()
+    hanging = _still_alive(workers) if stuck else []
+    for number in stuck:
+        became = "hangs even though it was killed" if number in hanging else "was killed"
+        warnings.warn(f"{name_of(number)} didn't end when asked to, and {became}", stacklevel=2)
+
+
+def _still_alive(workers: Sequence[Any]) -> list[int]:
+    """Waits for processes to end, but not for ever; gives the numbers of those that didn't."""
+    deadline = time.monotonic() + _PATIENCE
+    # Not join(), which waits without limit for a process that closed all its files.
+    while (alive := [n for n, worker in enumerate(workers) if worker.exitcode is None]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(_POLL / 20)
+    return alive
 
 
 def _child(task: Task[Any], number: int, take: Callable[[], Any], pipe: Any) -> None:
@@ -165,14 +195,17 @@ def _child(task: Task[Any], number: int, take: Callable[[], Any], pipe: Any) -> 
         send("failed", _portable(error))
 
 
-def _received(pipe: Any, worker: Any, on_error: Callable[[Exception], None]) -> Iterator[Any]:
+def _received(
+    pipe: Any, worker: Any, name_of: Callable[[], str], on_error: Callable[[Exception], None]
+) -> Iterator[Any]:
     while True:
         try:
             kind, value = pickle.loads(pipe.recv_bytes())
         except (EOFError, ConnectionError) as error:
-            worker.join()
+            if _still_alive([worker]):
+                raise TaskError(f"{name_of()} gives nothing any more, but doesn't end") from error
             hint = ": was it killed for want of memory?" if worker.exitcode == -9 else ""
-            raise TaskError(f"a loader process died with exit code {worker.exitcode}{hint}") from error
+            raise TaskError(f"{name_of()} died with exit code {worker.exitcode}{hint}") from error
         if kind == "item":
             yield value
         elif kind == "error":

@@ -6,6 +6,7 @@ import http.server
 import io
 import json
 import logging
+import multiprocessing
 import os
 import pathlib
 import random
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from logloom.datasets import tar as wd
+from logloom.datasets import tasks
 from logloom.datasets.tar import (
     DatasetDescriptor,
     Rename,
@@ -445,6 +447,49 @@ def test_a_loader_process_that_is_killed_is_an_error_and_never_a_hang(shards):
 
     with pytest.raises(Exception, match="exit code 0"):
         list(dataloader(DatasetDescriptor(shards, mapping=leave, processes=True)))
+
+
+def ignore_the_end():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as code that runs long in C does, whatever is asked
+
+
+def test_a_loader_process_that_does_not_end_is_killed_and_named(shards, monkeypatch):
+    monkeypatch.setattr(tasks, "_PATIENCE", 0.3)
+    hangs = multiprocessing.get_context("fork").Event()
+
+    def hang(sample):
+        if sample["__key__"] != "000000":
+            ignore_the_end()
+            hangs.set()
+            time.sleep(100)
+        return sample
+
+    desc = DatasetDescriptor(shards[:1], batchsize=1, processes=True, mapping=hang, shuffle=0)
+    loader = dataloader(desc)
+    next(loader)
+    assert hangs.wait(30)
+    children = multiprocessing.active_children()
+    with pytest.warns(UserWarning, match=rf"loader process 0 \(process \d+\) at {shards[0]} .* was killed"):
+        loader.close()
+    assert len(children) == 1
+    assert not children[0].is_alive()
+
+
+def test_a_loader_process_that_goes_silent_is_named_and_ended(shards, monkeypatch):
+    monkeypatch.setattr(tasks, "_PATIENCE", 0.3)
+
+    def go_silent(sample):
+        os.closerange(3, 100)
+        ignore_the_end()
+        time.sleep(100)
+
+    desc = DatasetDescriptor(shards[:1], ntasks=1, processes=True, mapping=go_silent)
+    with (
+        pytest.warns(UserWarning, match="was killed"),
+        pytest.raises(tasks.TaskError, match=r"loader process 0 \(process \d+\) at .* doesn't end"),
+    ):
+        list(dataloader(desc))
+    assert not multiprocessing.active_children()
 
 
 def test_settings_that_make_no_sense_are_refused():
