@@ -143,15 +143,7 @@ def sampletransforms(
         on_error: called with what a sample raised; the sample is passed over. Without it, it is raised.
     """
     pairs = [*rules.items()] if isinstance(rules, Mapping) else [*rules]
-    for sample in samples:
-        try:
-            changed = _transformed(sample, pairs)
-        except Exception as error:
-            if on_error is None:
-                raise
-            on_error(error)
-        else:
-            yield changed
+    yield from _mapped(samples, lambda sample: _transformed(sample, pairs), on_error)
 
 
 def _transformed(sample: Sample, rules: Sequence[tuple[Pattern, Callable[[Any], Any]]]) -> Sample:

@@ -38,7 +38,19 @@ ACTIVE = 0
 _FAR_PX = 1 << 20
 
 
-class SemanticRasterizer(Rasterizer):
+class _GroundRasterizer(Rasterizer):
+    """What lies beneath the boxes, in red, green and blue."""
+
+    def num_channels(self) -> int:
+        return 3
+
+    def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
+        """The same in 8 bits."""
+        rounded: NDArray[np.uint8] = np.rint(in_im * 255).astype(np.uint8)
+        return rounded
+
+
+class SemanticRasterizer(_GroundRasterizer):
     """Lanes, their lines in the colour of their lights, and crosswalks, on white: red, green and blue."""
 
     def __init__(self, render_context: RenderContext, semantic_map: SemanticMap):
@@ -49,9 +61,6 @@ class SemanticRasterizer(Rasterizer):
         self._lane_bounds = np.stack([lanes.min(axis=(1, 2)), lanes.max(axis=(1, 2))], axis=1)
         bounds = [[polygon.min(axis=0), polygon.max(axis=0)] for polygon in semantic_map.crosswalks]
         self._crosswalk_bounds = np.reshape(bounds, (-1, 2, 2))
-
-    def num_channels(self) -> int:
-        return 3
 
     def rasterize(
         self,
@@ -102,12 +111,8 @@ class SemanticRasterizer(Rasterizer):
             lights.append(max((colors.get(face, "unlit") for face in lit), key=order.index, default="unlit"))
         return np.array(lights, np.str_)
 
-    def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
-        """The same in 8 bits."""
-        return _in_bytes(in_im)
 
-
-class SatelliteRasterizer(Rasterizer):
+class SatelliteRasterizer(_GroundRasterizer):
     """A cut-out of an aerial image, black beyond its border: red, green and blue."""
 
     def __init__(self, render_context: RenderContext, map_im: NDArray[np.uint8], world_to_aerial: Matrix):
@@ -121,9 +126,6 @@ class SatelliteRasterizer(Rasterizer):
         self.render_context = render_context
         self.map_im = map_im
         self.world_to_aerial = world_to_aerial
-
-    def num_channels(self) -> int:
-        return 3
 
     def rasterize(
         self,
@@ -156,10 +158,6 @@ class SatelliteRasterizer(Rasterizer):
         image = cv2.warpAffine(part, aerial_from_raster[:2], (width, height), flags=flags)
         scaled: NDArray[np.float32] = np.divide(image, np.float32(255), dtype=np.float32)
         return scaled
-
-    def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
-        """The same in 8 bits."""
-        return _in_bytes(in_im)
 
 
 class MapAndBoxRasterizer(Rasterizer):
@@ -202,8 +200,3 @@ def subpixels(points: Array) -> NDArray[np.int32]:
     near = np.clip(np.nan_to_num(points), -_FAR_PX, _FAR_PX)
     scaled: NDArray[np.int32] = (near * (1 << SUBPIXEL_BITS)).astype(np.int32)
     return scaled
-
-
-def _in_bytes(image: Array) -> NDArray[np.uint8]:
-    rounded: NDArray[np.uint8] = np.rint(image * 255).astype(np.uint8)
-    return rounded
