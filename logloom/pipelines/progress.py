@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 0.5  # seconds
 _LOOK_FAR_EVERY = 5.0  # seconds; in an object store each look costs requests
 _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
+_READING = 2.0  # seconds of a look at most that go to entries: rows and bytes can be estimated
+_REST = 9  # times as long as a look took: of a million units it takes minutes
 
 
 class Watched(Protocol):
@@ -43,8 +45,11 @@ class Watch:
         self._quiet = quiet
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="logloom-progress", daemon=True)
-        self._waiting = set(plan.unit_identities()) if not quiet else set()
-        self._total = len(self._waiting)
+        self._waiting: dict[str, set[str]] = {}  # identities by output, of units that aren't there
+        for output, identity in () if quiet else plan.unit_identities():
+            self._waiting.setdefault(output, set()).add(identity)
+        self._total = self._num_waiting
+        self._unread: list[tuple[str, str]] = []  # units that are there, rows and bytes unknown
         self._every = _LOOK_FAR_EVERY if plan.job.store.local is None else _LOOK_EVERY
         self._rows = 0
         self._bytes = 0
@@ -65,21 +70,34 @@ class Watch:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _look(self) -> None:
+    def _look(self) -> float:
+        """Counts; says how many seconds to rest before the next look."""
+        began = time.monotonic()
         # A store that refuses, or an entry that is damaged, is for the build to tell of.
         with contextlib.suppress(LogloomError):
-            self._count()
+            self._list()
+        self._read(began + _READING)
+        return rest_after(time.monotonic() - began, self._every)
 
-    def _count(self) -> None:
-        store = self._plan.job.store
-        for output in self._plan.job.outputs:
-            there = set(store.names(f"parts/{output}"))
-            for unit in [u for u in self._waiting if u[0] == output and u[1] in there]:
-                entry = find_entry(store, *unit)
-                if entry is not None:
-                    self._waiting.discard(unit)
-                    self._rows += entry.rows if output == next(iter(self._plan.job.outputs)) else 0
-                    self._bytes += entry.size
+    def _list(self) -> None:
+        for output, waiting in self._waiting.items():
+            there = waiting.intersection(self._plan.job.store.names(f"parts/{output}"))
+            waiting -= there
+            self._unread += [(output, identity) for identity in sorted(there)]
+
+    def _read(self, until: float) -> None:
+        """Adds up what entries say; units without one wait on, for a store shows their other files first."""
+        first = next(iter(self._plan.job.outputs))
+        while self._unread and time.monotonic() < until:
+            output, identity = self._unread.pop()
+            entry = None
+            with contextlib.suppress(LogloomError):
+                entry = find_entry(self._plan.job.store, output, identity)
+            if entry is None:
+                self._waiting[output].add(identity)
+            else:
+                self._rows += entry.rows if output == first else 0
+                self._bytes += entry.size
 
     def _run(self) -> None:
         if sys.stderr.isatty():
@@ -88,11 +106,20 @@ class Watch:
             self._plain()
 
     @property
+    def _num_waiting(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    @property
     def _done(self) -> int:
-        return self._total - len(self._waiting)
+        return self._total - self._num_waiting
 
     def _words(self) -> str:
-        return f"{self._rows:,} rows, {human_bytes(self._bytes)}"
+        read = self._done - len(self._unread)
+        if read == self._done:
+            return f"{self._rows:,} rows, {human_bytes(self._bytes)}"
+        # Identities are digests, so those read so far are as good as drawn by lot.
+        scale = self._done / read if read else 0.0
+        return f"about {self._rows * scale:,.0f} rows, {human_bytes(self._bytes * scale)}"
 
     def _live(self) -> None:
         from rich.console import Console
@@ -108,19 +135,32 @@ class Watch:
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("", total=self._total)
-            while not self._stop.wait(self._every):
-                self._look()
+            rest = self._every
+            while not self._stop.wait(rest):
+                rest = self._look()
                 progress.update(task, completed=self._done, description=self._words())
 
     def _plain(self) -> None:
-        self._look()
-        began, before = time.monotonic(), self._done
-        while not self._stop.wait(_PLAIN_EVERY):
-            self._look()
+        rest = self._look()
+        began, before, told = time.monotonic(), self._done, False
+        while not self._stop.wait(max(rest, _PLAIN_EVERY)):
+            rest = self._look()
             new = self._done - before
-            left = (time.monotonic() - began) / new * len(self._waiting) if new else None
-            eta = f", about {left:.0f} s left" if left is not None else ""
-            print(f"{self._done} of {self._total} units, {self._words()}{eta}", file=sys.stderr, flush=True)
+            left = (time.monotonic() - began) / new * self._num_waiting if new else None
+            self._print(f", about {left:.0f} s left" if left is not None else "")
+            told = True
+        if told and rest <= _PLAIN_EVERY:  # the end of the build doesn't wait long for this
+            self._look()
+            self._print("")
+
+    def _print(self, more: str) -> None:
+        line = f"{self._done} of {self._total} units, {self._words()}{more}"
+        print(line, file=sys.stderr, flush=True)
+
+
+def rest_after(took: float, every: float) -> float:
+    """Seconds between looks, of which one took so many: looking is a tenth of the time at most."""
+    return max(every, _REST * took)
 
 
 @contextlib.contextmanager
