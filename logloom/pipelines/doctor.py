@@ -2,7 +2,8 @@
 
 Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
-Elsewhere: what the answer is made of, and what counts as strange (health), what damage is and how reading
+Elsewhere: what the answer is made of, and what counts as strange (health), the columns of tables
+(table_health), what damage is and how reading
 goes on behind it (logloom.io.logs), printing (logloom.cli).
 """
 
@@ -32,6 +33,7 @@ STRETCH_BYTES = 64 << 20
 _SALVAGE = "`on_error: salvage` uses what is whole"
 
 Times = NDArray[np.int64]
+TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see table_health
 
 
 def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iterator[Diagnosis]:
@@ -41,18 +43,22 @@ def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iter
         UsageError: one matches nothing.
     """
     options = OpenOptions("salvage", storage_options)
+    seen: TypesSeen = {}
     for files in group_logs(logs, storage_options):
-        yield examine(files, options)
+        yield examine(files, options, seen)
 
 
-def examine(files: LogFiles, options: OpenOptions) -> Diagnosis:
+def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None) -> Diagnosis:
     """Reads a log from end to end; damage becomes findings, never an error.
 
     Args:
         options: with `on_error` salvage.
+        seen: the types of the columns of tables that were examined before; takes those of this log.
     """
+    of_tables: tuple[Finding, ...] = ()
     try:
         log = open_log(files.uris, options)
+        of_tables = _examine_tables(log, files.uris, options, {} if seen is None else seen)
         summary = log.summary
         if not summary.topics:  # an empty log, or none at all: what reads everything whole knows
             _ = open_log(files.uris, replace(options, on_error="fail")).summary
@@ -60,9 +66,10 @@ def examine(files: LogFiles, options: OpenOptions) -> Diagnosis:
     except LogReadError as error:
         remedy = "correct the path, or leave the log out"
         finding = Finding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
-        return Diagnosis(files.log_id, tuple(files.uris), findings=(finding,))
+        return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_tables))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
-    findings = (*found.findings, *(finding for topic in topics for finding in judge(topic, summary.uris[0])))
+    strange = (finding for topic in topics for finding in judge(topic, summary.uris[0]))
+    findings = (*found.findings, *of_tables, *strange)
     lost = tuple(found.lost)
     return Diagnosis(
         files.log_id, summary.uris, summary.size, topics, findings, lost, unchecked=found.unchecked
@@ -243,6 +250,17 @@ class Found:
         self.findings.append(
             Finding(kind, where.uri, where.offset, topics, sum(counts.values()), message, remedy, unit)
         )
+
+
+def _examine_tables(
+    log: Log, uris: Sequence[str], options: OpenOptions, seen: TypesSeen
+) -> tuple[Finding, ...]:
+    if isinstance(log, ContainerLog):
+        return ()
+    from logloom.io.logs.tables.log import TableLog  # Arrow takes a while to load
+    from logloom.pipelines.table_health import findings
+
+    return tuple(findings(uris, options, seen)) if isinstance(log, TableLog) else ()
 
 
 def _examine_files(log: ContainerLog) -> Found:

@@ -30,7 +30,7 @@ class Finding:
 
     Attributes:
         kind: "unreadable", "missing", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped",
-            "late", "back", "twice" or "gap".
+            "late", "back", "twice", "gap", or of tables "nulls" or "types".
         offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
         unit: what the offset counts; see `Refusal`.
         count: of messages (or bytes where nobody knows of messages) that it concerns.

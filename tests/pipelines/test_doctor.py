@@ -11,7 +11,11 @@ import sys
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions
@@ -20,6 +24,7 @@ from logloom.io.logs.opening import open_log
 from logloom.pipelines import doctor
 from logloom.pipelines.doctor import Thinned, examine, examine_all, spans
 from logloom.pipelines.inspect import COLUMNS, describe
+from logloom.pipelines.table_health import null_rows
 from logloom.transforms.match import LogFiles
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import (
@@ -306,6 +311,112 @@ def test_a_log_of_any_kind_is_examined_by_what_the_protocol_offers(tmp_path, mon
     monkeypatch.setattr(doctor, "STRETCH_BYTES", 4000)
     by_spans = look(path)
     assert by_spans.topics == by_files.topics
+
+
+def write_table(path, **columns):
+    path.parent.mkdir(exist_ok=True)
+    times = pa.array([START + n * SECOND // 10 for n in range(6)])
+    pq.write_table(
+        pa.table({"timestamp_ns": times, **columns}), path, row_group_size=4, write_page_checksum=True
+    )
+
+
+def test_nulls_of_tables_are_counted_by_column_and_the_first_is_placed(tmp_path):
+    boxes = pa.array([[{"w": 1}], [], None, [{"w": 1}, {"w": None}, None], [{"w": None}], []])
+    write_table(
+        tmp_path / "drive" / "imu.parquet",
+        speed=pa.array([None, 1.5, None, 2.0, 3.0, None]),
+        gear=pa.array([1, 2, 3, 4, 5, None]),
+        whole=pa.array(["a"] * 6).dictionary_encode(),
+        boxes=boxes,
+    )
+    (found,) = examine_all([str(tmp_path / "drive")], {})
+    assert kinds(found) == ["nulls"]
+    seen = {f.message.split()[1]: (f.count, f.offset, f.unit, f.topic) for f in found.findings}
+    assert seen == {
+        "speed": (3, 0, "row", "/imu"),
+        "gear": (1, 5, "row", "/imu"),
+        "boxes": (1, 2, "row", "/imu"),
+        "boxes[]": (1, 3, "row", "/imu"),
+        "boxes[].w": (2, 3, "row", "/imu"),
+    }
+    remedies = {f.message.split()[1]: f.remedy for f in found.findings}
+    assert "NaN" in remedies["speed"]
+    assert "fill them" in remedies["gear"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_nulls_are_found_at_any_depth_of_any_slice(data):
+    kind = data.draw(
+        st.sampled_from(
+            [
+                pa.list_(pa.struct([("x", pa.int64()), ("y", pa.list_(pa.float64()))])),
+                pa.struct([("x", pa.list_(pa.int64(), 2))]),
+                pa.large_list(pa.list_(pa.string())),
+            ]
+        )
+    )
+
+    def value(kind):
+        if data.draw(st.integers(0, 3)) == 0:
+            return None
+        if pa.types.is_struct(kind):
+            return {field.name: value(field.type) for field in kind}
+        if pa.types.is_fixed_size_list(kind):
+            return [value(kind.value_type) for _ in range(kind.list_size)]
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return [value(kind.value_type) for _ in range(data.draw(st.integers(0, 2)))]
+        return "a" if pa.types.is_string(kind) else 1
+
+    expected = {}
+
+    def look(value, path, row):
+        if value is None:
+            expected.setdefault(path, []).append(row)
+        for name, part in value.items() if isinstance(value, dict) else ():
+            look(part, f"{path}.{name}", row)
+        for part in value if isinstance(value, list) else ():
+            look(part, f"{path}[]", row)
+
+    values = [value(kind) for _ in range(data.draw(st.integers(1, 6)))]
+    start = data.draw(st.integers(0, len(values) - 1))
+    for row, item in enumerate(values[start:]):
+        look(item, "c", row)
+    found = null_rows(pa.array(values, kind)[start:], "c")
+    assert {path: rows.tolist() for path, (rows, _) in found.items()} == expected
+
+
+def test_columns_of_other_types_than_in_the_tables_before_are_named_with_both_files(tmp_path):
+    write_table(tmp_path / "a" / "imu.parquet", speed=pa.array([1.5] * 6), name=pa.array(["x"] * 6))
+    write_table(
+        tmp_path / "b" / "imu.parquet",
+        speed=pa.array([1] * 6),
+        name=pa.array(["x"] * 6).dictionary_encode(),  # which reads as the same
+    )
+    first, second = examine_all([str(tmp_path / "a"), str(tmp_path / "b")], {})
+    assert first.is_healthy
+    (finding,) = second.findings
+    assert (finding.kind, finding.topic) == ("types", "/imu")
+    assert finding.message == f"column speed is int64 here and double in {tmp_path}/a/imu.parquet"
+    assert finding.uri == f"{tmp_path}/b/imu.parquet"
+
+
+def test_types_that_keep_files_from_being_one_topic_are_named_too(tmp_path):
+    write_table(tmp_path / "a" / "imu.parquet", speed=pa.array([1.5] * 6))
+    write_table(tmp_path / "b" / "imu.parquet", speed=pa.array([1] * 6))
+    files = LogFiles("drive", (f"{tmp_path}/a/imu.parquet", f"{tmp_path}/b/imu.parquet"))
+    assert kinds(examine(files, OpenOptions("salvage"))) == ["types", "unreadable"]
+
+
+def test_damage_in_a_column_of_a_table_is_placed_by_its_rows(tmp_path):
+    path = tmp_path / "drive" / "imu.parquet"
+    write_table(path, speed=pa.array(np.arange(6.0)))
+    chunk = pq.ParquetFile(path).metadata.row_group(1).column(1)
+    flip(path, chunk.dictionary_page_offset + chunk.total_compressed_size - 2)
+    (found,) = examine_all([str(path.parent)], {})
+    (finding,) = found.findings
+    assert (finding.kind, finding.offset, finding.unit, finding.count) == ("damaged", 4, "row", 2)
 
 
 def test_spans_follow_each_other_and_bound_the_bytes_of_each(tmp_path):
