@@ -6,6 +6,7 @@ Elsewhere: writing the batches (logloom.io.tables.write).
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from logloom.blocks import Array, Block, Ragged, Values, empty
 from logloom.errors import UsageError
@@ -62,12 +64,16 @@ def open_rows(
 
     Args:
         rows: a DataFrame (a column a column; object columns may hold arrays, bytes, str), dicts, or blocks.
-        types: of the columns. Without them a DataFrame's types are inferred from all its rows, those of dicts
-            from the first rows (as many as fill a batch).
+        types: of the columns; others are left out. Without them a DataFrame's types are inferred from all its
+            rows, those of dicts from the first rows (as many as fill a batch), and later rows have no more.
 
     Raises:
         UsageError: there are no rows to infer types from, or a value doesn't fit.
     """
+    if isinstance(rows, Mapping):
+        raise UsageError(
+            "rows are a DataFrame, or dicts, one a row; of a dict of columns pd.DataFrame(...) is one"
+        )
     if isinstance(rows, pd.DataFrame):
         keys = tuple(key for key in KEYS if key in rows.columns)
         schema = _as_schema(types) if types is not None else _infer_frame(rows)
@@ -79,17 +85,34 @@ def open_rows(
             raise UsageError("blocks need types=Schema(...), the schema they were made with")
         blocks: Iterator[Block] = itertools.chain([first], iterator)
         return types, KEYS, (Batch(block.log_id, block.columns, len(block)) for block in blocks)
+    if not isinstance(first, Mapping | None):
+        raise UsageError(f"rows are a DataFrame, or dicts, one a row; not {type(first).__name__}")
     head = [] if first is None else [first, *_some(iterator)]
     schema = _as_schema(types) if types is not None else infer_types(head)
     keys = tuple(key for key in KEYS if key in head[0]) if head else KEYS
-    return schema, keys, _batches(itertools.chain(head, iterator), schema)
+    all_rows = itertools.chain(head, iterator)
+    return (
+        schema,
+        keys,
+        _batches(all_rows if types is not None else _without_others(all_rows, schema), schema),
+    )
+
+
+def _without_others(rows: Iterable[Row], schema: Schema) -> Iterator[Row]:
+    """The rows, as long as they have no column whose type is unknown."""
+    known = {*schema.columns, *KEYS}
+    for number, row in enumerate(rows):
+        if not row.keys() <= known:
+            name = next(name for name in row if name not in known)
+            raise UsageError(f"row {number}: a column {name!r} that the first rows don't have; pass types=")
+        yield row
 
 
 def _frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
     names = [str(name) for name in frame.columns]
     for start in range(0, len(frame), BATCH_ROWS):
         piece = frame.iloc[start : start + BATCH_ROWS]
-        values = [piece.iloc[:, i].tolist() for i in range(len(names))]
+        values = [_values_of(piece.iloc[:, i]) for i in range(len(names))]
         yield from (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
 
 
@@ -100,8 +123,19 @@ def _infer_frame(frame: pd.DataFrame) -> Schema:
         series = frame.iloc[:, place]
         if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufc":
             dtypes[str(name)] = series.dtype
-        columns[str(name)] = () if str(name) in dtypes else series.tolist()
+        columns[str(name)] = () if str(name) in dtypes else _values_of(series)
     return _infer(columns, dtypes)
+
+
+def _values_of(series: pd.Series[Any]) -> list[Any]:
+    """The values of a column; None for those that pandas marks as missing among texts and objects."""
+    values: list[Any] = series.tolist()
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufc":
+        return values
+    # NaN among numbers is a number.
+    if all(isinstance(value, float | int) or _is_null(value) for value in values):
+        return values
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def _some(rows: Iterator[Any]) -> list[Any]:
@@ -193,8 +227,16 @@ def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[Batch]:
     """Consecutive rows of equal log_id as batches."""
     waiting: list[Row] = []
     log_id, size, first = "", 0, 0
+    has_logs: bool | None = None
     for row in rows:
-        own = str(row.get("log_id", ""))
+        own = row.get("log_id")
+        if has_logs is None:
+            has_logs = "log_id" in row
+        if isinstance(own, str) != has_logs:
+            raise UsageError(
+                f"row {first + len(waiting)}: log_id = {own!r}; it is a text in all rows, or in none"
+            )
+        own = own or ""
         if waiting and (own != log_id or size > BATCH_BYTES or len(waiting) >= BATCH_ROWS):
             yield _stack(waiting, log_id, schema, first)
             first += len(waiting)
@@ -209,7 +251,7 @@ def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[Batch]:
 def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batch:
     columns: dict[str, Values] = {}
     if "timestamp" in rows[0]:
-        columns["timestamp"] = np.array([row["timestamp"] for row in rows], np.int64)
+        columns["timestamp"] = _stamps([row.get("timestamp") for row in rows], first)
     for name, ctype in schema.columns.items():
         values = [row.get(name) for row in rows]
         has_nulls = _has_nulls(values)
@@ -227,6 +269,27 @@ def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batc
             columns[f"{name}.available"] = ~nulls
         columns[name] = _column(name, values, ctype, first)
     return Batch(log_id, columns, len(rows))
+
+
+def _stamps(values: Sequence[Any], first: int) -> NDArray[np.int64]:
+    """(N,) ns since the epoch of integers or times, those without a zone being UTC."""
+    kinds = set(map(type, values))
+    if kinds <= {int, np.int64}:
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            pass
+    return np.array([_stamp(value, first + row) for row, value in enumerate(values)], np.int64)
+
+
+def _stamp(value: Any, row: int) -> int:
+    if isinstance(value, datetime.datetime | np.datetime64) and not pd.isna(value):
+        return int(pd.Timestamp(value).as_unit("ns").value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return int(value)
+    raise UsageError(
+        f"row {row}: timestamp = {value!r}; it is int64 nanoseconds since 1970, or a time, in all rows"
+    )
 
 
 def _column(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> Values:

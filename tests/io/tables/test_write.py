@@ -355,3 +355,63 @@ def test_an_empty_table_with_types_opens(tmp_path):
     assert len(loader) == 0
     with pytest.raises(tt.RowPositionError):
         loader.get_row(0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (
+            [{"timestamp": 1, "x": 1}, {"timestamp": 1.5, "x": 1}],
+            r"row 1: timestamp = 1\.5; it is int64 nano",
+        ),
+        ([{"timestamp": True, "x": 1}], "row 0: timestamp = True"),
+        ([{"timestamp": 2**63, "x": 1}], "row 0: timestamp = 9223372036854775808"),
+        ([{"timestamp": 1, "x": 1}, {"x": 1}], "row 1: timestamp = None; .* in all rows"),
+        ([{"timestamp": np.datetime64("NaT"), "x": 1}], "row 0: timestamp = .*NaT"),
+        (
+            [{"log_id": "a", "x": 1}, {"log_id": None, "x": 1}],
+            "row 1: log_id = None; it is a text in all rows",
+        ),
+        ([{"log_id": "a", "x": 1}, {"x": 1}], "row 1: log_id = None"),
+        ([{"x": 1}, {"log_id": "a", "x": 1}], "row 1: log_id = 'a'; it is a text in all rows, or in none"),
+        ([{"log_id": 3, "x": 1}], "row 0: log_id = 3"),
+        ([{"x": 1}] * 5000 + [{"x": 1, "y": 1}], "row 5000: a column 'y' that the first rows don't have"),
+        ({"x": [1, 2]}, "of a dict of columns pd.DataFrame"),
+        (["x"], "rows are a DataFrame, or dicts, one a row; not str"),
+    ],
+)
+def test_nothing_of_a_row_is_changed_or_left_out_in_silence(tmp_path, rows, words):
+    with pytest.raises(UsageError, match=words):
+        tt.write_table(f"{tmp_path}/t", rows)
+    assert not (tmp_path / "t/table.json").exists()
+
+
+def test_times_of_pandas_become_nanoseconds(tmp_path):
+    stamps = pd.to_datetime(["2024-01-01 00:00:00.123456789", "2024-01-02 00:00:00.000000000"])
+    wanted = [1704067200123456789, 1704153600000000000]
+    for number, times in enumerate((stamps, stamps.tz_localize("UTC").tz_convert("Europe/Berlin"))):
+        frame = pd.DataFrame({"log_id": "a", "timestamp": times, "x": [1, 2]})
+        tt.write_table(f"{tmp_path}/{number}", frame)
+        assert tt.read_index(f"{tmp_path}/{number}").timestamp.tolist() == wanted
+    tt.write_table(f"{tmp_path}/rows", [{"timestamp": np.datetime64(7, "s"), "x": 1}])
+    assert tt.read_index(f"{tmp_path}/rows").timestamp.tolist() == [7_000_000_000]
+
+
+def test_what_a_data_frame_lacks_among_texts_and_bytes_is_missing(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "name": ["sun", None, "rain"],
+            "camera": [b"12", np.nan, b"3"],
+            "points": [np.zeros((2, 3)), np.zeros((1, 3)), np.nan],
+            "speed": [1.0, np.nan, 2.0],
+        }
+    )
+    tt.write_table(f"{tmp_path}/t", frame, index="name*")
+    index = tt.read_index(f"{tmp_path}/t")
+    assert index.name.tolist() == ["sun", "", "rain"]
+    rows = [tt.row_loader(index).get_row(n, [".*", "*.available"]) for n in range(3)]
+    assert [row["name.available"] for row in rows] == [True, False, True]
+    assert [row["camera"] for row in rows] == [b"12", b"", b"3"]
+    assert [len(row["points"]) for row in rows] == [2, 1, 0]
+    assert np.isnan(rows[1]["speed"])
+    assert "speed.available" not in rows[1]
