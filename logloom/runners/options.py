@@ -70,7 +70,7 @@ class RunnerOptions:
         if self.environment == "process":
             self.process_command()
         staged = [name for name in _INSTALLED if self.settings.get(name)]
-        if staged and self.environment in ("local", "external") and self.runner != "dataflow":
+        if staged and self.environment != "docker" and self.runner != "dataflow":
             raise UsageError(
                 f"runner option {staged[0]!r}: these workers run in a Python that is there; install "
                 "there what they need. Only workers in containers install it themselves"

@@ -36,6 +36,14 @@ from logloom.runners.scratch import engine_folders
         ({"environment": "process", "environment_config": "worker.sh"}, 'not of the form {"command": '),
         ({"environment": "docker"}, "an image that holds logloom"),
         ({"settings": {"requirements_file": "r.txt"}}, "Only workers in containers install it"),
+        (
+            {
+                "environment": "process",
+                "environment_config": '{"command": "worker"}',
+                "settings": {"setup_file": "setup.py"},
+            },
+            "Only workers in containers install it",
+        ),
         ({"runner": "flink", "detach": True}, "outlive this command"),
         ({"workers": 0}, "at least 1"),
         ({"flink_master": "http://flink:8081"}, "expected host:port, like flink:8081"),
