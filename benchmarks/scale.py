@@ -213,15 +213,15 @@ class Costs:
         read_bytes: of messages, by one request.
         planned_bytes, outcome_bytes: of a log, in the driver and in the commit.
         bound_bytes: of a partition, in the driver.
-        shuffled_bytes: of a partition, through each of the engine's two shuffles.
+        shuffled_bytes: of a partition that goes alone, through each of the engine's two shuffles.
     """
 
     gb_cpu: float = 3.5
     partition_cpu: float = 0.0045
     plan_cpu: float = 0.005
-    plan_requests: int = 12
+    plan_requests: int = 9
     commit_cpu: float = 0.0001
-    open_requests: int = 12
+    open_requests: int = 9
     partition_gets: int = 6
     partition_puts: int = 2
     read_bytes: int = 16 << 20
@@ -251,7 +251,7 @@ class Work:
     row_bytes: float = 1e6
     latency: float = 0.03
     worker_rate: float = 0.5e9
-    openers: int = 16
+    openers: int = 64
 
 
 def scaled(work: Work, costs: Costs) -> dict[str, float]:
