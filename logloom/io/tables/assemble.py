@@ -65,6 +65,12 @@ def write_log_index(path: pathlib.Path, log_id: str, parts: Sequence[PartRows]) 
     return len(rows)
 
 
+def index_columns(plan: Plan) -> set[str]:
+    """The names of the columns of index files, and of a part's share of them."""
+    fields = ("blob", "offset", "length", "hash")
+    return {*plan.index_dtypes, ROW, *(d.service(0, g, field) for g in plan.groups for field in fields)}
+
+
 class PartRows:
     """A part's share of the index, log by log, with blobs named relative to the table."""
 
@@ -96,6 +102,10 @@ class PartRows:
             order = np.argsort(codes, kind="stable")
             groups = np.split(order, np.searchsorted(codes[order], np.arange(1, len(texts))))
             self._of_log = dict(zip(texts, groups, strict=True))
+
+    @property
+    def columns(self) -> set[str]:
+        return set(self._rows.column_names)
 
     def of_log(self, log_id: str) -> pa.Table:
         return self._rows if self._of_log is None else self._rows.take(self._of_log[log_id])

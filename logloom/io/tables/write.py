@@ -18,7 +18,7 @@ from logloom.digests import file_digest
 from logloom.errors import UsageError
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tables import description as d
-from logloom.io.tables.assemble import PartRows, describe, write_log_index
+from logloom.io.tables.assemble import PartRows, describe, index_columns, write_log_index
 from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.rows import Batch, Rows, open_rows
@@ -134,6 +134,10 @@ def write_part(
 
     Returns:
         JSON for `commit_table`.
+
+    Raises:
+        UsageError: there is a table already that doesn't hold this part, or rows don't fit.
+        StorageError: the disk or the object store refused.
     """
     schema, keys, batches = open_rows(rows, types)
     plan = make_plan(schema, index, groups, compress, keys)
@@ -143,7 +147,10 @@ def write_part(
     with store.scratch() as scratch:
         unit = scratch / "part"
         entry = _fill_part(unit, batches, plan, part, _open(reference, storage_options), threads)
-        store.publish(unit, f"parts/{entry['part']}", ROWS_FILE)
+        if not store.exists(d.FILE):
+            store.publish(unit, f"parts/{entry['part']}", ROWS_FILE)
+        elif entry["part"] not in store.names("parts"):  # else a retry, of a part that the table has
+            _refuse_existing(uri, storage_options)
     return entry
 
 
@@ -160,16 +167,37 @@ def commit_table(
     max_gap: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Makes a table of parts that `write_part` wrote, given what it returned; arguments as there."""
-    _refuse_existing(uri, storage_options)
+    """Makes a table of parts that `write_part` wrote, given what it returned; arguments as there.
+
+    Told the same again, by a retry, it leaves the table as it is. An entry that comes twice counts once.
+
+    Args:
+        keys: which of log_id and timestamp the rows have.
+
+    Raises:
+        UsageError: there is another table already, or parts were written with other arguments.
+        DatasetError: a part is missing or damaged.
+        StorageError: the disk or the object store refused.
+    """
     schema = types if isinstance(types, Schema) else Schema(dict(types))
     plan = make_plan(schema, index, groups, compress, keys)
+    distinct = {str(entry["part"]): entry for entry in entries}
+    ordered = [distinct[part] for part in sorted(distinct)]
+    if _is_made_of(uri, plan, ordered, storage_options):
+        return
+    _refuse_existing(uri, storage_options)
     references = _open(reference, storage_options)
-    ordered = sorted(entries, key=lambda e: str(e["part"]))
     store = Store.at(uri, storage_options)
 
     def open_part(part: str) -> PartRows:
-        return PartRows(store.uri_of(f"parts/{part}/{ROWS_FILE}"), part, storage_options)
+        rows = PartRows(store.uri_of(f"parts/{part}/{ROWS_FILE}"), part, storage_options)
+        if rows.columns != index_columns(plan):
+            differing = ", ".join(sorted(rows.columns ^ index_columns(plan)))
+            raise UsageError(
+                f"{uri}: part {part} and the table differ in {differing}; give write_part and commit_table "
+                "the same types, index, groups and compress, and commit_table the keys that rows have"
+            )
+        return rows
 
     with store.scratch() as scratch:
         logs = _write_index(store, scratch, ordered, open_part)
@@ -177,6 +205,19 @@ def commit_table(
     for entry in ordered:  # the logs' index files have taken it up
         _drop_rows(store, entry["part"])
     _tidy(store)
+
+
+def _is_made_of(
+    uri: str, plan: Plan, entries: Sequence[Mapping[str, Any]], storage_options: Mapping[str, Any] | None
+) -> bool:
+    """Whether there is a table of just these parts, whose names tell their content."""
+    store = Store.at(uri, storage_options)
+    if not store.exists(d.FILE) or any(set(entry["bytes"]) != set(plan.groups) for entry in entries):
+        return False
+    there = d.read_description(store.uri, storage_options)
+    wanted = describe(plan, entries, there.logs, there.max_gap, there.references)
+    parts, rows = {entry["part"] for entry in entries}, sum(entry["rows"] for entry in entries)
+    return parts <= set(store.names("parts")) and (there, there.num_rows) == (wanted, rows)
 
 
 def _refuse_existing(uri: str, storage_options: Mapping[str, Any] | None) -> None:

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import itertools
+import json
 import os
 import shutil
 
@@ -415,3 +416,53 @@ def test_what_a_data_frame_lacks_among_texts_and_bytes_is_missing(tmp_path):
     assert [len(row["points"]) for row in rows] == [2, 1, 0]
     assert np.isnan(rows[1]["speed"])
     assert "speed.available" not in rows[1]
+
+
+class TestParts:
+    """Parts written here and there, by workers that may be told twice."""
+
+    TYPES = tt.infer_types(drive(num_logs=2, rows=8))
+
+    def entries(self, root, **options):
+        rows = drive(num_logs=2, rows=8)
+        return [tt.write_part(root, rows[n::2], f"p{n}", self.TYPES, **options) for n in range(2)]
+
+    def test_a_commit_that_is_repeated_leaves_the_table_as_it_is(self, tmp_path):
+        root = f"{tmp_path}/t"
+        entries = json.loads(json.dumps(self.entries(root, index="speed")))
+        tt.commit_table(root, [*entries, entries[0]], self.TYPES, index="speed")
+        before = files(tmp_path / "t")
+        assert self.entries(root, index="speed") == entries
+        tt.commit_table(root, entries, self.TYPES, index="speed")
+        assert files(tmp_path / "t") == before
+        assert len(tt.read_index(root)) == 16
+        assert tt.verify(root) == []
+
+    def test_other_parts_are_refused_where_a_table_is(self, tmp_path):
+        root = f"{tmp_path}/t"
+        entries = self.entries(root)
+        tt.commit_table(root, entries, self.TYPES)
+        before = files(tmp_path / "t")
+        with pytest.raises(UsageError, match="there is a table already"):
+            tt.write_part(root, drive(num_logs=1, rows=3), "p7", self.TYPES)
+        other = self.entries(f"{tmp_path}/u", groups={"all": ".*"})
+        for wrong, options in ((entries[:1], {}), (other, {"groups": {"all": ".*"}}), (other, {})):
+            with pytest.raises(UsageError, match="there is a table already"):
+                tt.commit_table(root, wrong, self.TYPES, **options)
+        assert files(tmp_path / "t") == before
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"index": "speed"}, "differ in speed; give write_part and commit_table the same types"),
+            ({"groups": {"all": ".*"}}, r"differ in __0\.all\.blob, .*__0\.camera\.front\.blob"),
+            ({"keys": ["timestamp"]}, "differ in log_id; .* and commit_table the keys that rows have"),
+        ],
+    )
+    def test_parts_written_with_other_arguments_are_refused(self, tmp_path, options, words):
+        entries = self.entries(f"{tmp_path}/t")
+        with pytest.raises(UsageError, match=rf"/t: part p0-\w+ and the table {words}"):
+            tt.commit_table(f"{tmp_path}/t", entries, self.TYPES, **options)
+        assert not (tmp_path / "t/table.json").exists()
+        tt.commit_table(f"{tmp_path}/t", entries, self.TYPES)
+        assert tt.verify(f"{tmp_path}/t") == []
