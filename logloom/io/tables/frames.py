@@ -131,6 +131,10 @@ def open_frame(
         UsageError: the frame lost its service columns.
         DatasetError: a table that it points into is gone.
     """
+    if not hasattr(frame, "columns"):
+        raise UsageError(
+            f"a loader reads rows of a frame, row_loader(read_index(uri)); this is {frame!r:.80}"
+        )
     count = num_slots(frame.columns)
     if count == 0:
         raise UsageError(
@@ -174,6 +178,10 @@ def _open_slot(
 
 
 def _series(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
+    if f"{name}_x" in frame.columns:
+        raise UsageError(
+            f"the frame holds {name}_x instead of {name}: join tables by tt.merge, not by pandas'"
+        )
     if name not in frame.columns:
         raise UsageError(
             f"the frame lost its service column {name}, so the loader can't find its rows; keep the columns "

@@ -164,6 +164,11 @@ class RowLoader:
         chosen: dict[int, list[int]] = {}
         for variant in variants:
             tables = [(slot, t) for slot, t in enumerate(self._variants[variant]) if t >= 0]
+            if not tables:
+                raise UsageError(
+                    f"a row of the frame (of {self._place}) points into no table, its service columns being "
+                    "empty as an outer join or reindex leaves them: drop it"
+                )
             if lacking := [name for name in names if name not in self._shown[variant]]:
                 where = " + ".join(self._frame.slots[slot].tables[t] for slot, t in tables)
                 raise UsageError(f"some rows of the frame are of {where}, which has no column {lacking[0]!r}")

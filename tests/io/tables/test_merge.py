@@ -102,6 +102,15 @@ def test_frames_without_service_columns_are_refused(tables):
         tt.merge(left, right[["log_id", "timestamp"]], on=ON)
     with pytest.raises(UsageError, match="the left side is no frame of read_index but dict"):
         tt.merge({"log_id": []}, right, on=ON)
+    with pytest.raises(UsageError, match=r"holds __0\.log_x instead of __0\.log: join tables by tt\.merge"):
+        tt.row_loader(left.merge(right, on=ON))
+    with pytest.raises(UsageError, match=r"a loader reads rows of a frame, .*; this is '/tables/sensors'"):
+        tt.row_loader("/tables/sensors")
+    lacking = tt.row_loader(left.reindex(range(len(left) + 2)))
+    assert lacking.get_row(1)["speed"] == left.speed.iloc[1]
+    for read in (lacking.get_row, lambda p: lacking.get_many([p]), lambda p: lacking.get_rows(p, None, [0])):
+        with pytest.raises(UsageError, match=r"of .*/sensors\) points into no table, .* outer join"):
+            read(len(left))
     with pytest.raises(UsageError, match="no service columns"):
         tt.row_loader(left[["log_id", "speed"]])
     with pytest.raises(UsageError, match=r"lost its service column __0\.lidar\.points\.offset"):
