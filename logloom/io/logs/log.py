@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -31,6 +30,7 @@ from logloom.io.logs.base import (
 )
 from logloom.io.logs.container import Chunk, Container
 from logloom.io.logs.gathering import Gathering, is_sparse
+from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import Part, damage_error, open_part
 from logloom.io.logs.ranges import File, content_id
 from logloom.io.logs.raw import Decoder, RawMessages
@@ -95,7 +95,7 @@ class ContainerLog:
     def __reduce__(self) -> tuple[Any, ...]:
         return (ContainerLog, (self._uris, self._options, self._container))
 
-    @cached_property
+    @lazy
     def summary(self) -> LogSummary:
         parts = self._parts
         files = [part.container.file for part in parts]
@@ -176,7 +176,7 @@ class ContainerLog:
         """
         return self._decoder(topic)
 
-    @cached_property
+    @lazy
     def _parts(self) -> list[Part]:
         """The files, ordered by (first log time, name), with their chunks numbered through."""
         files = [File(uri, self._options.storage_options) for uri in self._uris]
@@ -196,7 +196,7 @@ class ContainerLog:
         if refused:
             raise damage_error(refused, "give the topic another time or a larger max_delay, or leave it out")
 
-    @cached_property
+    @lazy
     def _infos(self) -> dict[str, list[TopicInfo]]:
         """By topic, its different definitions (as they should not be), without counts and times."""
         found: dict[str, list[TopicInfo]] = {}
@@ -223,7 +223,7 @@ class ContainerLog:
         first, last = min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
         return replace(self._infos[topic][0], num_messages=count, first=first, last=last)
 
-    @cached_property
+    @lazy
     def _decoders(self) -> dict[str, Decoder]:
         return {}
 
@@ -265,7 +265,7 @@ class ContainerLog:
         near = np.intersect1d(refused, part.stretches_with(topic, request.start, open_stop))
         return np.union1d(bounds["stretch"][holds], near)
 
-    @cached_property
+    @lazy
     def _bounds(self) -> dict[tuple[str, str, TimeSource], NDArray[Any]]:
         """Message times by stretch, for requests without `max_delay`; by (URI, topic, source)."""
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.container import Chunk, Container, FileIndex, Int64s
 from logloom.io.logs.gathering import Origin
 from logloom.io.logs.inflate import inflated
+from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import Scratch, content_id, fetches, read_ahead
 from logloom.io.logs.sidecar import Sidecars
 
@@ -44,11 +45,11 @@ class Part:
     def uri(self) -> str:
         return self.container.file.uri
 
-    @cached_property
+    @lazy
     def content_id(self) -> str:
         return content_id(self.container.file)
 
-    @cached_property
+    @lazy
     def first(self) -> int:
         """Its first log time; 0 without messages."""
         times = self.index.stretches["first"][self.index.with_messages]
@@ -59,7 +60,7 @@ class Part:
         times = self.index.stretches["last"][self.index.with_messages]
         return int(times.max()) if len(times) else 0
 
-    @cached_property
+    @lazy
     def channels(self) -> dict[str, list[int]]:
         """Channel ids by topic."""
         found: dict[str, list[int]] = {}
@@ -136,7 +137,7 @@ class Part:
             return ("it holds messages outside the times that the index says",)
         return ()
 
-    @cached_property
+    @lazy
     def _share_starts(self) -> Int64s:
         numbers = np.arange(len(self.index.stretches) + 1)
         return np.searchsorted(self.index.shares["stretch"], numbers).astype(np.int64)
@@ -202,7 +203,7 @@ class Part:
         first = max(min(span[0] for span in times), int(row["first"]))
         return first, min(max(span[1] for span in times), int(row["last"]))
 
-    @cached_property
+    @lazy
     def _known_times(self) -> dict[int, Mapping[int, tuple[int, int]]]:
         return {}
 

@@ -14,7 +14,6 @@ import sqlite3
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -34,6 +33,7 @@ from logloom.io.logs.container import (
     broken_chunk,
 )
 from logloom.io.logs.inflate import inflate, is_deflated, joined
+from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import File
 from logloom.io.logs.rosbag2.copies import LocalCopy, UnpackedFile
 
@@ -160,7 +160,7 @@ class Db3File:
         database.execute("PRAGMA writable_schema=ON")
         return database
 
-    @cached_property
+    @lazy
     def _head(self) -> bytes:
         return self.file.read(0, min(self.file.size, 100)).ljust(100, b"\0")
 
@@ -175,7 +175,7 @@ class Db3File:
         head = self._head
         return self._page * int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
 
-    @cached_property
+    @lazy
     def _copy(self) -> LocalCopy:
         whole = self.file.size // max(self._page, 1) * self._page
         if whole < self.file.size < self._promised:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -23,6 +22,7 @@ from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, ZSTD_SUFFIXES, mis
 from logloom.io.logs.base import Log, LogSummary, OpenOptions, Refusal
 from logloom.io.logs.compression import ZSTD_MAGIC
 from logloom.io.logs.container import Container
+from logloom.io.logs.lazy import lazy
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.mcap.records import MAGIC as MCAP_MAGIC
@@ -77,14 +77,14 @@ class BagLog(ContainerLog):
     def __reduce__(self) -> tuple[Any, ...]:
         return (BagLog, (self._uris, self._options, self._missing))
 
-    @cached_property
+    @lazy
     def summary(self) -> LogSummary:
         whole = super().summary
         missing = chain.from_iterable(self._missing.values())
         uris = (*whole.uris, *self._missing)
         return replace(whole, uris=uris, refusals=(*whole.refusals, *missing))
 
-    @cached_property
+    @lazy
     def _parts(self) -> list[Part]:
         if self._missing and self._options.on_error != "salvage":
             missing = chain.from_iterable(self._missing.values())

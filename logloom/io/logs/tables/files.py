@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow.parquet as pa_parquet
 
 from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import File
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.reader import PARQUET
@@ -112,18 +112,18 @@ class _Table:
 class ParquetTable(_Table):
     encoding = "parquet"
 
-    @cached_property
+    @lazy
     def _metadata(self) -> Any:
         with self._source() as source:
             return pa_parquet.read_metadata(source)
 
-    @cached_property
+    @lazy
     def schema(self) -> pa.Schema:
         metadata = self._metadata
         with self._source():
             return _named(metadata.schema.to_arrow_schema())
 
-    @cached_property
+    @lazy
     def groups(self) -> Sequence[Group]:
         groups, first = [], 0
         for i in range(self._metadata.num_row_groups):
@@ -147,12 +147,12 @@ class ParquetTable(_Table):
 class FeatherTable(_Table):
     encoding = "feather"
 
-    @cached_property
+    @lazy
     def schema(self) -> pa.Schema:
         with self._source() as source:
             return _named(pa_ipc.open_file(source).schema)
 
-    @cached_property
+    @lazy
     def groups(self) -> Sequence[Group]:
         first_column = self.schema.names[:1]
         groups, first = [], 0
@@ -183,7 +183,7 @@ class CsvTable(_Table):
 
     encoding = "csv"
 
-    @cached_property
+    @lazy
     def _table(self) -> pa.Table:
         self._check_size(self._file.size, "a CSV file, which is read whole,")
         with self._source() as source:

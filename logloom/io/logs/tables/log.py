@@ -13,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Struct
 from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import File, content_id
 from logloom.io.logs.stamps import within
@@ -110,7 +110,7 @@ class TableLog:
     def __reduce__(self) -> tuple[Any, ...]:
         return (TableLog, (self._uris, self._options))
 
-    @cached_property
+    @lazy
     def summary(self) -> LogSummary:
         files = [File(uri, self._options.storage_options) for uri in self._uris]
         infos = {name: self._topics[name].info for name in sorted(self._topics)}
@@ -235,16 +235,16 @@ class TableLog:
             raise UsageError(f"{self._uris[0]}: no topic {name}; there are {known}")
         return self._topics[name]
 
-    @cached_property
+    @lazy
     def _damage(self) -> list[Refusal]:
         """What can't be used, as far as the times show; empty unless salvaging."""
         return self._opened[1]
 
-    @cached_property
+    @lazy
     def _topics(self) -> dict[str, Topic]:
         return self._opened[0]
 
-    @cached_property
+    @lazy
     def _opened(self) -> tuple[dict[str, Topic], list[Refusal]]:
         by_topic: dict[str, list[TableFile]] = {}
         for uri in self._uris:
