@@ -49,29 +49,28 @@ class StepBatch(Protocol):
         ...
 
 
-def prepare(step: Step, lengths: Ints, exists: NDArray[np.bool_], out: Mapping[str, Any]) -> StepBatch:
+def prepare(step: Step, own: Ints, rows: Ints, count: int, out: Mapping[str, Any]) -> StepBatch:
     """Allocates what a group's chunks are read to.
 
     Args:
-        lengths: (n,) bytes of each row's chunk, checked against the files.
-        exists: (n,) which rows there are; others get the value of "not usable".
+        own: (n,) bytes of each chunk, checked against the files.
+        rows: (n,) of the batch that they belong to, ascending; others get the value of "not usable".
+        count: rows of the batch.
         out: arrays by column to fill instead of fresh ones.
 
     Raises:
         UsageError: an array of `out` doesn't fit.
     """
-    rows = np.arange(len(exists)) if exists.all() else np.flatnonzero(exists)
-    own = lengths if len(rows) == len(exists) else lengths[rows]
     layout = step.layout
     if step.unpack is None and layout.size is not None and bool((own == layout.size).all()):
-        return _Fixed(step, rows, len(exists), out)
+        return _Fixed(step, rows, count, out)
     if step.unpack is None and len(layout.columns) == 1:
         ((shown, ctype),) = step.types.items()
         width = row_bytes(ctype)
         head = 8 * ctype.num_ragged
         if ctype.kind == "array" and width and width % 8 == 0 and bool(((own - head) % width == 0).all()):
-            return _Ragged(shown, ctype, own, rows, len(exists), out)
-    return _Walked(step, own, rows, len(exists), out)
+            return _Ragged(shown, ctype, own, rows, count, out)
+    return _Walked(step, own, rows, count, out)
 
 
 class _Fixed:

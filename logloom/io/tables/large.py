@@ -1,6 +1,7 @@
 """Large chunks: read value by value, so that no value is copied twice.
 
-Here: `LargeChunks`, for local files only: a request costs little there, beside copying a picture.
+Here: `LargeChunks`, for local files only: a request costs little there, beside copying a picture. Chunks
+that are one text or bytes value are cut out of what was read, of any size.
 Elsewhere: chunks that are read whole (logloom.io.tables.chunks), who chooses (logloom.io.tables.reading).
 """
 
@@ -18,8 +19,10 @@ from logloom.errors import DatasetError
 from logloom.io.tables.batches import Column, bytes_of, fixed_array, ragged_array
 from logloom.io.tables.chunks import Layout, aligned, row_bytes
 from logloom.io.tables.frames import Ints
-from logloom.io.tables.ranges import LARGE_BYTES, RangeReader, Target
+from logloom.io.tables.ranges import JOINED, LARGE_BYTES, LOCAL_WASTE, RangeReader, Target
 from logloom.schema import ColumnType
+
+_LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class LargeChunks:
     """Reads the columns of a group whose chunks differ in size, not compressed.
 
     Attributes:
-        limit: bytes of a chunk from which on this is the quicker way.
+        limit: bytes of a chunk from which on this is the quicker way to read a row; `batch_limit` the same
+            for many rows.
     """
 
     def __init__(self, layout: Layout, columns: Mapping[str, str]):
@@ -47,6 +51,9 @@ class LargeChunks:
             for name, ctype in walked
         ]
         self.limit = LARGE_BYTES * len(walked)
+        name, ctype = walked[-1]
+        self._lone = (columns[name], ctype) if len(layout.columns) == 1 and ctype.kind != "array" else None
+        self.batch_limit = 0 if self._lone else self.limit
 
     def row(self, reader: RangeReader, file: int, offset: int, length: int, row: dict[str, Any]) -> None:
         """Adds the columns of one chunk to a row.
@@ -75,6 +82,8 @@ class LargeChunks:
         Raises:
             DatasetError: a chunk's lengths don't fit it.
         """
+        if self._lone is not None:
+            return {self._lone[0]: self._texts(self._lone[1], reader, files, offsets, lengths)}
         places = list(zip(files.tolist(), offsets.tolist(), lengths.tolist(), strict=True))
         found = [list(self._walk(reader, *place)) for place in places]
         columns: dict[str, Column] = {}
@@ -97,6 +106,34 @@ class LargeChunks:
             reader.read_into((numbers, starts, sizes), buffers)
         return columns
 
+    def _texts(
+        self, ctype: ColumnType, reader: RangeReader, files: Ints, offsets: Ints, lengths: Ints
+    ) -> list[Any]:
+        """The values of chunks that hold nothing else; small ones that lie close are read together."""
+        order = np.lexsort((lengths, offsets, files))
+        files, offsets, lengths = files[order], offsets[order], lengths[order]
+        gaps = offsets[1:] - (offsets + lengths)[:-1]
+        gaps[offsets[1:] == offsets[:-1]] = 0  # a row that repeats
+        apart = (files[1:] != files[:-1]) | (gaps < 0) | (gaps > LOCAL_WASTE)
+        apart |= np.maximum(lengths[1:], lengths[:-1]) >= LARGE_BYTES
+        apart[JOINED - 1 :: JOINED] = True
+        firsts = [0, *(np.flatnonzero(apart) + 1).tolist()]
+        rows = list(zip(order.tolist(), offsets.tolist(), lengths.tolist(), strict=True))
+        texts: list[Any] = [b""] * len(rows)
+        for first, file, stop in zip(firsts, files[firsts].tolist(), [*firsts[1:], len(rows)], strict=True):
+            row, begin, length = rows[first]
+            if length >= LARGE_BYTES:
+                ((_, value),) = self._walk(reader, file, begin, length)
+                texts[row] = reader.read_bytes(file, value.offset, value.size)
+                continue
+            if first + 1 == stop:
+                texts[row] = _cut(reader.read_bytes(file, begin, length), 0, length)
+                continue
+            data = reader.read_bytes(file, begin, sum(rows[stop - 1][1:]) - begin)
+            for row, offset, length in rows[first:stop]:
+                texts[row] = _cut(data, offset - begin, length)
+        return texts if ctype.kind == "bytes" else [_text(text, ctype) for text in texts]
+
     def _walk(
         self, reader: RangeReader, file: int, offset: int, length: int
     ) -> Iterator[tuple[tuple[str, ColumnType], _Value]]:
@@ -117,6 +154,15 @@ class LargeChunks:
             if shown is not None:
                 yield (shown, ctype), _Value(lengths, offset + at, size)
             at += aligned(size)
+
+
+def _cut(data: bytes, start: int, length: int) -> bytes:
+    """The value of a chunk of `length` bytes that begins at `start`, behind its own length."""
+    size = _LENGTH.unpack_from(data, start)[0] if length >= _LENGTH.size else length
+    if size > length - _LENGTH.size:
+        raise DatasetError(f"the chunk of {length} bytes is too short for a value of {size}")
+    start += _LENGTH.size
+    return data[start : start + size]
 
 
 def _unzipped(

@@ -26,8 +26,8 @@ from logloom.io.tables.memory import keep_freed_memory
 
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
 REMOTE_GAP = 1 << 20
-_LOCAL_WASTE = 4 << 10  # the same for ranges that are read to places of their own
-_JOINED = 256  # ranges of one call, since that takes 1024 buffers at most
+LOCAL_WASTE = 4 << 10  # the same for ranges that are read to places of their own
+JOINED = 256  # ranges of one call, since that takes 1024 buffers at most
 # Below this, and for small ranges, threads wait for each other more than they gain.
 _PARALLEL_BYTES = 4 << 20
 _PARALLEL_RANGE = 256 << 10
@@ -40,6 +40,7 @@ Ints = NDArray[np.integer[Any]]
 Ranges = tuple[Ints, Ints, Ints]  # (n,) files, offsets and lengths
 Target = tuple[memoryview, ...]  # the buffers that a range is read to, one after the other
 _Request = tuple[int, int, int, Target]  # file, offset, end
+_pread = os.pread
 _preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
 
 
@@ -124,7 +125,7 @@ class RangeReader:
         """
         file = self._files.get(number)
         if file is not None and 0 <= offset <= offset + length <= file.size:
-            data = os.pread(file.fd, length, offset)
+            data = _pread(file.fd, length, offset)
             if len(data) == length:  # but for a signal, or more than 2 GiB
                 return data
         return self.read(number, offset, length).tobytes()
@@ -305,8 +306,8 @@ def _requests(ranges: Ranges, targets: Sequence[Target]) -> list[_Request]:
         numbers, offsets, lengths = (part[order] for part in ranges)
         ends = offsets + lengths
         gaps = offsets[1:] - ends[:-1]
-    apart = (numbers[1:] != numbers[:-1]) | (gaps < 0) | (gaps > _LOCAL_WASTE)
-    apart[_JOINED - 1 :: _JOINED] = True
+    apart = (numbers[1:] != numbers[:-1]) | (gaps < 0) | (gaps > LOCAL_WASTE)
+    apart[JOINED - 1 :: JOINED] = True
     buffers = [targets[i] for i in order.tolist()]
     if apart.all():
         return list(zip(numbers.tolist(), offsets.tolist(), ends.tolist(), buffers, strict=True))
@@ -350,7 +351,7 @@ def _join(
 
 
 # Where bytes go that nobody asked for: several threads may write to it, as nobody ever reads it.
-_WASTE = memoryview(bytearray(_LOCAL_WASTE))
+_WASTE = memoryview(bytearray(LOCAL_WASTE))
 _MAX_OPEN = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 _READERS: weakref.WeakSet[RangeReader] = weakref.WeakSet()
 

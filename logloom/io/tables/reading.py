@@ -99,7 +99,8 @@ class PlanReader:
     def batch(self, plan: Plan, windows: Sequence[Window], out: Mapping[str, Any] | None) -> dict[str, Any]:
         """Rows of windows, stacked column by column."""
         exists = np.concatenate([window.exists for window in windows])
-        whole = bool(exists.all())
+        existing = np.flatnonzero(exists)
+        whole = len(existing) == len(exists)
         steps: list[tuple[Step, StepBatch]] = []
         large: dict[str, Any] = {}
         try:
@@ -108,11 +109,11 @@ class PlanReader:
             if real:  # none where no column is wanted
                 self._reader.check(*_joined(real))
             wanted, apart = [], []
-            for step, own, (_, _, lengths) in zip(plan.steps, real, places, strict=True):
+            for step, own in zip(plan.steps, real, strict=True):
                 if step.large is not None and whole and self._reads_large(step.large, own[0], own[2]):
                     apart.append((step.large, own))
                     continue
-                steps.append((step, prepare(step, lengths, exists, out or {})))
+                steps.append((step, prepare(step, own[2], existing, len(exists), out or {})))
                 wanted.append(own)
             # Last, since memory that was kept for them may be too short for arrays of many rows.
             for group, own in apart:
@@ -132,7 +133,7 @@ class PlanReader:
             found["timestamp"] = np.array(found["timestamp"], np.int64)
         found.update(large)
         for step, batch in steps:
-            found.update(self._finish(step, batch, windows, np.flatnonzero(exists)))
+            found.update(self._finish(step, batch, windows, existing))
         return found
 
     def _places(self, step: Step, windows: Sequence[Window]) -> Ranges:
@@ -141,7 +142,7 @@ class PlanReader:
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _reads_large(self, large: LargeChunks, files: Ints, lengths: Ints) -> bool:
-        if self._check or int(lengths.min()) < large.limit:
+        if self._check or int(lengths.min()) < large.batch_limit:
             return False
         return all(self._reader.is_local(number) for number in set(files.tolist()))
 

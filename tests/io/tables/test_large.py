@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import logloom.io.tables as tt
@@ -139,3 +139,65 @@ def test_damaged_chunks_give_the_same_values_or_an_error_either_way(data, table,
             assert "row 2 of log a" in other
         else:
             assert_equal(other, one)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Twenty rows of a bytes and a text column, a group each."""
+    root = tmp_path_factory.mktemp("texts") / "table"
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 60, 20).tolist()
+    rows = [{"jpeg": rng.bytes(size), "note": "ä" * (size // 2)} for size in sizes]
+    tt.write_table(str(root), rows)
+    return root, rows
+
+
+@pytest.fixture(params=["small", "some large", "close", "in short runs"])
+def limits(request, monkeypatch):
+    """Such that what is small, close to each other, and read in one call differs."""
+    limits = {
+        "small": (99, 0, 99),
+        "some large": (40, 0, 99),
+        "close": (99, 30, 99),
+        "in short runs": (50, 30, 3),
+    }
+    for name, limit in zip(("LARGE_BYTES", "LOCAL_WASTE", "JOINED"), limits[request.param], strict=True):
+        monkeypatch.setattr(large, name, limit)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(positions=st.lists(st.integers(0, 19), min_size=1, max_size=30))
+def test_a_batch_of_lone_texts_holds_what_its_rows_hold(texts, limits, positions):
+    root, rows = texts
+    loader = tt.row_loader(tt.read_index(str(root)))
+    found = loader.get_many(positions)
+    assert found == {name: [rows[position][name] for position in positions] for name in ("jpeg", "note")}
+
+
+@pytest.mark.parametrize("name", ["jpeg", "note"])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_lone_text_gives_the_same_value_or_an_error_in_rows_and_batches(
+    data, texts, limits, name, tmp_path_factory
+):
+    root = tmp_path_factory.mktemp("damaged") / "table"
+    shutil.copytree(texts[0], root)
+    (blob,) = root.rglob(f"{name}.blob")
+    content = bytearray(blob.read_bytes())
+    index = tt.read_index(str(root))
+    row = data.draw(st.integers(0, 19))
+    first, length = int(index[f"__0.{name}.offset"][row]), int(index[f"__0.{name}.length"][row])
+    content[first + data.draw(st.integers(0, length - 1))] = data.draw(st.integers(0, 255))
+    blob.chmod(0o644)
+    blob.write_bytes(content)
+    loader = tt.row_loader(index)
+    found = []
+    for read in (
+        lambda: [loader.get_row(n, [name])[name] for n in range(20)],
+        lambda: loader.get_many(range(20), [name])[name],
+    ):
+        try:
+            found.append(read())
+        except DatasetError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
