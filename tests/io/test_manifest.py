@@ -21,6 +21,7 @@ from logloom.io.manifest import (
     write_log_part,
 )
 from logloom.io.storage import Store
+from tests.files import flip
 
 
 def make_entry(partition: str = "0-10", start: int = 0) -> Entry:
@@ -69,10 +70,7 @@ def test_a_log_part_comes_back_equal_and_its_name_is_its_content(tmp_path):
 def test_a_flipped_byte_in_a_log_part_is_found(tmp_path):
     store = Store.at(str(tmp_path))
     part = write_log_part(store, [make_entry()])
-    path = tmp_path / "logs" / f"{part}.parquet"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    flip(tmp_path / "logs" / f"{part}.parquet")
     with pytest.raises(DatasetError, match=r"parquet: damaged"):
         read_log_part(store, part)
 

@@ -9,6 +9,7 @@ import pytest
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines.verify import verify
+from tests.files import flip
 
 
 @pytest.fixture
@@ -22,12 +23,6 @@ def root(built, tmp_path):
 def writable(path):
     path.chmod(0o644)
     return path
-
-
-def flip(path, offset=None):
-    data = bytearray(writable(path).read_bytes())
-    data[len(data) // 2 if offset is None else offset] ^= 1
-    path.write_bytes(data)
 
 
 def shards(root):

@@ -101,3 +101,9 @@ def goes_on(before, after) -> bool:
     turn = abs((math.degrees(after["yaw"]) - math.degrees(before["yaw"]) + 180) % 360 - 180)
     areas = sorted(float(a["extent"][0]) * float(a["extent"][1]) for a in (before, after))
     return turn < 30 and areas[0] >= 0.01 and areas[1] / areas[0] < 1.1
+
+
+def assert_samples_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

@@ -19,6 +19,7 @@ from logloom.datasets.l5kit import (
     dataset_of_rows,
     mask,
 )
+from tests.datasets.l5kit.scenes_made import assert_samples_equal
 from tests.pipelines.conftest import build_at
 from tests.pipelines.test_real_logs import example
 
@@ -142,9 +143,3 @@ def test_the_original_documentations_blocks_on_slicing_run_with_other_imports(go
         found.append(names["centroids"])
     for centroids in found:
         np.testing.assert_array_equal(centroids, real_scene.agents[:100]["centroid"])
-
-
-def assert_samples_equal(found, expected):
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

@@ -22,17 +22,11 @@ from logloom.datasets.l5kit import build_rasterizer as build
 from logloom.datasets.l5kit.geometry import yaw_of, yaws_of
 from logloom.datasets.l5kit.scenes import SceneCache, SceneRows
 from logloom.errors import DatasetError, UsageError
-from tests.datasets.l5kit.scenes_made import make_config, make_dataset, rotation
+from tests.datasets.l5kit.scenes_made import assert_samples_equal, make_config, make_dataset, rotation
 
 
 def everything(dataset):
     return np.ones(len(dataset.agents), bool)
-
-
-def assert_samples_equal(found, expected):
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
 def to_world(sample, positions):

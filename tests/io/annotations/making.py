@@ -118,9 +118,3 @@ def assemble(store, units, options=options(), split="all"):  # noqa: B008, not c
 
 def store_at(path):
     return Store.at(str(path / "store"))
-
-
-def files_in(folder):
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
-    }

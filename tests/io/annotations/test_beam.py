@@ -10,7 +10,8 @@ from apache_beam.testing.util import assert_that, equal_to
 import logloom.io.annotations
 from logloom.errors import UsageError
 from logloom.io.annotations import AnnotationReader, ReadFromAnnotations, WriteToAnnotations
-from tests.io.annotations.making import SCHEMA, assemble, files_in, make_block, options, part, stage, store_at
+from tests.files import files_in
+from tests.io.annotations.making import SCHEMA, assemble, make_block, options, part, stage, store_at
 
 
 def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):

@@ -18,6 +18,7 @@ from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from tests.conftest import REPOSITORY
+from tests.files import flip
 
 OUTPUTS = """
 split: {train: 0.7, val: 0.3, by: log_id}
@@ -103,13 +104,10 @@ def test_lost_and_changed_files_are_found(root, tmp_path, what, lost):
     copy = tmp_path / "root"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns("v????????"))
     victim = next(path for path in sorted(copy.glob(f"parts/annotations/*/{what}")))
-    victim.chmod(0o644)
     if lost:
         victim.unlink()
     else:
-        data = bytearray(victim.read_bytes())
-        data[len(data) // 2] ^= 1
-        victim.write_bytes(data)
+        flip(victim)
     assert any(str(victim) in message for message in findings(copy))
 
 

@@ -18,10 +18,10 @@ from logloom.io.annotations.infos import map_rows
 from logloom.io.annotations.mapping import mapping_of
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import StageReader
+from tests.files import files_in
 from tests.io.annotations.making import (
     SCHEMA,
     assemble,
-    files_in,
     make_block,
     options,
     part,

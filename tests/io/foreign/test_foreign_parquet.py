@@ -10,6 +10,7 @@ import pytest
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign import open_foreign
 from logloom.schema import NO_AGE
+from tests.files import flip
 
 POSE = pa.struct([("x", pa.float32()), ("n", pa.list_(pa.int16(), 2))])
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -199,9 +200,8 @@ def test_a_flipped_byte_or_a_cut_file_is_an_error_that_names_it(tmp_path):
     path.write_bytes(data[:-9])
     with pytest.raises(DatasetError, match=r"x\.parquet"):
         open_foreign(str(path))
-    changed = bytearray(data)
-    changed[1000] ^= 1
-    path.write_bytes(changed)
+    path.write_bytes(data)
+    flip(path, 1000)
     with pytest.raises(DatasetError, match=r"x\.parquet"):
         open_foreign(str(path))
 

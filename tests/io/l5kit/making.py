@@ -1,7 +1,6 @@
 """Makers of L5Kit rows, units and datasets for the tests here."""
 
 import itertools
-import pathlib
 
 import numpy as np
 
@@ -81,7 +80,3 @@ def assemble(store: Store, units, name="out.zarr", options: Options = OPTIONS, p
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes(data)
     return folder, plan
-
-
-def files_in(folder: pathlib.Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -18,7 +18,8 @@ from logloom.io.l5kit.options import Options
 from logloom.io.l5kit.rows import DatasetReader
 from logloom.io.l5kit.stage import StageReader
 from logloom.io.storage import Store
-from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, files_in, make_rows, stage
+from tests.files import files_in
+from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, make_rows, stage
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset, ReadFromL5Kit, WriteToL5Kit
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.rows import DatasetReader
-from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, files_in, make_rows, stage
+from tests.files import files_in
+from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, make_rows, stage
 
 
 def cut(block, edges):

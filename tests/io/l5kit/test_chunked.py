@@ -27,7 +27,8 @@ from logloom.io.l5kit.dtypes import AGENTS, ARRAYS
 from logloom.io.l5kit.metadata import ArrayMetadata
 from logloom.io.l5kit.zdtype import SubarrayStruct
 from logloom.io.storage import Store
-from tests.io.l5kit.making import assemble, files_in, make_rows, random_structs, stage
+from tests.files import files_in
+from tests.io.l5kit.making import assemble, make_rows, random_structs, stage
 
 NUM_ROWS, CHUNK_ROWS = 23, 5
 

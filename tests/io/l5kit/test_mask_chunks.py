@@ -15,7 +15,8 @@ from logloom.io.l5kit.options import Options
 from logloom.io.l5kit.rows import DatasetReader, read_blocks, rows_of
 from logloom.io.storage import Store
 from tests.datasets.l5kit.scenes_made import make_dataset, slow_mask
-from tests.io.l5kit.making import OPTIONS, assemble, files_in, make_rows, stage
+from tests.files import files_in
+from tests.io.l5kit.making import OPTIONS, assemble, make_rows, stage
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS, ChunkCache
 from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.opening import open_log
+from tests.files import flip
 from tests.io.logs.making import (
     MS,
     SECOND,
@@ -172,9 +173,7 @@ def test_the_last_message_of_a_damaged_chunk_gives_way_to_the_one_before_under_s
     messages = make_messages(100, topics=["/a"])
     path = write_mcap(tmp_path / "drive.mcap", messages)
     stretches = open_log([str(path)])._parts[0].index.stretches
-    data = bytearray(path.read_bytes())
-    data[stretches["offset"][-1] + 100] ^= 1
-    path.write_bytes(data)
+    flip(path, stretches["offset"][-1] + 100)
     with pytest.raises(LogReadError, match=rf"at byte {stretches['offset'][-1]}"):
         open_log([str(path)]).last_message("/a")
     last = open_log([str(path)], SALVAGE).last_message("/a")

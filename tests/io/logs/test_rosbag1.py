@@ -9,6 +9,7 @@ from logloom.io.logs.opening import open_log
 from tests.io.logs.making import (
     BYTES,
     ROS1,
+    as_rosbags_reads,
     contents,
     expected,
     make_messages,
@@ -23,14 +24,6 @@ COMPRESSIONS = ["none", "lz4", "bz2"]
 
 def ros1_messages(count=200, **options):
     return make_messages(count, payload=ros1_payload, **options)
-
-
-def as_rosbags_reads(path):
-    found = {}
-    with Reader(path) as reader:
-        for connection, time, data in reader.messages():
-            found.setdefault(connection.topic, []).append((time, time, bytes(data)))
-    return found
 
 
 def without_index(path):
@@ -48,7 +41,7 @@ def without_index(path):
 def test_every_message_equals_what_the_rosbags_package_reads(tmp_path, compression, chunk_size, indexed):
     messages = ros1_messages()
     path = write_bag(tmp_path / "drive.bag", messages, compression=compression, chunk_size=chunk_size)
-    rows = as_rosbags_reads(path)
+    rows = as_rosbags_reads(Reader(path))
     if not indexed:
         without_index(path)
     log = open_log([str(path)])
@@ -79,7 +72,7 @@ def test_the_shared_bags_equal_what_the_rosbags_package_reads(shared_data, name)
     path = shared_data / "logs" / name
     log = open_log([str(path)])
     found = {topic: sorted(rows) for topic, rows in contents(read_all(log)).items()}
-    rows = {topic: sorted(rows) for topic, rows in as_rosbags_reads(path).items()}
+    rows = {topic: sorted(rows) for topic, rows in as_rosbags_reads(Reader(path)).items()}
     assert found == rows
     for topic, info in log.summary.topics.items():
         times = [row[0] for row in rows[topic]]

@@ -17,7 +17,7 @@ from logloom.errors import LogloomError, LogReadError, TruncatedLogError, Unknow
 from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import copies, db3
-from tests.io.logs.making import MS, SECOND, START, contents, everything, read_all
+from tests.io.logs.making import MS, SECOND, START, as_rosbags_reads, contents, everything, read_all
 
 STORE = get_typestore(Stores.ROS2_HUMBLE)
 SALVAGE = OpenOptions(on_error="salvage")
@@ -76,14 +76,6 @@ def db3_file(tmp_path, **options):
     return write_bag(tmp_path / "bag", **options) / "bag.db3"
 
 
-def as_rosbags_reads(path):
-    found = {}
-    with Reader(path) as reader:
-        for connection, time, data in reader.messages():
-            found.setdefault(connection.topic, []).append((time, time, bytes(data)))
-    return found
-
-
 def in_time(found):
     return {topic: sorted(rows) for topic, rows in found.items() if rows}
 
@@ -92,7 +84,7 @@ def in_time(found):
 @pytest.mark.parametrize(("version", "plugin", "mode"), KINDS)
 def test_every_message_equals_what_rosbags_reads(tmp_path, version, plugin, mode, metadata):
     path = write_bag(tmp_path / "bag", 120, version, plugin, mode)
-    rows = as_rosbags_reads(path)
+    rows = as_rosbags_reads(Reader(path))
     if metadata == "wrong":
         (path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: none}")
     if metadata != "absent":
@@ -154,7 +146,7 @@ def test_splits_are_joined_into_one_log_in_time_order(tmp_path):
     for i, folder in enumerate(folders):
         shutil.copy(folder / f"{folder.name}.db3", bag / f"bag_{i}.db3")
     log = open_log([str(path) for path in bag.iterdir()])
-    rows = [row for folder in folders for row in as_rosbags_reads(folder)["/imu"]]
+    rows = [row for folder in folders for row in as_rosbags_reads(Reader(folder))["/imu"]]
     found = read_all(log)["/imu"]
     assert in_time(contents({"/imu": found})) == in_time({"/imu": rows})
     assert (np.diff(found.position) > 0).all()
@@ -172,7 +164,7 @@ def as_before_iron(path):
 
 def test_a_bag_without_definitions_reads_with_those_of_rosbags(tmp_path):
     path = db3_file(tmp_path)
-    rows = in_time(as_rosbags_reads(tmp_path / "bag"))
+    rows = in_time(as_rosbags_reads(Reader(tmp_path / "bag")))
     as_before_iron(path)
     log = open_log([str(path)])
     found = log.read({"/imu": everything("header")})["/imu"]
@@ -328,7 +320,7 @@ def test_a_remote_file_is_fetched_once_and_its_copy_removed(tmp_path, temporary)
     store = fsspec.filesystem("memory")
     store.pipe_file("/drives/bag.db3", path.read_bytes())
     log = open_log(["memory://drives/bag.db3"])
-    assert in_time(contents(read_all(log))) == in_time(as_rosbags_reads(tmp_path / "bag"))
+    assert in_time(contents(read_all(log))) == in_time(as_rosbags_reads(Reader(tmp_path / "bag")))
     assert [file.stat().st_size for file in temporary.iterdir()] == [path.stat().st_size]
     del log
     assert list(temporary.iterdir()) == []
@@ -340,7 +332,7 @@ def test_a_remote_bag_is_opened_by_its_metadata(tmp_path):
         str(write_bag(tmp_path / "bag", plugin=StoragePlugin.MCAP, mode="FILE")), "/far", recursive=True
     )
     log = open_log(["memory://far/metadata.yaml"])
-    assert in_time(contents(read_all(log))) == in_time(as_rosbags_reads(tmp_path / "bag"))
+    assert in_time(contents(read_all(log))) == in_time(as_rosbags_reads(Reader(tmp_path / "bag")))
 
 
 def test_a_remote_file_beyond_the_limit_is_refused_before_it_is_fetched(tmp_path, temporary, monkeypatch):
@@ -364,7 +356,7 @@ def test_a_packed_file_that_unpacks_beyond_the_limit_is_refused(tmp_path, tempor
 @pytest.mark.parametrize("plugin", [StoragePlugin.SQLITE3, StoragePlugin.MCAP])
 def test_a_packed_file_that_was_cut_is_reported_and_salvaged(tmp_path, plugin):
     folder = write_bag(tmp_path / "bag", 2000, plugin=plugin, mode="FILE")
-    whole = as_rosbags_reads(folder)
+    whole = as_rosbags_reads(Reader(folder))
     (path,) = folder.glob("*.zstd")
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * 0.8)])
     with pytest.raises(TruncatedLogError, match=path.name):
@@ -406,7 +398,7 @@ def test_a_large_message_that_the_end_of_the_file_cuts_is_lost_whole(tmp_path):
         for i in range(8):
             text = STORE.types["std_msgs/msg/String"](data=chr(97 + i) * 20_000)
             writer.write(connection, START + i, STORE.serialize_cdr(text, "std_msgs/msg/String"))
-    whole = set(as_rosbags_reads(tmp_path / "bag")["/text"])
+    whole = set(as_rosbags_reads(Reader(tmp_path / "bag"))["/text"])
     path = tmp_path / "bag" / "bag.db3"
     data = path.read_bytes()
     for stop in range(len(data) - 1, 40_000, -1237):

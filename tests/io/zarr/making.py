@@ -74,12 +74,6 @@ def assemble(store: Store, units, schema: Schema = SCHEMA, options=None):
     return folder, plan
 
 
-def files_in(folder: pathlib.Path) -> dict[str, bytes]:
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
-    }
-
-
 def assert_equal_columns(found: Block, expected: Block) -> None:
     assert found.log_id == expected.log_id
     for name, values in found.columns.items():

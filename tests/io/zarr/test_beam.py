@@ -10,7 +10,8 @@ import logloom.io.zarr
 from logloom.errors import UsageError
 from logloom.io.zarr import ReadFromZarr, WriteToZarr, ZarrOptions, ZarrReader
 from logloom.schema import ColumnType, Schema
-from tests.io.zarr.making import SCHEMA, assemble, files_in, make_block, part, stage
+from tests.files import files_in
+from tests.io.zarr.making import SCHEMA, assemble, make_block, part, stage
 
 
 def logs():

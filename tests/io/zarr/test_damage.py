@@ -16,7 +16,8 @@ from logloom.io.zarr.layout import ArrayLayout
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.shards import decode_chunk, encode_file
 from logloom.io.zarr.stage import SMALL, StageReader
-from tests.io.zarr.making import SCHEMA, assemble, files_in, make_block, stage
+from tests.files import files_in
+from tests.io.zarr.making import SCHEMA, assemble, make_block, stage
 
 
 @pytest.fixture(scope="module", params=[3, 2])

@@ -19,13 +19,13 @@ from logloom.io.zarr.assemble import differences, make_file, plan_assembly
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.stage import StageReader, StageWriter
 from logloom.schema import Schema
+from tests.files import files_in
 from tests.io.tar.rows import assert_equal_values, schemas
 from tests.io.zarr.making import (
     ALL_TYPES,
     SCHEMA,
     assemble,
     assert_equal_columns,
-    files_in,
     make_block,
     part,
     stage,
