@@ -18,6 +18,7 @@ WITH_BEAM = (
     "pipelines/convert.py",
     "pipelines/template.py",
     "transforms/read_logs.py",
+    "transforms/spread.py",
     "runners/",
     "/beam.py",
 )
