@@ -1,6 +1,8 @@
 """Manifests, log parts and entries: canonical bytes, and clear words where they are damaged."""
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -21,6 +23,7 @@ from logloom.io.manifest import (
     write_log_part,
 )
 from logloom.io.storage import Store
+from tests.conftest import REPOSITORY
 from tests.files import flip
 
 
@@ -65,6 +68,19 @@ def test_a_log_part_comes_back_equal_and_its_name_is_its_content(tmp_path):
     part = write_log_part(store, entries)
     assert read_log_part(store, part) == entries
     assert write_log_part(store, entries) == part
+
+
+def test_a_log_part_is_read_by_no_thread_that_outlives_the_read(tmp_path):
+    part = write_log_part(Store.at(str(tmp_path)), [make_entry()])
+    script = f"""
+import os, pyarrow.parquet
+from logloom.io.manifest import read_log_part
+from logloom.io.storage import Store
+before = os.listdir("/proc/self/task")
+read_log_part(Store.at({str(tmp_path)!r}), {part!r})
+assert os.listdir("/proc/self/task") == before
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=REPOSITORY)
 
 
 def test_a_flipped_byte_in_a_log_part_is_found(tmp_path):
