@@ -190,4 +190,4 @@ def test_what_a_version_has_no_table_of_is_said(every, built, drive, tmp_path):
         tt.read_index(str(tmp_path / "root"))
     shutil.rmtree(tmp_path / "root/v00000001")
     for split in splits:
-        assert len(tt.read_index(f"{tmp_path}/root/v00000001/table/{split}")) > 10
+        assert len(tt.read_index(str(tmp_path / "root/v00000001/table" / split))) > 10
