@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from logloom.cli.common import (
+    NOT_WHOLE,
     Json,
     StorageOption,
     app,
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
     from logloom.pipelines.convert_plain import PlainFolder
     from logloom.pipelines.convert_plan import ConvertPlan
     from logloom.pipelines.convert_sources import Source
+
+
+class SourceDamage(enum.StrEnum):
+    fail = "fail"
+    skip = "skip"
 
 
 @app.command(
@@ -77,6 +84,9 @@ def convert(
     verify: Annotated[
         str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
     ] = "all",
+    on_error: Annotated[
+        SourceDamage, typer.Option(help="skip leaves out damaged parts of SRC, lists them, and exits with 3.")
+    ] = SourceDamage.fail,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -116,9 +126,16 @@ def convert(
     folder = PlainFolder.at(destination, storage) if plain else None
     cores = workers or len(os.sched_getaffinity(0))
     rows = open_source(
-        source, kind=kind, output=output, columns=columns, storage_options=storage, num_workers=cores
+        source,
+        kind=kind,
+        output=output,
+        columns=columns,
+        storage_options=storage,
+        num_workers=cores,
+        on_error=on_error.value,
     )
-    as_it_is = not (chosen or columns or limit) and output in (None, format)
+    is_whole = on_error == SourceDamage.fail  # files that are copied stand for each other
+    as_it_is = is_whole and not (chosen or columns or limit) and output in (None, format)
     if folder is not None and as_it_is and can_copy(rows, format):
         _copy(rows, folder, format, quiet, json)
         return
@@ -130,6 +147,7 @@ def convert(
         columns=columns,
         limit=limit,
         verify=verify,
+        on_error=on_error.value,
         storage_options=storage,
     )
     for note in plan.notes:
@@ -138,6 +156,8 @@ def convert(
     if folder is not None:
         folder.publish(converted.manifest, converted.view, format)
     _report(converted, plan, folder, json)
+    if converted.left_out and not plan.up_to_date:
+        raise typer.Exit(NOT_WHOLE)
 
 
 def _copy(source: Source, folder: PlainFolder, output: str, quiet: bool, json: bool) -> None:
@@ -168,6 +188,8 @@ def _run(plan: ConvertPlan, engine: Any, quiet: bool) -> Converted:
 
 
 def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None, json: bool) -> None:
+    from logloom.pipelines.convert_sources import DAMAGE
+
     manifest = converted.manifest
     place = folder.store.uri if folder else plan.job.store.uri
     totals = f"{manifest.totals['rows']:,} rows of {manifest.totals['logs']} logs"
@@ -179,6 +201,9 @@ def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None,
             f"{what}: {totals}, {len(plan.job.columns)} columns; {converted.built} units written, "
             f"{converted.reused} found finished; read back: {manifest.verified}"
         )
+    for record in converted.left_out:
+        lost = f"{record.dropped[DAMAGE]:,} rows left out" if record.dropped[DAMAGE] else "left out"
+        say(f"{record.status}: {record.log_id}: {lost}; {record.reasons[-1]}")
     if json:
         said: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         said |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}

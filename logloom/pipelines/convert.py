@@ -12,14 +12,14 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 
-from logloom.digests import RowsDigest
+from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.io.foreign.base import Part
 from logloom.io.manifest import (
@@ -36,6 +36,7 @@ from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import CommitVersion
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, PlannedLog
+from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
 from logloom.runners.options import RunnerOptions, Size
@@ -82,12 +83,14 @@ class Converted:
     Attributes:
         view: the version's plain folder, "" in an object store.
         built, reused: units written, and found finished.
+        left_out: under on_error skip, records of the logs that lack damaged parts of the source.
     """
 
     manifest: Manifest
     view: str
     built: int
     reused: int
+    left_out: tuple[LogRecord, ...] = ()
 
 
 class ConvertParts(beam.PTransform):
@@ -158,7 +161,8 @@ def convert(
 def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Converted:
     manifest = read_manifest(job.store, version)
     view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
-    return Converted(manifest, view, built, reused)
+    damaged = tuple(record for record in manifest.logs if DAMAGE in record.dropped)
+    return Converted(manifest, view, built, reused, damaged if job.on_error == "skip" else ())
 
 
 def _raise_outcome(outcome: dict[str, Any]) -> None:
@@ -205,6 +209,8 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
         raise  # the fault of this machine or store
     except LogloomError as error:
         kind = "readback" if isinstance(error, ReadBackError) else "rows"
+        if job.on_error == "skip" and isinstance(error, DatasetError):
+            kind = "log"  # the source is damaged, and what is whole of it goes on
         failure = Failure(log.log_id, part.name, kind, str(error))
         return ConvertedPart(task.record, PartitionResult(log, part.name, (), (failure,)))
     seconds = time.perf_counter() - began
@@ -310,12 +316,27 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> finish
     parts: list[ConvertedPart] = [part for bundle in bundles for part in unpacked(bundle)]
     done = sorted(parts, key=lambda part: part.result.partition)  # Beam hands them over in any order
     failures = tuple(failure for part in done for failure in part.result.failures)
-    if failures:
+    if any(failure.kind != "log" for failure in failures):
         return finish.LogOutcome(log_id, None, failures)
     entries = sorted((e for part in done for e in part.result.entries), key=lambda entry: entry.start)
     rows = sum(entry.rows for entry in entries)
     key = done[0].result.log.key
     record = dataclasses.replace(done[0].record, key=key, part=write_log_part(job.store, entries), rows=rows)
+    if failures:
+        record = _without_damaged(done[0].record, record, failures)
     built = sum(part.result.built for part in done)
     seconds = sum(part.result.seconds for part in done)
-    return finish.LogOutcome(log_id, record, (), built, len(entries) - built, seconds)
+    return finish.LogOutcome(log_id, record, failures, built, len(entries) - built, seconds)
+
+
+def _without_damaged(source: LogRecord, record: LogRecord, failures: Sequence[Failure]) -> LogRecord:
+    """The record of a log that lacks damaged parts."""
+    reasons = (*source.reasons, *(f"partition {one.partition}: {one.message}" for one in failures))
+    return dataclasses.replace(
+        record,
+        # Another key than that of the whole log, so that each conversion tries these parts again.
+        key=digest_of([record.key, DAMAGE]),
+        status="salvaged" if record.rows else "skipped",
+        dropped={**source.dropped, DAMAGE: source.dropped.get(DAMAGE, 0) + source.rows - record.rows},
+        reasons=reasons[: finish.MAX_REASONS],
+    )

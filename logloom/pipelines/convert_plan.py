@@ -23,6 +23,7 @@ from logloom.io.storage import Store
 from logloom.io.units import Format, format_named
 from logloom.pipelines.convert_sources import Source, SourceLog
 from logloom.pipelines.plan import check_verify
+from logloom.recipe.mistakes import dotted, from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.job import LogTask, Target
@@ -36,10 +37,12 @@ class ConvertJob(Target):
 
     Attributes:
         columns: names of the source's columns to convert, without ages and availabilities.
+        on_error: "fail", or "skip" to leave out parts of the source that are damaged.
     """
 
     source: Source
     columns: tuple[str, ...]
+    on_error: str = "fail"
 
     @functools.cached_property
     def schema(self) -> Schema:
@@ -113,6 +116,7 @@ def plan_convert(
     columns: list[str] | None = None,
     limit: int | None = None,
     verify: str = "all",
+    on_error: str = "fail",
     storage_options: Mapping[str, Any] | None = None,
 ) -> ConvertPlan:
     """Plans a conversion.
@@ -124,6 +128,7 @@ def plan_convert(
         columns: names or globs; all by default. A column brings its age and availability.
         limit: only the first logs, for a trial.
         verify: "all", "none" or "sample:<share>".
+        on_error: as of `ConvertJob`.
 
     Raises:
         UsageError: the format can't hold the columns or a log's name, or the root holds other things.
@@ -151,6 +156,7 @@ def plan_convert(
         run=uuid.uuid4().hex[:12],
         source=source,
         columns=tuple(schema.columns),
+        on_error=on_error,
     )
     return _against_parent(job, parent, logs)
 
@@ -219,9 +225,10 @@ def make_options(
     try:
         return form.Options.model_validate({**chosen, **given})
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"--options: {form.name} {place}: {first['msg']}") from error
+        wrong = from_pydantic(error.errors(), form.Options)
+        raise UsageError(
+            "\n".join(f"--options: {form.name} {dotted(one.path)}: {one.message}" for one in wrong)
+        ) from error
 
 
 def _fits(form: Format, schema: Schema, name: str, value: Any) -> bool:

@@ -15,7 +15,7 @@ from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.foreign import open_foreign
-from logloom.io.foreign.base import ForeignDataset, Part
+from logloom.io.foreign.base import ForeignDataset, Lost, Part
 from logloom.io.foreign.l5kit import MAPPED_HINTS
 from logloom.io.manifest import (
     Entry,
@@ -30,6 +30,8 @@ from logloom.io.storage import Store
 from logloom.pipelines.verify import reading_of
 from logloom.schema import Schema
 from logloom.transforms.partition import Reading
+
+DAMAGE = "damage of the source"  # why rows were left out, as manifests say it; 0 where nobody knows how many
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def open_source(
     columns: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     num_workers: int = 1,
+    on_error: str = "fail",
 ) -> Source:
     """The rows of a version of logloom (`ROOT[@VERSION]`), or of a foreign dataset.
 
@@ -111,6 +114,7 @@ def open_source(
         output: of a version, which to read; None takes one that keeps columns as they are.
         columns: names or globs; of a foreign dataset only these are looked at.
         num_workers: processes that learn a foreign dataset's types.
+        on_error: "skip" leaves out files of a foreign dataset that are damaged.
 
     Raises:
         UsageError: there is nothing that can be converted.
@@ -123,7 +127,7 @@ def open_source(
     if output is not None:
         raise UsageError(f"{uri}: --output chooses among the outputs of a version; this is none")
     return ForeignSource.of(
-        open_foreign(uri, kind, storage_options, columns=columns, num_workers=num_workers)
+        open_foreign(uri, kind, storage_options, columns=columns, num_workers=num_workers, on_error=on_error)
     )
 
 
@@ -277,9 +281,25 @@ class ForeignSource:
 
     def logs(self) -> Sequence[SourceLog]:
         """See `Source.logs`."""
-        return [
+        logs = [
             SourceLog(_record_of(log.log_id, log.uri, log.parts), log.parts) for log in self.dataset.logs()
         ]
+        return sorted([*logs, *self._lost_logs()], key=lambda log: log.record.log_id)
+
+    def _lost_logs(self) -> list[SourceLog]:
+        """What was left out, each listed as a log of its own, since nothing says which it is part of."""
+        lost: Sequence[Lost] = getattr(self.dataset, "lost", ())
+        made = []
+        for number, one in enumerate(lost):
+            record = replace(
+                _record_of(f"{self.name}.lost.{number:06}", one.place, ()),
+                content_id=one.content,
+                status="skipped",
+                dropped={DAMAGE: 0},
+                reasons=(one.reason,),
+            )
+            made.append(SourceLog(record, ()))
+        return made
 
     def blocks(self, log_id: str, part: Part, columns: Sequence[str], max_bytes: int) -> Iterator[Block]:
         """See `Source.blocks`."""

@@ -19,6 +19,7 @@ import pytest
 import logloom.io.bags as granular
 import logloom.io.tables as tt
 from logloom.errors import DatasetError, ReadBackError, UsageError
+from logloom.io.bags.format import BagsFormat
 from logloom.io.foreign import open_foreign
 from logloom.io.manifest import entries_of, read_manifest, unit_folder
 from logloom.io.storage import Store
@@ -311,6 +312,97 @@ def test_a_damaged_foreign_part_stops_the_conversion_and_names_it(tmp_path):
         convert(plan_convert(open_source(str(source)), str(tmp_path / "root"), "bags"))
 
 
+def flip_largest_shard(root):
+    """Flips a bit in the largest unit of tar; gives what undoes it."""
+    shard = max(root.glob("parts/tar/*/shard.tar"), key=lambda path: path.stat().st_size)
+    whole = shard.read_bytes()
+    data = bytearray(whole)
+    data[data.index(b".imu.npy") // 512 * 512 + 512 + 128] ^= 1  # the first value
+    shard.chmod(0o644)
+    shard.write_bytes(data)
+    return lambda: shard.write_bytes(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["bags", "zarr", "table"])
+def test_damaged_parts_of_a_version_are_left_out_listed_and_tried_again(built, tmp_path, output):
+    copy, root = tmp_path / "copy", tmp_path / "root"
+    shutil.copytree(built, copy)
+    repair = flip_largest_shard(copy)
+    before = columns_of(copy, output="tar")
+    rows = sum(record.rows for record in read_manifest(Store.at(str(copy))).logs)
+
+    def convert_skipping():
+        source = open_source(str(copy), output="tar", on_error="skip")
+        return convert(plan_convert(source, str(root), output, on_error="skip"))
+
+    done = convert_skipping()
+    kept = columns_of(root)
+    (missing,) = before.keys() - kept.keys()
+    assert kept == {key: columns for key, columns in before.items() if key != missing}
+    (record,) = done.left_out
+    assert (record.log_id, record.status) == (missing[0], "salvaged")
+    assert re.search(rf"partition {missing[1]}: .*column imu reads otherwise", record.reasons[-1])
+    assert record.dropped["damage of the source"] == rows - done.manifest.totals["rows"] > 0
+    assert record.planned == record.rows + sum(record.dropped.values())
+    assert verify(str(root), num_workers=1).findings == ()
+
+    repair()
+    again = convert_skipping()
+    assert (again.left_out, again.built) == ((), 1)
+    assert columns_of(root) == before
+
+
+def test_what_a_format_refuses_stops_a_conversion_that_skips_too(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise UsageError("no room for this name")
+
+    monkeypatch.setattr(BagsFormat, "writer", refuse)
+    source = open_source(str(parquet(tmp_path / "drive")), on_error="skip")
+    with pytest.raises(DatasetError, match="no room for this name"):
+        convert(plan_convert(source, str(tmp_path / "root"), "bags", on_error="skip"))
+
+
+def test_files_of_others_that_can_not_be_read_are_left_out_and_listed(tmp_path):
+    source = parquet(tmp_path / "drive")
+    (source / "2.parquet").write_bytes(b"PAR1 and no more")
+    pq.write_table(pa.table({"speed": [1.0]}), source / "3.parquet")
+    with pytest.raises(DatasetError, match=r"2\.parquet"):
+        open_source(str(source))
+    rows = open_source(str(source), on_error="skip")
+    done = convert(plan_convert(rows, str(tmp_path / "root"), "bags", on_error="skip"))
+    assert done.manifest.totals["rows"] == 6
+    assert done.manifest.totals["skipped"] == 2
+    assert [record.log_id for record in done.manifest.logs] == [
+        "drive",
+        "drive.lost.000000",
+        "drive.lost.000001",
+    ]
+    assert "2.parquet" in done.left_out[0].reasons[0]
+    assert "3.parquet: row group 0: not all rows have" in done.left_out[1].reasons[0]
+    assert plan_convert(rows, str(tmp_path / "root"), "bags", on_error="skip").up_to_date
+
+
+def test_a_part_that_is_gone_when_its_turn_comes_is_left_out(tmp_path):
+    source = parquet(tmp_path / "drive")
+    plan = plan_convert(
+        open_source(str(source), on_error="skip"), str(tmp_path / "root"), "bags", on_error="skip"
+    )
+    (source / "1.parquet").unlink()
+    done = convert(plan)
+    assert [(r.status, r.rows, r.dropped) for r in done.left_out] == [
+        ("salvaged", 3, {"damage of the source": 3})
+    ]
+
+
+def test_a_dataset_of_damaged_files_alone_is_an_error_whatever_is_skipped(tmp_path):
+    source = parquet(tmp_path / "drive")
+    for path in source.iterdir():
+        path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(DatasetError, match=r"\.parquet"):
+        open_source(str(source), on_error="skip")
+
+
 # --- the command ----------------------------------------------------------------------------------------
 
 
@@ -349,6 +441,18 @@ def test_the_command_says_up_to_date_and_copies_what_is_there(built, tmp_path):
     assert len(TarReader(sorted(map(str, (tmp_path / "shards").glob("*.tar"))))) > 10
 
 
+@pytest.mark.slow
+def test_the_command_exits_with_3_where_it_left_something_out(tmp_path):
+    source = parquet(tmp_path / "drive")
+    (source / "2.parquet").write_bytes(b"PAR1 and no more")
+    command = ("convert", source, tmp_path / "out", "--format", "bags", "--plain")
+    assert logloom(*command).returncode == 1
+    done = logloom(*command, "--on-error", "skip")
+    assert done.returncode == 3, done.stderr
+    assert "skipped: drive.lost.000000: left out; " in done.stderr
+    assert (tmp_path / "out").is_dir()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -358,7 +462,10 @@ def test_the_command_says_up_to_date_and_copies_what_is_there(built, tmp_path):
         (("drive", "out", "--format", "nonsense"), "no output format 'nonsense'"),
         (("drive", "out", "--format", "tar", "-c", "nothing"), "no column matches"),
         (("drive", "out", "--format", "tar", "--options", "[1]"), "expected a mapping"),
-        (("drive", "out", "--format", "tar", "--options", "{exts: {}}"), "exts: Extra inputs"),
+        (
+            ("drive", "out", "--format", "tar", "--options", "{exts: {}}"),
+            "tar exts: unknown key; did you mean ext?",
+        ),
         (("drive", "drive", "--format", "tar"), "not a logloom root"),
         (("drive", "out", "--format", "tar", "--output", "bags"), "--output chooses"),
     ],

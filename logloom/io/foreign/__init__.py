@@ -38,6 +38,7 @@ def open_foreign(
     *,
     columns: Sequence[str] | None = None,
     num_workers: int = 1,
+    on_error: str = "fail",
 ) -> ForeignDataset:
     """Opens a dataset; one whose files don't say all types is read once.
 
@@ -46,6 +47,7 @@ def open_foreign(
         kind: one of `KINDS`; None looks at the files.
         columns: names or globs of columns to read, so that others can be what they like; all by default.
         num_workers: processes that read it once.
+        on_error: "skip" leaves out damaged files that show when it is read once; `lost` lists them.
 
     Raises:
         UsageError: there is nothing, or nothing known.
@@ -58,7 +60,7 @@ def open_foreign(
         raise UsageError(f"--from {kind!r}: there are {', '.join(KINDS)}")
     opened: ForeignDataset | PieceReader = _of(kind, 2)(store)
     if isinstance(opened, PieceReader):
-        return SurveyedDataset(opened, columns, num_workers=num_workers)
+        return SurveyedDataset(opened, columns, num_workers=num_workers, on_error=on_error)
     return opened
 
 

@@ -48,6 +48,20 @@ class ForeignLog:
     parts: tuple[Part, ...]
 
 
+@dataclass(frozen=True)
+class Lost:
+    """Files that were left out, since they are damaged.
+
+    Attributes:
+        content: digest of what they hold.
+        reason: names file and place.
+    """
+
+    place: str
+    content: str
+    reason: str
+
+
 class ForeignDataset(Protocol):
     """A dataset that logloom didn't build. Picklable, so that workers read its parts.
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Block, Values
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.foreign.base import ForeignLog, Part, column_name, column_names
+from logloom.io.foreign.base import ForeignLog, Lost, Part, column_name, column_names
 from logloom.io.foreign.files import short_name
 from logloom.io.foreign.survey import RawColumn, Seen, UnfitError, stacked
 from logloom.schema import NO_AGE, RESERVED_LAST_PARTS, STRING, TIMESTAMP, ColumnType, Schema
@@ -173,11 +173,20 @@ def _stamps_of(batch: Batch) -> NDArray[np.int64] | None:
 class SurveyedDataset:
     """See `ForeignDataset`."""
 
-    def __init__(self, reader: PieceReader, columns: Sequence[str] | None = None, *, num_workers: int = 1):
+    def __init__(
+        self,
+        reader: PieceReader,
+        columns: Sequence[str] | None = None,
+        *,
+        num_workers: int = 1,
+        on_error: str = "fail",
+    ):
         """Reads the whole dataset once.
 
         Args:
             columns: names or globs of columns to read; all by default.
+            on_error: "skip" leaves out pieces that can't be read or don't fit those before, and lists them
+                in `lost`.
 
         Raises:
             DatasetError: it is damaged, has no rows, or its rows don't fit each other.
@@ -187,10 +196,18 @@ class SurveyedDataset:
         self.uri, self.kind = reader.uri, reader.kind
         wanted = _wanted(reader, columns)
         self._pieces = list(reader.pieces(wanted))
-        surveys = _survey_all(reader, self._pieces, wanted, num_workers)
+        found = _survey_all(reader, self._pieces, wanted, num_workers)
+        lost = {number: survey for number, survey in enumerate(found) if isinstance(survey, DatasetError)}
+        if lost and on_error != "skip":
+            raise next(iter(lost.values()))
+        surveys = [_Survey() if isinstance(survey, DatasetError) else survey for survey in found]
+        seen = self._merged(surveys, lost, on_error)
         if not any(survey.rows for survey in surveys):
-            raise DatasetError(f"{self.uri}: no rows")
-        seen = self._merged(surveys)
+            raise next(iter(lost.values())) if lost else DatasetError(f"{self.uri}: no rows")
+        self.lost = tuple(
+            Lost(self._pieces[number].place, self._pieces[number].content, str(error))
+            for number, error in sorted(lost.items())
+        )
         self._has_ids, self._has_stamps = _usable_keys(surveys, seen)
         notes = []
         keys = [name for name, used in ((LOG_ID, self._has_ids), (TIME, self._has_stamps)) if used]
@@ -205,19 +222,18 @@ class SurveyedDataset:
         self.hints: Mapping[str, Mapping[str, Any]] = {"bags": {"types": named}, "tar": {"ext": named}}
         self._logs = self._make_logs(surveys)
 
-    def _merged(self, surveys: Sequence[_Survey]) -> dict[str, Seen]:
+    def _merged(
+        self, surveys: list[_Survey], lost: dict[int, DatasetError], on_error: str
+    ) -> dict[str, Seen]:
+        """What was seen of all pieces; those that don't fit the ones before become lost, or an error."""
         seen: dict[str, Seen] = {}
-        for piece, survey in zip(self._pieces, surveys, strict=True):
-            if not survey.rows:
-                continue
-            if seen and seen.keys() != survey.seen.keys():
-                odd = sorted(seen.keys() ^ survey.seen.keys())
-                raise DatasetError(f"{piece.place}: not all rows have {', '.join(odd[:5])}")
-            for name, found in survey.seen.items():
-                try:
-                    seen[name] = seen[name].and_(found) if name in seen else found
-                except UnfitError as error:
-                    raise DatasetError(f"{piece.place}: {name}: {error}, against those before") from error
+        for number, (piece, survey) in enumerate(zip(self._pieces, surveys, strict=True)):
+            try:
+                seen = _with(seen, piece, survey) if survey.rows else seen
+            except DatasetError as error:
+                if on_error != "skip":
+                    raise
+                lost[number], surveys[number] = error, _Survey()
         return seen
 
     def _schema(self, seen: Mapping[str, Seen]) -> Schema:
@@ -322,6 +338,19 @@ class SurveyedDataset:
         return stacked(raw, self.schema.columns[name])
 
 
+def _with(seen: Mapping[str, Seen], piece: Piece, survey: _Survey) -> dict[str, Seen]:
+    if seen and seen.keys() != survey.seen.keys():
+        odd = sorted(seen.keys() ^ survey.seen.keys())
+        raise DatasetError(f"{piece.place}: not all rows have {', '.join(odd[:5])}")
+    made = {}
+    for name, found in survey.seen.items():
+        try:
+            made[name] = seen[name].and_(found) if name in seen else found
+        except UnfitError as error:
+            raise DatasetError(f"{piece.place}: {name}: {error}, against those before") from error
+    return made
+
+
 def _is_meta(name: str) -> bool:
     return name.rpartition(".")[2] in RESERVED_LAST_PARTS
 
@@ -379,11 +408,18 @@ def _wanted(reader: PieceReader, patterns: Sequence[str] | None) -> list[str] | 
 
 def _survey_all(
     reader: PieceReader, pieces: Sequence[Piece], names: Sequence[str] | None, num_workers: int
-) -> list[_Survey]:
+) -> list[_Survey | DatasetError]:
     if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
-        return [survey_piece(reader, piece, names) for piece in pieces]
+        return [_surveyed(reader, piece, names) for piece in pieces]
     # Not fork: threads of the caller (progress, fsspec) may hold locks.
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(min(num_workers, len(pieces)), context) as pool:
         count = len(pieces)
-        return list(pool.map(survey_piece, [reader] * count, pieces, [names] * count))
+        return list(pool.map(_surveyed, [reader] * count, pieces, [names] * count))
+
+
+def _surveyed(reader: PieceReader, piece: Piece, names: Sequence[str] | None) -> _Survey | DatasetError:
+    try:
+        return survey_piece(reader, piece, names)
+    except DatasetError as error:
+        return error
