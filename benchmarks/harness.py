@@ -142,4 +142,6 @@ def warn_if_busy() -> None:
 def cache_folder() -> pathlib.Path:
     """Where workloads are kept between runs: LOGLOOM_BENCH_CACHE, or .cache/benchmarks in the repository."""
     default = pathlib.Path(__file__).parent.parent / ".cache" / "benchmarks"
-    return pathlib.Path(os.environ.get("LOGLOOM_BENCH_CACHE", default))
+    folder = pathlib.Path(os.environ.get("LOGLOOM_BENCH_CACHE", default))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

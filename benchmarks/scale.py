@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -73,8 +74,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--images", type=int, help="in the log of `workers` (600) or `overhead` (1100: 1 GB)")
     parser.add_argument("--logs", default="100,300,1000", help="how many, for `many`")
-    parser.add_argument("--workers", type=int, default=1, help="of the direct runner, for `many`")
-    parser.add_argument("--flink", action="store_true", help="Flink as well, which wants Java and its jars")
+    parser.add_argument("--workers", type=int, default=1, help="for `many`")
+    parser.add_argument(
+        "--flink",
+        action="store_true",
+        help="Flink as well (for `many`, alone), which wants Java and its jars",
+    )
     arguments = parser.parse_args()
     sections = arguments.sections + ["model"] * arguments.model or list(SECTIONS)
     for name in sections:
@@ -137,13 +142,18 @@ def overhead(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
 
 
 def many(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
-    """Very many logs of a hundred partitions of one row."""
+    """Very many logs of a hundred partitions of one row.
+
+    Flink is given little memory; its JVM may be the largest process beside the driver.
+    """
+    engine = "flink" if arguments.flink else "direct"
+    env = {"JAVA_TOOL_OPTIONS": "-Xmx768m"} if arguments.flink else {}
     counts = [int(count) for count in arguments.logs.split(",")]
     found = []
     for count in counts:
         recipe = recipe_file(scratch, MANY_RECIPE, workloads.tiny_mcaps(cache_folder(), count) / "*.mcap")
-        options = ["direct", str(arguments.workers)]
-        found.append(json.loads(output_of(scratch, "many.py", recipe, *options)))
+        options = [engine, str(arguments.workers)]
+        found.append(json.loads(output_of(scratch, "many.py", recipe, *options, env=env)))
         if count == counts[0]:
             loop = json.loads(output_of(scratch, "kernel_loop.py", recipe))
     rows = [
@@ -161,9 +171,9 @@ def many(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
     ]
     columns = [
         *("logs", "partitions", "planning, CPU ms a log", "MB planning adds", "build s"),
-        *("CPU ms a partition", "driver's peak MB", "largest worker's MB"),
+        *("CPU ms a partition", "driver's peak MB", "largest child's MB"),
     ]
-    print_table(f"Many logs, direct runner, {arguments.workers} workers", columns, rows)
+    print_table(f"Many logs, {engine}, {arguments.workers} workers", columns, rows)
     build, read_back, finish = (
         loop[phase] / loop["partitions"] * 1e3 for phase in ("build", "read_back", "finish")
     )
@@ -180,7 +190,7 @@ def many(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
         )
         print(
             f"From {first['logs']} to {last['logs']} logs, bytes a partition more: {driver:.0f} in the driver"
-            f" ({plan:.0f} of them by planning), {worker:.0f} in the largest worker."
+            f" ({plan:.0f} of them by planning), {worker:.0f} in the largest child."
         )
 
 
@@ -365,11 +375,19 @@ def since_first_unit(run: Contender, root: pathlib.Path) -> Contender:
     return timed
 
 
-def output_of(scratch: pathlib.Path, script: str, recipe: pathlib.Path, *options: str) -> str:
+def output_of(
+    scratch: pathlib.Path,
+    script: str,
+    recipe: pathlib.Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+) -> str:
     """What a script prints on a fresh root."""
     root = str(emptied(scratch) / "root")
     command = [sys.executable, str(SCRIPTS / script), str(recipe), root, *options]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+    ).stdout
 
 
 def emptied(scratch: pathlib.Path) -> pathlib.Path:
