@@ -122,7 +122,8 @@ class Ragged:
             if step == 1 and self._rows is None:
                 first, last = self.offsets[[start, max(start, stop)]].tolist()
                 return Ragged(self.values[first:last], self.shapes[start:stop])
-            rows = np.arange(start, stop, step)
+            far = len(self) + 1  # as good as any larger step, which numpy might not know
+            rows = np.arange(start, stop, min(max(step, -far), far))
         if self._rows is not None:
             taken = Ragged.__new__(Ragged)
             taken.shapes = self.shapes[rows]

@@ -62,6 +62,16 @@ def test_rows_and_values_say_the_same_and_survive_pickling(made):
     check(found, rows, ctype)
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 2**63, -1, -3, -4, -(2**64)])
+def test_slices_of_any_step_are_those_of_lists(step):
+    rows = [np.arange(length, dtype="u1") for length in (2, 0, 3)]
+    whole = Ragged.from_rows(rows, ColumnType(np.dtype("u1"), (None,)))
+    joined = Ragged(np.concatenate(rows), [2, 0, 3])
+    for found in (whole, joined, whole.take(slice(0, 0)), joined.take(slice(0, 0))):
+        expected = list(found)[::step]
+        assert [row.tolist() for row in found.take(slice(None, None, step))] == [e.tolist() for e in expected]
+
+
 @settings(max_examples=150, deadline=None)
 @given(ragged(), st.data())
 def test_taken_rows_are_the_rows_in_the_order_asked_for(made, data):
