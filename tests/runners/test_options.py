@@ -56,6 +56,9 @@ def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
         RunnerOptions(**options)
 
 
+DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk_container_image": "i"}
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -88,6 +91,13 @@ def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
             },
             "/nowhere/worker is no program on this machine",
         ),
+        (
+            {"runner": "dataflow", "settings": DATAFLOW | {"staging": "bucket/folder"}},
+            "--staging: 'bucket/folder/staging' is no folder of a bucket; expected gs://",
+        ),
+        ({"runner": "dataflow", "settings": DATAFLOW | {"staging": "gs://Bucket"}}, "--staging: 'gs://Bucket/"),
+        ({"runner": "dataflow", "settings": DATAFLOW | {"staging_location": "/tmp"}}, "^staging_location: "),
+        ({"runner": "dataflow", "settings": DATAFLOW | {"temp_location": "gs://bucket"}}, "^temp_location: "),
     ],
 )
 def test_an_engine_refuses_options_that_are_not_its_own(options, says):

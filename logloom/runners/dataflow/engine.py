@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 import tempfile
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from logloom.runners.running import Construct, JobFailedError, Tell
 _LOOK_EVERY = 2.0  # seconds; a look is three requests
 _EXPLAINED_WITHIN = 30.0  # seconds after its end until a failed job says why
 _CANCELLED_WITHIN = 60.0
+_FOLDER = re.compile(r"gs://[a-z0-9][-_.a-z0-9]+[a-z0-9]/[^\r\n]*")
 _WAY_OUT = {
     "project": "--project",
     "region": "--region",
@@ -44,6 +46,7 @@ class Dataflow:
             raise UsageError(f"Dataflow has no setting {next(iter(options.engine_settings()))!r}")
         for name in ("staging_location", "temp_location"):
             settings.setdefault(name, f"{staging}/{name.removesuffix('_location')}")
+            _check_folder(str(settings[name]), name if name in options.settings else "--staging")
         settings.setdefault("sdk_location", "container")
         if options.workers is not None:
             settings.setdefault("max_num_workers", str(options.workers))
@@ -94,6 +97,12 @@ class Dataflow:
             f"https://console.cloud.google.com/dataflow/jobs/{settings['region']}/{job_id}"
             f"?project={settings['project']}"
         )
+
+
+def _check_folder(uri: str, option: str) -> None:
+    """Beam would stage in a bucket that it makes, and say nothing."""
+    if not _FOLDER.fullmatch(uri):
+        raise UsageError(f"{option}: {uri!r} is no folder of a bucket; expected gs://BUCKET/FOLDER")
 
 
 @contextlib.contextmanager
