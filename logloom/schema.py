@@ -47,8 +47,8 @@ class ColumnType:
     """The type of one row's value of a column.
 
     Attributes:
-        dtype: of an element, always little-endian; structured for arrays of sub-messages; text inside
-            a structured dtype is `<U{n}`.
+        dtype: of an element, always little-endian; structured, and then packed, for arrays of sub-messages;
+            text inside a structured dtype is `<U{n}`.
         shape: of a row. None stands for lengths that differ by row; these come first: (), (3,), (None,),
             (None, 4), (None, None, None).
         kind: "array" (a numpy value), "bytes" (a Python bytes; dtype uint8, shape (None,)) or "string"
@@ -64,7 +64,10 @@ class ColumnType:
     description: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", np.dtype(self.dtype).newbyteorder("<"))
+        dtype = np.dtype(self.dtype).newbyteorder("<")
+        if dtype.names is not None:  # stored without the gaps that aligned fields have between them
+            dtype = dtype_from_json(dtype_to_json(dtype))
+        object.__setattr__(self, "dtype", dtype)
         fixed = self.shape[self.num_ragged :]
         if None in fixed:
             raise ValueError(f"lengths that differ must come first, got {self.shape}")

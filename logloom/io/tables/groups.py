@@ -20,6 +20,7 @@ META_GROUP = "meta"
 LOCAL_REQUEST = 64 << 10  # bytes that could be read in the time a request takes
 REMOTE_REQUEST = 1 << 20
 _MAX_STEPS = 5_000
+_LONGEST_NAME = 150
 
 
 def make_groups(
@@ -56,6 +57,11 @@ def make_groups(
         if name in groups:
             raise UsageError(f"group {name!r} leaves out {', '.join(default)}, whose own group has that name")
         groups[name] = tuple(default)
+    if long := [name for name in groups if len(name) > _LONGEST_NAME]:
+        raise UsageError(
+            f"group {long[0][:40]}…: {len(long[0])} letters, where a file's name takes {_LONGEST_NAME}; name "
+            "groups of long columns, such as groups={'short': ['" + long[0][:12] + "*']}"
+        )
     return groups
 
 

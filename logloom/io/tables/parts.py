@@ -81,8 +81,14 @@ def make_plan(
         compress: a codec for all groups, or group to codec.
 
     Raises:
-        UsageError: a pattern matches nothing, or a column can't stand in the index.
+        UsageError: a pattern matches nothing, a column can't stand in the index, or has a name of its own
+            columns'.
     """
+    if like_service := [name for name in schema.columns if d.SERVICE_COLUMN.fullmatch(name)]:
+        raise UsageError(
+            f"column {like_service[0]}: names of this form, as __0.row, are those of an index's service "
+            "columns; rename it"
+        )
     indexed = schema.select([index] if isinstance(index, str) else index) if index else ()
     for name in indexed:
         if problem := index_problem(schema.all[name]):

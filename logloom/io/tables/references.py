@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from blake3 import blake3
 
-from logloom.errors import DatasetError, StorageError
+from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.storage import Store
 from logloom.io.tables.blobs import Place
 from logloom.io.tables.description import Description
@@ -43,6 +43,7 @@ class References:
             except DatasetError as error:
                 raise DatasetError(f"reference {error}; nothing was written") from error
             self._tables[root] = table
+        self._there: set[str] = set()
         self._key: tuple[str, tuple[int, int] | None] | None = None
         self._known: Mapping[bytes, Place] = {}
 
@@ -58,6 +59,9 @@ class References:
     def known(self, log_id: str, span: tuple[int, int] | None = None) -> Mapping[bytes, Place]:
         """Hash to place of the chunks of one log; the table named first wins.
 
+        Raises:
+            DatasetError: a table that holds some of the chunks is gone.
+
         Args:
             span: only chunks of rows with span[0] <= timestamp < span[1], so that a partition of a long log
                 holds no more than its own share; None is the whole log.
@@ -68,8 +72,31 @@ class References:
                 for log in table.logs:
                     if log.log_id == log_id:
                         _add_chunks(places, f"{root}/{log.file}", table, span, self._storage)
+            self._check_holders({uri for uri, _, _ in places.values()})
             self._key, self._known = (log_id, span), places
         return self._known
+
+    def _check_holders(self, blobs: Collection[str]) -> None:
+        """Makes sure that the tables of some blobs are still where these are looked for."""
+        for holder in self.holders:
+            if holder not in self._there and any(uri.startswith(f"{holder}/") for uri in blobs):
+                if not _is_there(holder, self._storage):
+                    raise DatasetError(
+                        f"reference {', '.join(self._tables)} points into {holder}, which is gone; bring it "
+                        "back, or write without this reference"
+                    )
+                self._there.add(holder)
+
+
+def _is_there(holder: str, storage_options: Mapping[str, Any] | None) -> bool:
+    """Whether there is a table, or a root, which holds its files whatever tables its versions have."""
+    try:
+        open_table(holder, storage_options)
+    except UsageError:
+        return True
+    except DatasetError:
+        return False
+    return True
 
 
 def _add_chunks(
@@ -94,6 +121,8 @@ def note_use(table: str, holders: Sequence[str], storage_options: Mapping[str, A
     """
     text = json.dumps({"table": table}, separators=(",", ":")).encode()
     for holder in holders:
+        if not _is_there(holder, storage_options):
+            continue  # it held nothing that is needed
         try:
             Store.at(holder, storage_options).create(
                 f"{USERS}/{blake3(table.encode()).hexdigest()[:32]}.json", text

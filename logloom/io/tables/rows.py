@@ -194,10 +194,14 @@ def _infer_type(name: str, values: Sequence[Any]) -> ColumnType:
         return STRING
     if kinds == {"bytes"}:
         return BYTES
-    arrays = [value if isinstance(value, np.ndarray | np.generic) else np.asarray(value) for value in values]
+    arrays = [_array_of(name, row, value) for row, value in enumerate(values)]
     found = dict.fromkeys((array.dtype, array.shape) for array in arrays)
     dtypes = {dtype for dtype, shape in found if math.prod(shape)} or {arrays[0].dtype}
     common = next(iter(dtypes)) if len(dtypes) == 1 else np.result_type(*dtypes)
+    if common.kind == "f" and all(dtype.kind in "iu" for dtype in dtypes):
+        raise UsageError(
+            f"column {name}: no integer type holds all of {', '.join(sorted(map(str, dtypes)))}; pass types="
+        )
     if common.kind not in "biufcV" or common.hasobject:
         raise UsageError(f"column {name}: values of type {common} can't be stored; use numbers, bytes or str")
     ranks = {len(shape) for _, shape in found}
@@ -207,6 +211,15 @@ def _infer_type(name: str, values: Sequence[Any]) -> ColumnType:
     differs = (shapes != shapes[0]).any(axis=0) if shapes.size else np.zeros(0, bool)
     ragged = int(np.flatnonzero(differs)[-1]) + 1 if differs.any() else 0
     return ColumnType(common, (None,) * ragged + arrays[0].shape[ragged:])
+
+
+def _array_of(name: str, row: int, value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # of lists that differ in length
+        raise UsageError(f"column {name}: value {row}, {value!r:.80}, is no array: {error}") from error
 
 
 def _kind(kind: type) -> str:

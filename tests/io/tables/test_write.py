@@ -239,6 +239,35 @@ def test_chains_of_references_point_at_the_table_that_holds_the_bytes(tmp_path):
         assert_rows_equal(found, wanted)
 
 
+def test_a_chain_of_references_that_lost_the_bytes_makes_no_table(tmp_path):
+    rows = drive(num_logs=1, rows=3)
+    tt.write_table(f"{tmp_path}/v1", rows)
+    tt.write_table(f"{tmp_path}/v2", rows, reference=f"{tmp_path}/v1")
+    shutil.rmtree(tmp_path / "v1")
+    with pytest.raises(
+        DatasetError, match=r"reference .*/v2 points into .*/v1, which is gone; bring it back"
+    ):
+        tt.write_table(f"{tmp_path}/v3", rows, reference=f"{tmp_path}/v2")
+    assert not (tmp_path / "v3/table.json").exists()
+    assert not (tmp_path / "v1").exists()
+
+
+def test_structured_values_are_stored_without_the_gaps_of_aligned_fields(tmp_path):
+    dtype = np.dtype([("a", "u1"), ("b", "f8")], align=True)
+    values = np.array([(1, 2.0), (3, 4.0), (5, 6.0)], dtype)
+    rows = [{"one": values[n], "two": values[n : n + 2], "many": values[: n + 1]} for n in range(2)]
+    tt.write_table(f"{tmp_path}/t", rows)
+    assert tt.verify(f"{tmp_path}/t") == []
+    loader = tt.row_loader(tt.read_index(f"{tmp_path}/t"))
+    for row, wanted in zip(loader, rows, strict=True):
+        for name in ("one", "two", "many"):
+            assert row[name].tolist() == wanted[name].tolist()
+            assert row[name].dtype.itemsize == 9
+    batch = loader.get_many([1, 0])
+    assert batch["two"].tolist() == [rows[1]["two"].tolist(), rows[0]["two"].tolist()]
+    assert batch["many"][0].tolist() == [*rows[1]["many"].tolist(), *rows[0]["many"].tolist()]
+
+
 def test_a_referenced_table_that_is_missing_names_itself_and_the_chunks(tmp_path):
     rows = drive(num_logs=1, rows=3)
     with pytest.raises(DatasetError, match=r"reference .*/v1: no table here.*nothing was written"):
@@ -290,6 +319,10 @@ def test_values_that_are_missing_are_told_by_available_and_age(tmp_path):
         ([{"x": np.zeros(2)}, {"x": np.zeros((2, 2))}], "axes in one column"),
         ([{"Camera": 1}], "column 'Camera': names are parts"),
         ([{"x.age": 1}], "reserved"),
+        ([{"x": 2**63 + 1}, {"x": -1}], "column x: no integer type holds all of int64, uint64"),
+        ([{"x": [1]}, {"x": [[1, 2], [3]]}], r"column x: value 1, \[\[1, 2\], \[3\]\], is no array"),
+        ([{"__3.x": 7}], "column __3.x: names of this form"),
+        ([{"a" * 300: "text"}], "300 letters, where a file's name takes 150; name groups of long columns"),
     ],
 )
 def test_rows_that_fit_no_type_are_refused(tmp_path, rows, words):
