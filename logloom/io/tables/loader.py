@@ -29,6 +29,7 @@ Patterns = str | Sequence[str] | None
 OnEdge = Literal["error", "drop", "pad"]
 
 _ONLY = (0,)
+_FARTHEST = 1 << 40  # rows from another
 
 
 class RowPositionError(UsageError, IndexError):
@@ -278,9 +279,7 @@ class RowLoader:
         if not 0 <= pos < self._length:
             raise self._outside(pos)
         _check_edge(on_edge, ("error", "drop", "pad"))
-        steps, low, high, consecutive = _offsets(
-            offsets if isinstance(offsets, range) else tuple(offsets), stride
-        )
+        steps, low, high, consecutive = _offsets(*_hashable(offsets), stride)
         plan = self._plan(columns, pos, max(1, len(steps)))
         if consecutive and self._windows.holds(pos, low, high):
             first = pos + steps.item(0)
@@ -352,7 +351,7 @@ class RowLoader:
         """
         where = self._positions(positions)
         _check_edge(on_edge, ("error", "pad"))
-        steps, low, high, _ = _offsets(offsets if isinstance(offsets, range) else tuple(offsets), stride)
+        steps, low, high, _ = _offsets(*_hashable(offsets), stride)
         plan = self._batch_plan(columns, where, max(1, len(steps)))
         _check_names(out, plan)
         windows = []
@@ -384,7 +383,9 @@ class RowLoader:
             columns: as for `get_row`.
             offsets: of `get_rows`; None means `get_row`.
         """
-        count = 1 if offsets is None else max(1, len(offsets))
+        if offsets is not None and not len(offsets):
+            offsets = None
+        count = 1 if offsets is None else len(offsets)
         if not self._variants:
             return Cost((), 0, 0)
         span = 1 if offsets is None else max(offsets) - min(offsets) + 1
@@ -408,11 +409,11 @@ class RowLoader:
             raise UsageError(
                 f"positions are whole numbers, not {given.dtype}; of a mask take np.flatnonzero(mask)"
             )
-        where = given.astype(np.int64).reshape(-1)
-        outside = (where < 0) | (where >= self._length)
+        given = given.reshape(-1)
+        outside = (given < 0) | (given >= self._length)
         if outside.any():
-            raise self._outside(where[outside][0])
-        return where
+            raise self._outside(given[outside][0])
+        return given.astype(np.int64)
 
     def _batch_plan(self, columns: Patterns, positions: Ints, rows: int = 1) -> Plan:
         if not len(positions):
@@ -451,12 +452,23 @@ def _is_meta(name: str) -> bool:
     return name.endswith((".age", ".available"))
 
 
+def _hashable(offsets: Sequence[int]) -> tuple[Sequence[int], frozenset[type]]:
+    """Offsets and the types among them, since True and 1.0 are equal to 1."""
+    if isinstance(offsets, range):
+        return offsets, frozenset()
+    return tuple(offsets), frozenset(map(type, offsets))
+
+
 @functools.lru_cache(maxsize=256)
-def _offsets(offsets: Sequence[int], stride: int) -> tuple[NDArray[np.int64], int, int, bool]:
+def _offsets(
+    offsets: Sequence[int], kinds: frozenset[type], stride: int
+) -> tuple[NDArray[np.int64], int, int, bool]:
     """Offsets times stride, the least and the greatest of them and 0, and whether they go up by one."""
     given = np.array(offsets)
     if (given.size and given.dtype.kind != "i") or stride != int(stride) or stride < 1:
         raise UsageError(f"offsets {offsets}, stride {stride}: offsets are whole, strides from 1 on")
+    if given.size and int(np.abs(given).max()) * int(stride) > _FARTHEST:
+        raise UsageError(f"offsets {offsets}, stride {stride}: no log has so many rows")
     steps = given.astype(np.int64) * stride
     consecutive = len(steps) > 0 and bool((np.diff(steps) == 1).all())
     return steps, int(min(0, *steps, 0)), int(max(0, *steps, 0)), consecutive

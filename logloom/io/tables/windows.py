@@ -29,6 +29,7 @@ from logloom.io.tables.ranges import RangeReader, Ranges
 
 _CACHE_BYTES = 256 << 20
 _NO_GAP = int(np.iinfo(np.int64).max)
+_REPEATED = -2  # in place of a row's number: several have the key
 
 
 @dataclass(frozen=True)
@@ -109,31 +110,47 @@ class Windows:
         breaks = (logs[1:] != logs[:-1]) | (rows[1:] != rows[:-1] + 1)
         gaps = np.array([self._gap_of(table) for table in range(len(slot.tables))], np.int64)
         if (gaps != _NO_GAP).any():
-            if self._stamps is None:  # only the log's file can tell where the gaps are
+            if not self._stamps_are_stored():  # only the log's file can tell where the gaps are
                 return np.arange(len(rows), dtype=np.int32)
+            assert self._stamps is not None
             breaks |= np.diff(self._stamps) > gaps[slot.tables_of_rows()[1:]]
         runs = np.zeros(len(rows), np.int32)
         np.cumsum(breaks, out=runs[1:])
         return runs
 
+    def _stamps_are_stored(self) -> bool:
+        """Whether the frame has timestamps, and still those of its logs, which the latest one tells."""
+        if self._stamps is None or self._stamps.dtype != np.int64 or not len(self._stamps):
+            return False
+        latest = int(self._stamps.argmax())
+        stored = self._log(0, latest).columns.get("timestamp")
+        return stored is not None and stored[self._slots[0].rows[latest]] == self._stamps[latest]
+
     def _stored_around(self, position: int, offsets: NDArray[np.int64]) -> Window:
         first = self._log(0, position)
-        rows = offsets + int(self._slots[0].rows[position])
+        own = int(self._slots[0].rows[position])
+        # The row itself comes along, last: where it was merged to tells whether keys still say so.
+        rows = np.append(offsets, 0) + own
         exists = (rows >= 0) & (rows < first.rows)
         stamps = first.columns.get("timestamp")
         if stamps is not None:
             table = int(self._slots[0].table_of_log[self._slots[0].log_codes[position]])
             runs = np.zeros(first.rows, np.int64)
             np.cumsum(np.diff(stamps) > self._gap_of(table), out=runs[1:])
-            own = runs[int(self._slots[0].rows[position])]
-            exists &= runs[np.where(exists, rows, 0)] == own
+            exists &= runs[np.where(exists, rows, 0)] == runs[own]
         stored = [(first, np.where(exists, rows, 0))]
         for step in self._steps:
             log = self._log(step.slot, position)
             found = self._look_up(step, log, stored, exists)
+            if found[-1] != self._slots[step.slot].rows[position]:
+                raise UsageError(
+                    f"windows: position {position}: by {', '.join(step.on)} {log.uri} has another row than "
+                    "the frame was merged with, so neighbours that the frame lacks can't be found; merge on "
+                    "columns as they were read"
+                )
             exists = exists & (found >= 0)
             stored.append((log, np.maximum(found, 0)))
-        return Window(exists, position, stored=stored)
+        return Window(exists[:-1], position, stored=[(log, found[:-1]) for log, found in stored])
 
     def _look_up(
         self,
@@ -142,24 +159,40 @@ class Windows:
         stored: Sequence[tuple[StoredLog, Ints]],
         exists: NDArray[np.bool_],
     ) -> Ints:
-        """(k,) rows of a later table's log that have the keys of the rows found so far; -1: none."""
+        """(k,) rows of a later table's log that have the keys of the rows found so far; -1: none.
+
+        Raises:
+            UsageError: the index lacks a key, or a key doesn't tell the row.
+        """
+        if "log_id" not in step.on and len(self._slots[step.slot].logs) > 1:
+            raise UsageError(
+                f"windows: merged on {', '.join(step.on)}, which doesn't tell the log among the "
+                f"{len(self._slots[step.slot].logs)} of table {step.slot + 1}, so neighbours that the frame "
+                "lacks can't be found; merge on log_id too"
+            )
         columns = []
         for key in step.on:
             holders = [found for found in stored[step.base :] if key in found[0].columns]
             if not holders or key not in log.columns:
                 raise UsageError(
                     f"windows: the merge key {key!r} is no index column of {log.uri}, so neighbours that the "
-                    "frame "
-                    "lacks can't be found"
+                    "frame lacks can't be found"
                 )
             columns.append(holders[0][0].columns[key][holders[0][1]].tolist())
         lookup = self._lookups.get((step.slot, log.uri))
         if lookup is None:
+            lookup = {}
             keys = zip(*(log.columns[key].tolist() for key in step.on), strict=True)
-            lookup = {key: row for row, key in enumerate(keys)}
+            for row, values in enumerate(keys):
+                lookup[values] = _REPEATED if values in lookup else row
             self._lookups[step.slot, log.uri] = lookup
-        found = [lookup.get(key, -1) for key in zip(*columns, strict=True)]
-        return np.where(exists, np.array(found, np.int64), -1)
+        found = np.array([lookup.get(key, -1) for key in zip(*columns, strict=True)], np.int64)
+        if (found[exists] == _REPEATED).any():
+            raise UsageError(
+                f"windows: several rows of {log.uri} share their {', '.join(step.on)}, so neighbours that "
+                "the frame lacks can't be found; merge on columns that tell them apart"
+            )
+        return np.where(exists, found, -1)
 
     def _log(self, slot: int, position: int) -> StoredLog:
         code = int(self._slots[slot].log_codes[position])

@@ -207,3 +207,67 @@ def test_a_window_that_leaves_its_log_names_the_row_and_the_first_offsets(tmp_pa
     )
     with pytest.raises(tt.RowPositionError, match=words):
         loader.get_rows(7)
+
+
+BASE = [{"log_id": "a", "timestamp": number} for number in range(6)]
+
+
+def test_filtered_windows_are_refused_where_a_key_no_longer_tells_the_row(tmp_path):
+    tt.write_table(f"{tmp_path}/left", [row | {"x": n} for n, row in enumerate(BASE)], index="x")
+    twice = [row | {"rev": rev, "box": 100 * rev + n} for n, row in enumerate(BASE) for rev in (2, 1)]
+    tt.write_table(f"{tmp_path}/labels", twice, index="rev")
+    left, right = tt.read_index(f"{tmp_path}/left"), tt.read_index(f"{tmp_path}/labels")
+    merged = tt.merge(left, right[right.rev == 2], on=ON)
+    boxes = [row["box"] for row in tt.row_loader(merged).get_rows(3, "box", range(-2, 1))]
+    assert boxes == [201, 202, 203]
+    with pytest.raises(UsageError, match=r"several rows of .*/labels.* share their log_id, timestamp"):
+        tt.row_loader(merged[merged.x != 1]).get_rows(2, "box", range(-2, 1))
+
+
+def test_filtered_windows_are_refused_where_a_key_was_changed_before_the_merge(tmp_path):
+    tt.write_table(f"{tmp_path}/left", [row | {"x": n} for n, row in enumerate(BASE)], index="x")
+    tt.write_table(f"{tmp_path}/right", [row | {"y": n} for n, row in enumerate(BASE)])
+    left, right = tt.read_index(f"{tmp_path}/left"), tt.read_index(f"{tmp_path}/right")
+    merged = tt.merge(left, right.assign(timestamp=right.timestamp + 1), on=ON)
+    loader = tt.row_loader(merged)
+    assert [(row["x"], row["y"]) for row in loader.get_rows(2, None, range(-2, 1))] == [
+        (1, 0),
+        (2, 1),
+        (3, 2),
+    ]
+    filtered = tt.row_loader(merged[merged.x != 2])
+    assert filtered.get_row(1)["y"] == 2
+    with pytest.raises(UsageError, match=r"/right.* has another row than the frame was merged with"):
+        filtered.get_rows(1, None, range(-2, 1))
+
+
+def test_filtered_windows_are_refused_where_keys_do_not_tell_the_log(tmp_path):
+    tt.write_table(f"{tmp_path}/left", [row | {"x": n} for n, row in enumerate(BASE)], index="x")
+    parts = [row | {"log_id": f"p{n // 3}", "y": n} for n, row in enumerate(BASE)]
+    tt.write_table(f"{tmp_path}/right", parts)
+    merged = tt.merge(*(tt.read_index(f"{tmp_path}/{name}") for name in ("left", "right")), on="timestamp")
+    assert [row["y"] for row in tt.row_loader(merged).get_rows(3, "y", range(-2, 1))] == [1, 2, 3]
+    with pytest.raises(UsageError, match="merge on log_id too"):
+        tt.row_loader(merged[merged.x != 1]).get_rows(2, "y", range(-2, 1), on_edge="drop")
+
+
+@pytest.mark.parametrize(
+    "change", [lambda t: t / 1e9, lambda t: t // 10**6, lambda t: t - t.iloc[0] + 10**12]
+)
+def test_gaps_are_those_of_the_log_whatever_became_of_the_frame_s_times(tmp_path, change):
+    rows = [
+        {"log_id": "a", "timestamp": stamp * 10**6, "x": n}
+        for n, stamp in enumerate([0, 100, 200, 9000, 9100])
+    ]
+    tt.write_table(f"{tmp_path}/t", rows, index="x", max_gap=150 * 10**6)
+    frame = tt.read_index(f"{tmp_path}/t")
+    for one in (frame, frame.assign(timestamp=change(frame.timestamp))):
+        found = tt.row_loader(one).get_rows(3, "x", range(-2, 2), on_edge="drop")
+        assert [row["x"] for row in found] == [3, 4]
+
+
+@pytest.mark.parametrize(("offsets", "stride"), [([2**62], 4), ([0, 2**62], 1), ([-(2**50)], 1)])
+def test_offsets_beyond_any_log_are_refused(tmp_path, offsets, stride):
+    tt.write_table(f"{tmp_path}/t", [row | {"x": n} for n, row in enumerate(BASE)])
+    with pytest.raises(UsageError, match="no log has so many rows"):
+        tt.row_loader(tt.read_index(f"{tmp_path}/t")).get_rows(0, "x", offsets, stride=stride)
