@@ -184,10 +184,20 @@ def _series(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
         )
     if name not in frame.columns:
         raise UsageError(
-            f"the frame lost its service column {name}, so the loader can't find its rows; keep the columns "
-            "that begin with __"
+            f"the frame{_of_table(frame, name)} lost its service column {name}, so the loader can't find its "
+            "rows; keep the columns that begin with __"
         )
-    return frame[name]
+    found = frame[name]
+    if isinstance(found, pd.DataFrame):
+        raise UsageError(f"the frame has {found.shape[1]} columns called {name}; join tables by tt.merge")
+    return found
+
+
+def _of_table(frame: pd.DataFrame, name: str) -> str:
+    """Whose rows a service column is about, for people, as far as the frame still tells."""
+    match = d.SERVICE_COLUMN.fullmatch(name)
+    logs = frame.get(d.service(int(match[1]), "log")) if match else None
+    return f" of {d.table_of(str(logs.iloc[0]))}" if isinstance(logs, pd.Series) and len(logs) else ""
 
 
 def _texts(frame: pd.DataFrame, name: str) -> tuple[Ints, list[str]]:
@@ -220,6 +230,9 @@ def shown_columns(
     Args:
         schemas: of each slot's table; None where a row has no part of it.
         meta: whether ages and availabilities are meant, or the columns themselves.
+
+    Raises:
+        UsageError: suffixes leave two columns of one name.
     """
     by_slot = {step.slot: step for step in steps}
 
@@ -246,15 +259,24 @@ def shown_columns(
 
 
 def _joined(left: Mapping[str, Column], right: Mapping[str, Column], step: MergeStep) -> dict[str, Column]:
-    found = {
-        f"{name}{step.suffixes[0]}" if name in right and name not in step.on else name: column
+    pairs = [
+        (f"{name}{step.suffixes[0]}" if name in right and name not in step.on else name, column)
         for name, column in left.items()
-    }
-    for name, column in right.items():
-        if name not in left:
-            found[name] = column
-        elif name not in step.on:
-            found[f"{name}{step.suffixes[1]}"] = column
+    ]
+    pairs += [
+        (f"{name}{step.suffixes[1]}" if name in left else name, column)
+        for name, column in right.items()
+        if name not in left or name not in step.on
+    ]
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(
+            f"merge: suffixes {step.suffixes} leave two columns called {twice} among those of tables "
+            f"{step.base + 1} to {step.slot} and {step.slot + 1} to {step.slot + step.width} of the frame; "
+            "give others, such as suffixes=('_left', '_right')"
+        )
     return found
 
 

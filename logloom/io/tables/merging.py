@@ -167,14 +167,19 @@ def _matching_rows(left: pd.DataFrame, right: pd.DataFrame, keys: Sequence[str])
     for key in keys:
         kinds = [side[key].dtype for side in sides]
         if any(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
-            both = pd.api.types.union_categoricals(
-                [pd.Categorical(side[key]) for side in sides], sort_categories=False
-            ).categories
-            for side in sides:
-                side[key] = pd.Categorical(side[key]).set_categories(both).codes
+            columns = [_category(side[key]) for side in sides]
+            both = pd.api.types.union_categoricals(columns, sort_categories=False).categories
+            for side, column in zip(sides, columns, strict=True):
+                side[key] = column.set_categories(both).codes
     met = sides[0].merge(sides[1], on=list(keys), how="left", suffixes=("", ".right"))
     found = met["position.right"].notna().to_numpy()
     return met["position"].to_numpy()[found], met["position.right"].to_numpy()[found].astype("int64")
+
+
+def _category(series: pd.Series[Any]) -> pd.Categorical:
+    """A key as a category; texts as Python's, whatever pandas holds them in."""
+    values = pd.Categorical(series)
+    return values.rename_categories(str) if _kind(series) == "text" else values
 
 
 def merge_steps(frame: pd.DataFrame) -> list[MergeStep]:

@@ -68,6 +68,31 @@ def test_keys_other_than_log_and_time(tmp_path):
     assert [(row["x"], row["y"]) for row in rows] == [(4, 6), (6, 9), (8, 12), (10, 15)]
 
 
+def test_suffixes_that_leave_two_stored_columns_of_one_name_are_refused(tables):
+    root, rows = tables
+    keys = [{k: row[k] for k in ON} for row in rows]
+    tt.write_table(f"{root}/two", [key | {"v": 1, "v_x": 2} for key in keys])
+    tt.write_table(f"{root}/one", [key | {"v": 3} for key in keys])
+    two, one = tt.read_index(f"{root}/two"), tt.read_index(f"{root}/one")
+    with pytest.raises(
+        UsageError, match="leave two columns called v_x among those of tables 1 to 1 and 2 to 2"
+    ):
+        tt.row_loader(tt.merge(two, one, on=ON))
+    with pytest.raises(UsageError, match="leave two columns called v "):
+        tt.row_loader(tt.merge(one, one, on=ON, suffixes=(None, None)))
+    row = tt.row_loader(tt.merge(two, one, on=ON, suffixes=("_a", "_b"))).get_row(3)
+    assert {k: int(v) for k, v in row.items() if k.startswith("v")} == {"v_a": 1, "v_x": 2, "v_b": 3}
+
+
+@pytest.mark.parametrize("dtype", ["string", "str", object, "category"])
+def test_text_keys_meet_whatever_pandas_holds_them_in(tables, dtype):
+    root, rows = tables
+    left, right = tt.read_index(f"{root}/sensors"), tt.read_index(f"{root}/labels")
+    right = right.assign(log_id=right.log_id.astype(dtype))
+    for sides in ((left, right), (right, left)):
+        assert len(tt.merge(*sides, on=ON)) == len(rows[::2])
+
+
 def test_keys_that_repeat_are_refused_with_their_place(tables):
     root, _ = tables
     left, right = (tt.read_index(f"{root}/{name}") for name in ("sensors", "labels"))
@@ -93,6 +118,15 @@ def test_keys_of_different_type_are_refused(tables):
     words = r"the right frame \(of .*/labels\) has no column 'frame'; it has log_id, timestamp, labels.count"
     with pytest.raises(UsageError, match=words):
         tt.merge(left.assign(frame=range(len(left))), right, on="frame")
+
+
+def test_a_lost_service_column_names_its_table(tables):
+    root, _ = tables
+    frame = tt.read_index(f"{root}/labels")
+    with pytest.raises(UsageError, match=r"the frame of .*/labels lost its service column __0\.row"):
+        tt.row_loader(frame.drop(columns="__0.row"))
+    with pytest.raises(UsageError, match=r"2 columns called __0\.log"):
+        tt.row_loader(pd.concat([frame, frame], axis=1))
 
 
 def test_frames_without_service_columns_are_refused(tables):
