@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -77,11 +78,14 @@ class RangeReader:
         self._files: dict[int, _File] = {}
         self._remote: dict[int, tuple[Any, str]] = {}
         self._pool: ThreadPoolExecutor | None = None
+        self._numbering = threading.Lock()
         _READERS.add(self)
         keep_freed_memory()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_files", "_remote", "_pool")}
+        return {
+            k: v for k, v in self.__dict__.items() if k not in ("_files", "_remote", "_pool", "_numbering")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -90,11 +94,14 @@ class RangeReader:
     def number_of(self, uri: str) -> int:
         """The number to read a file by."""
         number = self._numbers.get(uri)
-        if number is None:
-            self.uris.append(uri)
-            self._any_remote |= not is_local(uri)
-            number = self._numbers.setdefault(uri, len(self.uris) - 1)
-        return number
+        if number is not None:
+            return number
+        with self._numbering:
+            if uri not in self._numbers:
+                self._any_remote |= not is_local(uri)
+                self.uris.append(uri)
+                self._numbers[uri] = len(self.uris) - 1
+            return self._numbers[uri]
 
     def is_local(self, number: int) -> bool:
         return not self._any_remote or is_local(self.uris[number])

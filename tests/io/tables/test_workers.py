@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import fsspec
@@ -165,3 +166,22 @@ def test_damage_on_an_object_store_is_named(remote):
         with pytest.raises(DatasetError, match=r"row \d of log drive-0.*this blob is missing"):
             read()
     assert len(tt.verify(f"{remote}/t")) == 5
+
+
+def numbers_of(reader, names):
+    return [reader.number_of(name) for name in names]
+
+
+def test_threads_that_meet_new_files_at_once_number_each_of_them_once():
+    names = [f"/blobs/{number}" for number in range(300)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            reader = ranges.RangeReader()
+            with ThreadPoolExecutor(4) as pool:
+                found = list(pool.map(numbers_of, [reader] * 4, [names] * 4))
+            assert all([reader.uris[number] for number in own] == names for own in found)
+            assert len(reader.uris) == len(names)
+    finally:
+        sys.setswitchinterval(interval)
