@@ -319,6 +319,11 @@ def _side_by_side(lengths: Ints) -> tuple[NDArray[np.uint8], Ints, list[tuple[me
     return scratch, starts[:-1], [(data[start:end],) for start, end in places]
 
 
+def _check_writable(shown: str, array: Array) -> None:
+    if not array.flags.writeable:
+        raise UsageError(f"out[{shown!r}] is read-only; give an array that can be written to")
+
+
 def fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any]) -> Array:
     """The (count, *tail) array of `out`, or a fresh one.
 
@@ -334,6 +339,7 @@ def fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any
             f"out[{shown!r}] is {array.dtype}{list(array.shape)}, this batch needs contiguous "
             f"{ctype.dtype}{list(shape)}"
         )
+    _check_writable(shown, array)
     return array
 
 
@@ -352,6 +358,7 @@ def ragged_array(shown: str, ctype: ColumnType, total: int, out: Mapping[str, An
             f"out[{shown!r}] is {array.dtype}{list(array.shape)}, this batch needs {ctype.dtype} of at least "
             f"{[total, *ctype.tail]}"
         )
+    _check_writable(shown, array)
     return array[:total]
 
 

@@ -93,6 +93,8 @@ def _check_constant(column: str, sign: str, value: Any, dtype: str) -> None:
             raise UsageError(
                 f"where: {column} is {_SAID[kind]} ({dtype}), so it can't be compared with {one!r}"
             )
+        if kind == "number" and isinstance(one, int) and not -(2**63) <= one < 2**64:
+            raise UsageError(f"where: {column} ({dtype}) is never as large as {one!r:.40}")
 
 
 def _without_backticks(text: str) -> tuple[str, dict[str, str]]:

@@ -126,9 +126,11 @@ def test_empty_and_wild_positions_are_refused(typed):
     loader = tt.row_loader(tt.read_index(f"{typed[0]}/plain"))
     with pytest.raises(UsageError, match="an empty batch"):
         loader.get_many([])
-    for wild in (-1, 30, 10**12):
+    for wild in (-1, 30, 10**12, 2**63 + 1):
         with pytest.raises(IndexError, match=f"position {wild} of 30 rows"):
-            loader.get_many([0, wild])
+            loader.get_many([wild])
+        with pytest.raises(IndexError, match=f"position {wild} of 30 rows"):
+            loader.get_many([0, wild] if wild < 2**63 else np.array([0, wild], np.uint64))
         with pytest.raises(tt.RowPositionError, match=f"position {wild} of 30 rows"):
             loader.get_row(wild)
         with pytest.raises(tt.RowPositionError):
@@ -223,6 +225,11 @@ def test_timestamps_fill_their_array_and_arrays_of_unread_columns_are_refused(ty
         UsageError, match="out has 'points', which isn't read; read are log_id, timestamp, vector"
     ):
         loader.get_many([4, 1], "vector", out={"points": np.empty((9, 4), np.float32)})
+    for name, shape in (("vector", (2, 3)), ("points", (99, 4))):
+        array = np.empty(shape, np.float32)
+        array.flags.writeable = False
+        with pytest.raises(UsageError, match=rf"out\['{name}'\] is read-only"):
+            loader.get_many([4, 1], name, out={name: array})
 
 
 @pytest.mark.parametrize("length", [5, 1 << 50, 1 << 62, (1 << 64) - 1])

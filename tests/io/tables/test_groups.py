@@ -120,3 +120,4 @@ def test_explain_says_groups_requests_and_bytes(tmp_path):
     ]
     assert "2 requests, 8,032 bytes" in str(cost)
     assert loader.explain("b", offsets=range(-5, 0)).bytes == 5 * 32
+    assert loader.explain("b", offsets=[]) == loader.explain("b")

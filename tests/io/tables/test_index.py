@@ -114,6 +114,7 @@ def test_a_filter_loads_just_the_rows_for_which_it_holds(table, where, holds):
         ("weather in 'rain'", r"weather in 'rain'; give a list, such as weather in \['rain'\]"),
         ("speed in [0, 'a']", r"speed is a number \(<f8\), so it can't be compared with 'a'"),
         ([("speed", "==", None)], "so it can't be compared with None"),
+        (f"pedestrians_count < {10**23}", r"pedestrians_count \(<i8\) is never as large as 1000"),
     ],
 )
 def test_a_filter_that_can_not_be_understood_is_refused(table, where, words):
