@@ -20,10 +20,10 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from apache_beam.runners.portability import portable_metrics
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import UsageError
 from logloom.runners.beam_flags import refuse_unknown
 from logloom.runners.options import Finished
-from logloom.runners.running import Construct, JobFailedError, Tell
+from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
 from logloom.runners.tidy import dependencies_in, new_pipeline
 
 _State = beam_job_api_pb2.JobState
@@ -31,10 +31,6 @@ _ENDED = {_State.DONE, _State.DRAINED, _State.FAILED, _State.CANCELLED}
 _LOOK_EVERY = 0.25  # seconds
 _LOST_AFTER = 10.0  # seconds without an answer
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-
-
-class EngineLostError(LogloomError):
-    """The job server no longer answers; what became of the job is not known."""
 
 
 class JobServer:
@@ -148,20 +144,14 @@ class PortableJob:
 
     def _state(self) -> int:
         """The state, after some tries where the server is too busy to answer."""
-        until = time.monotonic() + _LOST_AFTER
-        while True:
-            try:
-                request = beam_job_api_pb2.GetJobStateRequest(job_id=self.job_id)
-                return int(self._stub.GetState(request, timeout=_LOST_AFTER).state)
-            except grpc.RpcError as error:
-                if time.monotonic() > until:
-                    raise EngineLostError(
-                        f"the job server at {self._endpoint} no longer answers "
-                        f"({error.code().name.lower()}); what became of job {self.job_id} is not known. "
-                        "Build again once it can run no more: what is finished is kept, and a version that "
-                        "it committed is found"
-                    ) from error
-                time.sleep(2 * _LOOK_EVERY)
+        request = beam_job_api_pb2.GetJobStateRequest(job_id=self.job_id)
+        return asked_again(
+            lambda: int(self._stub.GetState(request, timeout=_LOST_AFTER).state),
+            (grpc.RpcError,),
+            f"job {self.job_id}: the job server at {self._endpoint}",
+            within=_LOST_AFTER,
+            why=lambda error: str(error.code().name.lower()),
+        )
 
     def _counters(self) -> dict[str, int]:
         """logloom's counters by name, over all steps; empty where the engine keeps none."""

@@ -9,8 +9,9 @@ import contextlib
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from logloom import errors
 from logloom.errors import UsageError
@@ -18,10 +19,18 @@ from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, en
 
 Construct = Callable[[Any], Any]  # adds steps to a beam.Pipeline
 Tell = Callable[[str], None]
+T = TypeVar("T")
+
+LOST_AFTER = 60.0  # seconds without an answer
+ASK_EVERY = 2.0
 
 
 class JobFailedError(RuntimeError):
     """A job failed; holds what the engine said, stack traces and all."""
+
+
+class EngineLostError(errors.LogloomError):
+    """The engine no longer answers; what became of the job is not known."""
 
 
 class Job(Protocol):
@@ -31,8 +40,9 @@ class Job(Protocol):
         """Waits for the end.
 
         Raises:
-            LogloomError: the pipeline failed with an error of logloom's, or the engine was lost.
-            JobFailedError: it failed otherwise.
+            LogloomError: the pipeline failed with an error of logloom's.
+            EngineLostError: the engine was lost.
+            JobFailedError: the pipeline failed otherwise.
         """
         ...
 
@@ -77,6 +87,8 @@ def run(
             job: Job = engine.submit(construct, name)
             try:
                 return job.detached() if options.detach else job.wait(tell)
+            except EngineLostError:
+                raise  # the job may well go on, where it lives outside this command
             except BaseException:
                 job.cancel()
                 raise
@@ -104,6 +116,39 @@ def describe(construct: Construct, options: RunnerOptions, size: Size, *, name: 
             )
         described: dict[str, Any] = engine.describe(construct, name)
         return described
+
+
+def asked_again(
+    look: Callable[[], T],
+    failures: tuple[type[Exception], ...],
+    where: str,
+    *,
+    within: float | None = None,
+    why: Callable[[Any], str] = str,
+) -> T:
+    """What a look at a job gives, after some tries where the engine is too busy to answer.
+
+    Args:
+        failures: what a look without an answer raises.
+        where: whom is asked.
+        within: seconds; None is `LOST_AFTER`.
+        why: a failure in words.
+
+    Raises:
+        EngineLostError: no look was answered.
+    """
+    until = time.monotonic() + (LOST_AFTER if within is None else within)
+    while True:
+        try:
+            return look()
+        except failures as error:
+            if time.monotonic() > until:
+                raise EngineLostError(
+                    f"{where} no longer answers ({why(error)}); what became of the job is not known, and "
+                    "nothing cancelled it. Build again once it can run no more: what is finished is kept, and "
+                    "a version that it committed is found"
+                ) from error
+            time.sleep(ASK_EVERY)
 
 
 @contextlib.contextmanager

@@ -12,12 +12,14 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import Construct, JobFailedError, Tell
+from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
+
+T = TypeVar("T")
 
 _LOOK_EVERY = 2.0  # seconds; a look is three requests
 _EXPLAINED_WITHIN = 30.0  # seconds after its end until a failed job says why
@@ -108,15 +110,22 @@ def _check_folder(uri: str, option: str) -> None:
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
     """Google's refusals as errors that say what was refused."""
-    from google.api_core.exceptions import GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError
 
     try:
         yield
     except GoogleAuthError as error:
         raise LogloomError(f"Dataflow: no credentials: {error}") from error
-    except (GoogleAPICallError, OSError) as error:
+    except _refusals() as error:
         raise LogloomError(f"Dataflow refused: {type(error).__name__}: {error}") from error
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What Google's client raises where it gets no answer, or none that it likes."""
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+
+    return (GoogleAPIError, GoogleAuthError, OSError)
 
 
 class DataflowJob:
@@ -133,21 +142,21 @@ class DataflowJob:
         """Waits for the end; tells every change of state, and warnings.
 
         Raises:
+            EngineLostError: Dataflow doesn't say how the job is.
             JobFailedError: the job failed or was cancelled; holds what Dataflow says of it.
         """
         tell(f"job {self.job_id}: {self._place}")
         before = ""
-        with _explained():
-            while (state := self._state()) not in _ENDED:
-                if state != before:
-                    tell(f"job {self.job_id}: {state}")
-                    before = state
-                self._listen(tell)
-                time.sleep(_LOOK_EVERY)
-            tell(f"job {self.job_id}: {state}")
-            if state != "done":
-                raise JobFailedError(f"job {self.job_id} {state}: {self._reasons(state, tell)}")
-            return Finished(self.job_id, self._counters())
+        while (state := self._state()) not in _ENDED:
+            if state != before:
+                tell(f"job {self.job_id}: {state}")
+                before = state
+            self._listen(tell)
+            time.sleep(_LOOK_EVERY)
+        tell(f"job {self.job_id}: {state}")
+        if state != "done":
+            raise JobFailedError(f"job {self.job_id} {state}: {self._reasons(state, tell)}")
+        return Finished(self.job_id, self._counters())
 
     def _reasons(self, state: str, tell: Tell) -> str:
         until = time.monotonic() + _EXPLAINED_WITHIN
@@ -165,17 +174,25 @@ class DataflowJob:
         with contextlib.suppress(Exception):  # the error that made us cancel says more
             if self._state() in _ENDED:
                 return
-            self._client.modify_job_state(self.job_id, "JOB_STATE_CANCELLED")
+            self._asked(lambda: self._client.modify_job_state(self.job_id, "JOB_STATE_CANCELLED"))
             until = time.monotonic() + _CANCELLED_WITHIN
             while self._state() not in _ENDED and time.monotonic() < until:
                 time.sleep(_LOOK_EVERY)
 
+    def _asked(self, look: Callable[[], T]) -> T:
+        return asked_again(look, _refusals(), f"{self._place}: Dataflow")
+
     def _state(self) -> str:
         """The state as one word in small letters."""
-        state = self._client.get_job(self.job_id).current_state
+        state = self._asked(lambda: self._client.get_job(self.job_id)).current_state
         return "unknown" if state is None else str(state.name).removeprefix("JOB_STATE_").lower()
 
     def _listen(self, tell: Tell) -> None:
+        """Takes what is new among the messages; without an answer the next look brings it."""
+        with contextlib.suppress(*_refusals()):
+            self._take_messages(tell)
+
+    def _take_messages(self, tell: Tell) -> None:
         token = None
         while True:
             messages, token = self._client.list_messages(
@@ -193,9 +210,13 @@ class DataflowJob:
                 return
 
     def _counters(self) -> dict[str, int]:
-        """logloom's counters by name, over all steps."""
+        """logloom's counters by name, over all steps; empty where Dataflow doesn't say."""
         sums: Counter[str] = Counter()
-        for metric in self._client.get_job_metrics(self.job_id).metrics:
+        try:
+            metrics = self._asked(lambda: self._client.get_job_metrics(self.job_id)).metrics
+        except EngineLostError:
+            return {}
+        for metric in metrics:
             context = dict(metric.name.context)
             if context.get("namespace") == "logloom" and "tentative" not in context:
                 sums[metric.name.name] += int(metric.scalar)

@@ -11,7 +11,8 @@ import os
 import shutil
 import socket
 import time
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.flink.jars import jars_of_flink
@@ -20,11 +21,14 @@ from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
-from logloom.runners.portable import EngineLostError, JobServer, PortableJob
-from logloom.runners.running import Construct, JobFailedError, Tell
+from logloom.runners.portable import JobServer, PortableJob
+from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
 from logloom.runners.scratch import Folders, engine_folders
 
+T = TypeVar("T")
+
 _LOOK_EVERY = 1.0  # seconds
+_CANCELLED_WITHIN = 10.0
 _KEPT_FOR = 4  # seconds; else the workers of one stage end before the next starts its own
 _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _UNREACHED = "java.net.ConnectException"  # as Flink says it
@@ -201,7 +205,7 @@ class FlinkJob:
         """Waits for the end of a job that lost its job server."""
         before = ""
         while True:
-            job = cluster.job_named(self._name)
+            job = _asked(cluster, lambda: cluster.job_named(self._name))
             if job is None:
                 raise lost
             if job.state != before:
@@ -211,25 +215,38 @@ class FlinkJob:
                 break
             time.sleep(_LOOK_EVERY)
         if job.state != "FINISHED":
-            raise JobFailedError(f"job {job.id} {job.state.lower()}: {cluster.why_failed(job)}")
+            reason = _asked(cluster, lambda: cluster.why_failed(job))
+            raise JobFailedError(f"job {job.id} {job.state.lower()}: {reason}")
         return Finished(self._job.job_id, {})
 
     def detached(self) -> Submitted:
         """Waits until the cluster has taken the job, and needs the job server no more."""
-        if self._cluster is None:
+        cluster = self._cluster
+        if cluster is None:
             return Submitted(self._job.job_id, "", "")
         until = time.monotonic() + _STARTS_WITHIN
-        while (job := self._cluster.job_named(self._name)) is None or job.state in _NOT_STARTED:
+        while (job := _asked(cluster, lambda: cluster.job_named(self._name))) is None or (
+            job.state in _NOT_STARTED
+        ):
             self._job.raise_if_failed()
             if time.monotonic() > until:
-                raise LogloomError(f"{self._cluster.url}: the cluster did not take the job")
+                raise LogloomError(f"{cluster.url}: the cluster did not take the job")
             time.sleep(_LOOK_EVERY / 4)
-        return Submitted(self._job.job_id, job.id, f"{self._cluster.url}/#/job/{job.id}")
+        return Submitted(self._job.job_id, job.id, f"{cluster.url}/#/job/{job.id}")
 
     def cancel(self) -> None:
         self._job.cancel()
         if self._cluster is not None:
-            with contextlib.suppress(LogloomError):
-                job = self._cluster.job_named(self._name)
-                if job is not None and job.state not in ENDED:
-                    self._cluster.cancel(job)
+            with contextlib.suppress(EngineLostError):
+                _asked(self._cluster, self._cancel_there, within=_CANCELLED_WITHIN)
+
+    def _cancel_there(self) -> None:
+        assert self._cluster is not None
+        job = self._cluster.job_named(self._name)
+        if job is not None and job.state not in ENDED:
+            self._cluster.cancel(job)
+
+
+def _asked(cluster: FlinkCluster, look: Callable[[], T], within: float | None = None) -> T:
+    """What the cluster answers, after some tries where it is too busy to."""
+    return asked_again(look, (LogloomError,), f"the cluster at {cluster.url}", within=within)
