@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from blake3 import blake3
 
 import logloom.io.tables as tt
 from logloom.errors import DatasetError, UsageError
@@ -132,6 +133,19 @@ def test_columns_of_the_index_are_chosen_by_globs_and_a_vector_by_its_name(table
     vector = ["ego.position.0", "ego.position.1", "ego.position.2"]
     assert chosen(["ego.position"]) == chosen("ego.*") == vector
     assert chosen(["speed", "ego.position.1"]) == ["ego.position.1", "speed"]
+
+
+@pytest.mark.parametrize("codec", [None, "zstd"])
+def test_the_hash_of_a_chunk_is_the_blake3_of_its_bytes_in_the_blob(tmp_path, codec):
+    tt.write_table(f"{tmp_path}/t", drive(num_logs=1, rows=4), compress=codec)
+    index = pq.read_table(tmp_path / "t/index/drive-0.parquet").to_pydict()
+    groups = [name.removesuffix(".hash") for name in index if name.endswith(".hash")]
+    assert len(groups) == 5
+    for group in groups:
+        found = zip(*(index[f"{group}.{part}"] for part in ("blob", "offset", "length", "hash")), strict=True)
+        for blob, offset, length, digest in found:
+            stored = (tmp_path / "t" / blob).read_bytes()[offset : offset + length]
+            assert blake3(stored).digest() == digest
 
 
 def test_a_log_that_is_not_there_is_named(table):
