@@ -145,8 +145,8 @@ def asked_again(
             if time.monotonic() > until:
                 raise EngineLostError(
                     f"{where} no longer answers ({why(error)}); what became of the job is not known, and "
-                    "nothing cancelled it. Build again once it can run no more: what is finished is kept, and "
-                    "a version that it committed is found"
+                    "nothing cancelled it. Build again once it can run no more: what is finished is kept, "
+                    "and a version that it committed is found"
                 ) from error
             time.sleep(ASK_EVERY)
 

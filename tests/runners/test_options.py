@@ -95,7 +95,10 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
             {"runner": "dataflow", "settings": DATAFLOW | {"staging": "bucket/folder"}},
             "--staging: 'bucket/folder/staging' is no folder of a bucket; expected gs://",
         ),
-        ({"runner": "dataflow", "settings": DATAFLOW | {"staging": "gs://Bucket"}}, "--staging: 'gs://Bucket/"),
+        (
+            {"runner": "dataflow", "settings": DATAFLOW | {"staging": "gs://Bucket"}},
+            "--staging: 'gs://Bucket/",
+        ),
         ({"runner": "dataflow", "settings": DATAFLOW | {"staging_location": "/tmp"}}, "^staging_location: "),
         ({"runner": "dataflow", "settings": DATAFLOW | {"temp_location": "gs://bucket"}}, "^temp_location: "),
     ],
