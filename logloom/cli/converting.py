@@ -24,10 +24,17 @@ from logloom.cli.engines import (
     EnvironmentKind,
     FlinkJar,
     FlinkMaster,
+    Image,
     JobEndpoint,
+    MachineType,
+    Project,
+    Region,
     RunnerName,
     RunnerOption,
+    ServiceAccount,
+    Staging,
     Workers,
+    with_dataflow,
 )
 
 if TYPE_CHECKING:
@@ -98,6 +105,12 @@ def convert(
     environment: EnvironmentKind = "local",
     environment_config: EnvironmentConfig = "",
     engine_logs: EngineLogs = "",
+    project: Project = "",
+    region: Region = "",
+    staging: Staging = "",
+    sdk_container_image: Image = "",
+    service_account: ServiceAccount = "",
+    machine_type: MachineType = "",
 ) -> None:
     """Convert a version, or a dataset that logloom didn't build, to another format; values and types stay.
 
@@ -122,6 +135,15 @@ def convert(
         environment_config=environment_config,
         log_folder=engine_logs,
         settings=parse_settings(runner_option or []),
+    )
+    engine = with_dataflow(
+        engine,
+        project=project,
+        region=region,
+        staging=staging,
+        sdk_container_image=sdk_container_image,
+        service_account=service_account,
+        machine_type=machine_type,
     )
     folder = PlainFolder.at(destination, storage) if plain else None
     cores = workers or len(os.sched_getaffinity(0))

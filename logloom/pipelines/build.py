@@ -270,7 +270,7 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     Raises:
         UsageError: the engine can't say, or the options don't fit it.
     """
-    _check_reach(plan, runner)
+    check_reach(runner, _uris(plan))
     return describe(lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(plan.job))
 
 
@@ -282,20 +282,27 @@ def _job_name(job: Job) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
 
 
-def _check_reach(plan: BuildPlan, runner: RunnerOptions) -> None:
-    """Dataflow's workers see object stores only."""
+def check_reach(runner: RunnerOptions, uris: Iterable[str]) -> None:
+    """Refuses files that workers are to read or write and can't: Dataflow's see object stores only.
+
+    Raises:
+        UsageError: some lie on a disk of this machine.
+    """
     if runner.name != "dataflow":
         return
-    uris = [plan.job.store.uri, *(uri for log in plan.logs for uri in log.task.uris)]
     local = [uri for uri in uris if is_local(uri)]
     if local:
         more = f" (and {len(local) - 1} more)" if len(local) > 1 else ""
         raise UsageError(f"{local[0]}{more}: Dataflow's workers don't see this disk; copy it to gs://")
 
 
+def _uris(plan: BuildPlan) -> list[str]:
+    return [plan.job.store.uri, *(uri for log in plan.logs for uri in log.task.uris)]
+
+
 def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) -> Finished | Submitted:
     job = plan.job
-    _check_reach(plan, runner)
+    check_reach(runner, _uris(plan))
     job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     return run(

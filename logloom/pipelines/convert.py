@@ -34,7 +34,7 @@ from logloom.io.manifest import (
 )
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
-from logloom.pipelines.build import CommitVersion
+from logloom.pipelines.build import CommitVersion, check_reach
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, PlannedLog
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
@@ -138,6 +138,7 @@ def convert(
         tell: told what the engine does.
 
     Raises:
+        UsageError: the engine's workers don't see the source or the root.
         DatasetError: the source is damaged; lists all that was found.
         ReadBackError: something written doesn't read back, or the source reads otherwise than it was written.
         CommitConflictError: somebody else committed this version first.
@@ -146,10 +147,11 @@ def convert(
     job = plan.job
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, 0, 0)
+    engine = runner or RunnerOptions("direct", workers=1)
+    check_reach(engine, [job.recipe["convert"]["from"], job.store.uri])
     job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
-    engine = runner or RunnerOptions("direct", workers=1)
     with watch(plan):
         size = Size(plan.bytes, len(plan.parts))
         run(lambda pipeline: construct(pipeline, plan), engine, size, name=name, tell=tell)

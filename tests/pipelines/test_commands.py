@@ -333,3 +333,10 @@ def test_a_derived_column_comes_from_a_file_given_as_py_in_every_worker(drive, t
     (row,) = json.loads(logloom("head", "root", "-n", 1, "--json", cwd=tmp_path).stdout)
     assert row["twice"] == 2 * row["ego.speed"]
     assert logloom("verify", "root", "--against-logs", "--py", "speeds.py", cwd=tmp_path).returncode == 0
+
+
+def test_convert_takes_the_options_of_dataflow_and_refuses_files_that_its_workers_do_not_see(built, tmp_path):
+    named = ["--project", "p", "--region", "r", "--staging", "gs://bucket/x", "--sdk-container-image", "i"]
+    done = logloom("convert", built, tmp_path / "root", "--format", "tar", "--runner", "dataflow", *named)
+    assert done.returncode == 2
+    assert f"{built} (and 1 more): Dataflow's workers don't see this disk; copy it to gs://" in done.stderr

@@ -110,6 +110,17 @@ def test_the_same_bytes_come_of_one_process_and_of_two(built, tmp_path):
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
 
+def test_a_source_or_root_on_this_disk_is_refused_before_dataflow_is_asked(built, tmp_path):
+    dataflow = RunnerOptions("dataflow")
+    with pytest.raises(UsageError, match=rf"{built} \(and 1 more\): Dataflow's workers don't see this disk"):
+        converted(built, tmp_path / "root", "tar", runner=dataflow)
+    plan = plan_convert(open_source(str(built)), str(tmp_path / "root"), "tar")
+    elsewhere = {"convert": {**plan.job.recipe["convert"], "from": "gs://bucket/root"}}
+    plan = dataclasses.replace(plan, job=dataclasses.replace(plan.job, recipe=plan.job.recipe | elsewhere))
+    with pytest.raises(UsageError, match=rf"{tmp_path}/root: Dataflow's workers don't see this disk"):
+        convert(plan, runner=dataflow)
+
+
 def test_parts_that_go_together_give_the_same_bytes_and_are_found_finished_one_by_one(built, tmp_path):
     units = []
     for bundle in (1, 3):
