@@ -71,9 +71,13 @@ class Direct:
     """Runs pipelines here."""
 
     def __init__(self, options: RunnerOptions, size: Size):
-        named = options.job_endpoint or options.flink_master or options.flink_job_server_jar
-        if options.environment != "local" or named:
-            raise UsageError("the direct runner works on this machine only; say --runner flink")
+        options.refuse(
+            ["job_endpoint", "flink_master", "flink_job_server_jar", "environment"],
+            "the direct runner works on this machine only; say --runner flink",
+        )
+        options.refuse(
+            ["log_folder"], "the direct runner keeps no logs; leave it out, or say --runner prism or flink"
+        )
         if options.engine_settings():
             raise UsageError(f"the direct runner has no setting {next(iter(options.engine_settings()))!r}")
         cores = len(os.sched_getaffinity(0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,15 @@ _CONFIGS = {
     "docker": "an image that holds logloom",
 }
 _ENDPOINT = re.compile(r"(?:[^\s/:]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
+# Settings that are Dataflow's alone, and what sets them.
+_OF_DATAFLOW = {
+    "project": "--project",
+    "region": "--region",
+    "staging": "--staging",
+    "sdk_container_image": "--sdk-container-image",
+    "service_account_email": "--service-account",
+    "machine_type": "--machine-type",
+}
 _INSTALLED = ("requirements_file", "setup_file", "extra_packages")  # by the image's own start-up program
 
 
@@ -81,6 +90,7 @@ class RunnerOptions:
                 "process or docker, and a cluster (--flink-master or --job-endpoint)"
             )
         self._check_endpoints()
+        self._check_effects()
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"{self.workers} workers: at least 1")
 
@@ -93,6 +103,35 @@ class RunnerOptions:
         ):
             if endpoint and not _ENDPOINT.fullmatch(endpoint):
                 raise UsageError(f"{what} at {endpoint!r}: expected host:port, like {example}")
+
+    def _check_effects(self) -> None:
+        """Refuses what would have no effect on any engine, or only on another one."""
+        if self.environment == "local":
+            self.refuse(["environment_config"], "say where workers run, like --environment external")
+        if self.job_endpoint:
+            self.refuse(
+                ["flink_job_server_jar"], "a job server is up at --job-endpoint; leave out one of them"
+            )
+            if self.environment != "local":
+                self.refuse(["log_folder"], "no process is started here, so there are no logs; leave it out")
+        for name, option in _OF_DATAFLOW.items() if self.name != "dataflow" else ():
+            if name in self.settings:
+                raise UsageError(f"{option}: only Dataflow takes it; say --runner dataflow, or leave it out")
+
+    def refuse(self, names: Iterable[str], why: str) -> None:
+        """Refuses options that would have no effect.
+
+        Args:
+            names: of attributes that hold text.
+            why: the reason and the way out.
+
+        Raises:
+            UsageError: one of them is given.
+        """
+        for name in names:
+            if getattr(self, name) not in ("", "local"):
+                option = "engine-logs" if name == "log_folder" else name.replace("_", "-")
+                raise UsageError(f"--{option}: {why}")
 
     @property
     def name(self) -> str:
@@ -174,10 +213,10 @@ def engine_of(options: RunnerOptions, size: Size) -> Any:
 
 
 def parse_settings(settings: list[str]) -> dict[str, str | list[str]]:
-    """["parallelism=4"] as {"parallelism": "4"}; a name that comes again becomes a list.
+    """["parallelism=4"] as {"parallelism": "4"}; an option of Beam's that comes again becomes a list.
 
     Raises:
-        UsageError: a setting of another form.
+        UsageError: a setting of another form, or one of the engine's that comes again.
     """
     parsed: dict[str, str | list[str]] = {}
     for setting in settings:
@@ -188,6 +227,8 @@ def parse_settings(settings: list[str]) -> dict[str, str | list[str]]:
         value = value if equals else ""
         if before is None:
             parsed[name] = value
+        elif "." in name:
+            raise UsageError(f"runner option {name!r}: given as {before} and as {value}; say it once")
         else:
             parsed[name] = [*(before if isinstance(before, list) else [before]), value]
     return parsed

@@ -42,8 +42,7 @@ class Prism:
     def __init__(self, options: RunnerOptions, size: Size):
         if options.detach or options.environment not in ("local", "external"):
             raise UsageError("Prism has local or external workers, and no detached jobs; say --runner flink")
-        if options.flink_master or options.flink_job_server_jar:
-            raise UsageError("Prism knows no Flink; say --runner flink")
+        options.refuse(["flink_master", "flink_job_server_jar"], "Prism knows no Flink; say --runner flink")
         if options.workers not in (None, 1):
             raise UsageError("Prism gives a job one worker process; for more say --runner direct or flink")
         if options.engine_settings():

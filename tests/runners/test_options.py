@@ -24,6 +24,8 @@ from logloom.runners.processes import Child
 from logloom.runners.running import own_error
 from logloom.runners.scratch import engine_folders
 
+POOL = {"environment": "external", "environment_config": "pool:1"}
+
 
 @pytest.mark.parametrize(
     ("options", "says"),
@@ -49,6 +51,18 @@ from logloom.runners.scratch import engine_folders
         ({"flink_master": "http://flink:8081"}, "expected host:port, like flink:8081"),
         ({"job_endpoint": "localhost"}, "expected host:port, like localhost:8099"),
         ({"environment": "external", "environment_config": "pool:x"}, "like localhost:50000"),
+        ({"environment_config": "pool:1"}, "--environment-config: say where .* --environment external"),
+        (
+            {"job_endpoint": "a:1", "flink_job_server_jar": "a.jar"},
+            "--flink-job-server-jar: a job server is up at --job-endpoint; leave out one",
+        ),
+        (
+            {"job_endpoint": "a:1", "log_folder": "l", **POOL},
+            "--engine-logs: no process is started here",
+        ),
+        ({"settings": {"project": "p"}}, "--project: only Dataflow takes it; say --runner dataflow"),
+        ({"runner": "direct", "settings": {"machine_type": "n2"}}, "--machine-type: only Dataflow"),
+        ({"runner": "flink", "settings": {"service_account_email": "a"}}, "--service-account: only Dataflow"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
@@ -63,6 +77,12 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
     ("options", "says"),
     [
         ({"runner": "direct", "flink_master": "a:1"}, "say --runner flink"),
+        ({"runner": "direct", "flink_job_server_jar": "a.jar"}, "^--flink-job-server-jar: the direct runner"),
+        ({"runner": "direct", **POOL}, "^--environment: the direct runner works on this machine only"),
+        (
+            {"log_folder": "logs"},
+            "^--engine-logs: the direct runner keeps no logs; .* --runner prism or flink",
+        ),
         ({"runner": "direct", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
         ({"runner": "prism", "workers": 4}, "one worker process"),
         ({"runner": "prism", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
@@ -91,6 +111,12 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
             },
             "/nowhere/worker is no program on this machine",
         ),
+        (
+            {"runner": "dataflow", "flink_job_server_jar": "a.jar", "settings": DATAFLOW},
+            "^--flink-job-server-jar: Dataflow brings its own workers; leave it out",
+        ),
+        ({"runner": "dataflow", "settings": DATAFLOW, **POOL}, "^--environment: Dataflow brings its own"),
+        ({"runner": "dataflow", "log_folder": "l", "settings": DATAFLOW}, "^--engine-logs: .*leave it out"),
         (
             {"runner": "dataflow", "settings": DATAFLOW | {"staging": "bucket/folder"}},
             "--staging: 'bucket/folder/staging' is no folder of a bucket; expected gs://",
@@ -123,6 +149,11 @@ def test_settings_with_a_dot_are_the_engines_and_others_beams():
     assert options.beam_flags() == ["--parallelism=4", "--experiments=x", "--experiments=y", "--flag"]
     with pytest.raises(UsageError, match="KEY=VALUE"):
         parse_settings(["=4"])
+
+
+def test_a_setting_of_the_engine_that_is_given_twice_is_refused():
+    with pytest.raises(UsageError, match=r"'a\.b': given as 1 and as 2; say it once"):
+        parse_settings(["a.b=1", "x=1", "a.b=2"])
 
 
 def test_without_java_maven_or_go_the_way_out_is_named(monkeypatch, tmp_path):

@@ -37,13 +37,16 @@ class Dataflow:
     """Submits to Dataflow; nothing is started here."""
 
     def __init__(self, options: RunnerOptions, size: Size):
+        options.refuse(
+            ["job_endpoint", "flink_master", "flink_job_server_jar", "environment"],
+            "Dataflow brings its own workers; leave it out",
+        )
+        options.refuse(["log_folder"], "the logs are on the pages of Dataflow's job; leave it out")
         settings = dict(options.settings)
         missing = [how for name, how in _WAY_OUT.items() if not settings.get(name)]
         if missing:
             raise UsageError(f"Dataflow needs {', '.join(missing)}")
         staging = str(settings.pop("staging")).rstrip("/")
-        if options.job_endpoint or options.flink_master or options.environment != "local":
-            raise UsageError("Dataflow brings its own workers: no job endpoint, master or environment")
         if options.engine_settings():
             raise UsageError(f"Dataflow has no setting {next(iter(options.engine_settings()))!r}")
         for name in ("staging_location", "temp_location"):
