@@ -178,6 +178,8 @@ def build(
     )
     if dry_run:
         print_json(job.dry_run(planned, engine))
+        if planned.up_to_date:
+            say(f"up to date: version {planned.job.parent} of {planned.job.store.uri}; nothing to submit")
         return
     tell = _no_words if quiet else say
     if detach and not planned.up_to_date:

@@ -27,7 +27,7 @@ from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import copy_view, make_view
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import describe, run
+from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish, partition
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, Partition, Target
@@ -265,11 +265,14 @@ def submit(
 
 
 def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
-    """What a build would submit to its engine, as JSON.
+    """What a build would submit to its engine, as JSON; {"up_to_date": True} where that is nothing.
 
     Raises:
         UsageError: the engine can't say, or the options don't fit it.
     """
+    check_describes(runner)
+    if plan.up_to_date:
+        return {"up_to_date": True}
     check_reach(runner, _uris(plan))
     return describe(lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(plan.job))
 

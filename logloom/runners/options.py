@@ -208,8 +208,13 @@ class Submitted:
 
 def engine_of(options: RunnerOptions, size: Size) -> Any:
     """The engine, not yet started: a context manager."""
-    module, _, name = RUNNERS[options.name].partition(":")
-    return getattr(importlib.import_module(module), name)(options, size)
+    return engine_class(options.name)(options, size)
+
+
+def engine_class(name: str) -> Any:
+    """The class of the engine of this name."""
+    module, _, name = RUNNERS[name].partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def parse_settings(settings: list[str]) -> dict[str, str | list[str]]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from logloom import errors
 from logloom.errors import UsageError
-from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_of
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_class, engine_of
 
 Construct = Callable[[Any], Any]  # adds steps to a beam.Pipeline
 Tell = Callable[[str], None]
@@ -109,13 +109,20 @@ def describe(construct: Construct, options: RunnerOptions, size: Size, *, name: 
     Raises:
         UsageError: the engine can't say, or the options don't fit it.
     """
+    check_describes(options)
     with engine_of(options, size) as engine:
-        if not hasattr(engine, "describe"):
-            raise UsageError(
-                f"a dry run shows what Dataflow would get; for {options.name} see `logloom plan`"
-            )
         described: dict[str, Any] = engine.describe(construct, name)
         return described
+
+
+def check_describes(options: RunnerOptions) -> None:
+    """Refuses an engine that can't say what it would submit; starts nothing.
+
+    Raises:
+        UsageError: names what can.
+    """
+    if not hasattr(engine_class(options.name), "describe"):
+        raise UsageError(f"a dry run shows what Dataflow would get; for {options.name} see `logloom plan`")
 
 
 def asked_again(

@@ -340,3 +340,20 @@ def test_convert_takes_the_options_of_dataflow_and_refuses_files_that_its_worker
     done = logloom("convert", built, tmp_path / "root", "--format", "tar", "--runner", "dataflow", *named)
     assert done.returncode == 2
     assert f"{built} (and 1 more): Dataflow's workers don't see this disk; copy it to gs://" in done.stderr
+
+
+def test_a_dry_run_of_a_build_that_is_up_to_date_says_so_and_shows_no_job(recipe, built):
+    done = logloom("build", recipe, "--to", built, "--runner", "dataflow", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"up_to_date": True}
+    assert f"up to date: version 1 of {built}; nothing to submit" in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["direct", "prism", "flink"])
+def test_a_dry_run_with_an_engine_that_can_not_tell_starts_nothing(engine, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # without Java or Go
+    monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path / "cache"))
+    done = logloom("build", recipe, "--to", tmp_path / "root", "--runner", engine, "--dry-run")
+    assert done.returncode == 2
+    assert f"a dry run shows what Dataflow would get; for {engine} see `logloom plan`" in done.stderr
+    assert not (tmp_path / "cache").exists()
