@@ -10,7 +10,7 @@ from benchmarks import workloads
 from logloom.recipe import Recipe
 from tests.runners.conftest import build_on
 
-pytestmark = pytest.mark.engines
+pytestmark = [pytest.mark.engines, pytest.mark.faults]
 
 RECIPE = """\
 name: large
