@@ -15,8 +15,11 @@ import pytest
 from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
 from logloom.runners import RunnerOptions, Size
 from logloom.runners.cache import fetched
+from logloom.runners.direct import IN_PROCESS_BYTES, default_workers
+from logloom.runners.flink.engine import Flink
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
+from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import engine_of, parse_settings
 from logloom.runners.prism import prism_binary
@@ -228,6 +231,68 @@ def test_a_setting_that_flink_does_not_declare_is_refused_with_the_nearest(tmp_p
         refuse_unknown(["taskmanager.memory.network.maximum"], known)
     with pytest.raises(UsageError, match=r"'no\.such\.one': Flink knows no such setting$"):
         refuse_unknown(["no.such.one"], known)
+
+
+@pytest.fixture
+def fake_java(monkeypatch, tmp_path):
+    """A java that says it is a job server, and no more."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        '#!/bin/sh\nif [ "$1" = -version ]; then echo \'version "17.0"\' >&2\n'
+        "else echo JobService started on localhost:1; cat; fi\n"
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+
+RETRIES = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "3",
+    "restart-strategy.fixed-delay.delay": "5 s",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, RETRIES),
+        ({"taskmanager.memory.network.max": "512mb"}, RETRIES | {"taskmanager.memory.network.max": "512mb"}),
+        ({"restart-strategy.type": "none"}, {"restart-strategy.type": "none"}),
+        (
+            {"restart-strategy.exponential-delay.max-backoff": "9 s"},
+            {"restart-strategy.exponential-delay.max-backoff": "9 s"},
+        ),
+    ],
+    ids=["none", "of memory", "no restarts", "other restarts"],
+)
+@pytest.mark.usefixtures("fake_java")
+def test_settings_reach_flink_and_those_of_restarts_replace_ours(given, expected, tmp_path):
+    jar = declared(tmp_path / "flink.jar", *given)
+    engine = Flink(RunnerOptions(flink_job_server_jar=str(jar), settings=given), Size())
+    with (
+        engine_folders(str(tmp_path)) as folders,
+        job_server(folders, engine._flink_settings(), jar=str(jar)),
+    ):
+        lines = (tmp_path / "flink-conf.yaml").read_text().splitlines()
+    settings = dict(line.split(": ", 1) for line in lines)
+    loopback = {"jobmanager.bind-host": "127.0.0.1", "taskmanager.bind-host": "127.0.0.1"}
+    assert settings == loopback | expected
+
+
+@pytest.mark.parametrize(
+    ("message_bytes", "partitions", "workers"),
+    [
+        (0, 0, 1),
+        (IN_PROCESS_BYTES - 1, 100, 1),
+        (IN_PROCESS_BYTES, 1, 1),
+        (IN_PROCESS_BYTES, 3, 3),
+        (IN_PROCESS_BYTES, 100, 8),
+        (100 * IN_PROCESS_BYTES, 8, 8),
+    ],
+)
+def test_a_build_gets_the_workers_that_its_size_is_worth(message_bytes, partitions, workers):
+    assert default_workers(message_bytes, partitions, 8) == workers
 
 
 def test_a_fetch_that_fails_leaves_nothing_and_is_tried_again(monkeypatch, tmp_path):
