@@ -118,8 +118,20 @@ def test_a_view_is_copied_within_the_store(drive, built, store, bucket):
     refused = command("view", root, *store.flags)
     assert refused.returncode == 2
     assert "say --copy for copies, or --list for URLs" in refused.stderr
-    done = command("view", root, "--copy", *store.flags)  # `build --view copy` does the same
+    done = command("view", root, "--copy", *store.flags)
     assert (done.returncode, done.stdout) == (0, f"{root}/v00000001\n")
+    there = {name: data for name, data in immutable(store, root).items() if name.startswith("v0")}
+    assert there.pop("v00000001/_SUCCESS") == b""
+    assert set(there) == {name for name in digests(built) if name.startswith("v0")}
+    assert all((built / name).read_bytes() == data for name, data in there.items())
+
+
+def test_a_build_copies_the_view_itself_where_it_is_told_to(drive, built, store, bucket, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(drive.text)
+    root = f"{bucket}/root"
+    done = command("build", recipe, "--to", root, "--view", "copy", "--quiet", *store.flags)
+    assert (done.returncode, done.stdout) == (0, f"{root}/v00000001\n"), done.stderr
     there = {name: data for name, data in immutable(store, root).items() if name.startswith("v0")}
     assert there.pop("v00000001/_SUCCESS") == b""
     assert set(there) == {name for name in digests(built) if name.startswith("v0")}
