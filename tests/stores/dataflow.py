@@ -47,12 +47,14 @@ class StandIn:
     Attributes:
         fetch: reads a gs:// URL.
         hold: jobs stay running until it is set.
+        busy: so many looks at a job's state are refused.
     """
 
     fetch: Callable[[str], bytes]
     endpoint: str = ""
     jobs: dict[str, ServedJob] = field(default_factory=dict)
     hold: threading.Event = field(default_factory=threading.Event)
+    busy: int = 0
 
     def create(self, project: str, region: str, sent: dict[str, Any]) -> dict[str, Any]:
         job_id = f"2026-11-21_00_00_0{len(self.jobs)}-1234"
@@ -133,8 +135,14 @@ def dataflow_stand_in(fetch: Callable[[str], bytes]) -> Iterator[StandIn]:
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            data = json.dumps(stand_in.answer(self.command, self.path, body)).encode()
-            self.send_response(200)
+            found = _PATH.match(self.path)
+            if stand_in.busy and self.command == "GET" and found and not found["what"]:
+                stand_in.busy -= 1
+                self.send_response(429)
+                data = json.dumps({"error": {"code": 429, "message": "slow down"}}).encode()
+            else:
+                data = json.dumps(stand_in.answer(self.command, self.path, body)).encode()
+                self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

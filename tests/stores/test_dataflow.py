@@ -14,7 +14,7 @@ from logloom.io.storage import Store
 from logloom.pipelines import build as job
 from logloom.pipelines import template
 from logloom.pipelines.plan import plan_build
-from logloom.runners import RunnerOptions, dataflow
+from logloom.runners import RunnerOptions, dataflow, running
 from tests.pipelines.conftest import digests
 from tests.stores.dataflow import dataflow_stand_in, image_of
 
@@ -128,6 +128,15 @@ def test_a_detached_job_commits_without_this_process(source, gcs, bucket, servic
     served = service.jobs[submitted.engine_id]
     assert ended(served) == "JOB_STATE_DONE"
     assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).version == 1
+
+
+def test_a_busy_dataflow_is_asked_again(source, gcs, bucket, service, monkeypatch):
+    monkeypatch.setattr(running, "ASK_EVERY", 0.1)
+    service.busy = 3
+    done = job.build(plan(source, gcs, bucket), runner=options(bucket, service))
+    assert done.manifest.version == 1
+    (served,) = service.jobs.values()
+    assert (served.state, service.busy) == ("JOB_STATE_DONE", 0)
 
 
 def test_interrupting_the_wait_cancels_the_job(source, gcs, bucket, service):
