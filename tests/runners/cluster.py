@@ -27,6 +27,7 @@ taskmanager.numberOfTaskSlots: 2
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 12
 restart-strategy.fixed-delay.delay: 1 s
+jobmanager.execution.failover-strategy: full
 heartbeat.interval: 1000
 heartbeat.timeout: 5000
 io.tmp.dirs: {folder}

@@ -276,8 +276,12 @@ def test_settings_reach_flink_and_those_of_restarts_replace_ours(given, expected
     ):
         lines = (tmp_path / "flink-conf.yaml").read_text().splitlines()
     settings = dict(line.split(": ", 1) for line in lines)
-    loopback = {"jobmanager.bind-host": "127.0.0.1", "taskmanager.bind-host": "127.0.0.1"}
-    assert settings == loopback | expected
+    always = {
+        "jobmanager.bind-host": "127.0.0.1",
+        "taskmanager.bind-host": "127.0.0.1",
+        "jobmanager.execution.failover-strategy": "full",
+    }
+    assert settings == always | expected
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ _RETRIES = {
     # Sooner, the next attempt would be given the lost worker again, which is still kept.
     "restart-strategy.fixed-delay.delay": f"{_KEPT_FOR + 1} s",
 }
+# One task starting again alone is given the lost worker, which the others of its stage still hold.
+_FAILOVER = {"jobmanager.execution.failover-strategy": "full"}
 _OF_CLUSTERS = ("restart-strategy", "taskmanager.", "jobmanager.")
 # Nobody else's business; `localhost` may be an address that Java doesn't bind.
 _LOOPBACK = {"jobmanager.bind-host": "127.0.0.1", "taskmanager.bind-host": "127.0.0.1"}
@@ -99,7 +101,7 @@ class Flink:
         if self._options.flink_master:
             return given
         retries = {} if any(name.startswith("restart-strategy") for name in given) else _RETRIES
-        return _LOOPBACK | retries | given
+        return _LOOPBACK | _FAILOVER | retries | given
 
     def _environment(self, stack: contextlib.ExitStack, folders: Folders) -> list[str]:
         """Flags that say where workers run."""
