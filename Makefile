@@ -36,7 +36,7 @@ test: .venv/.installed interop ## run the tests on all cores (PYTEST_ARGS="-k ta
 
 test-engines: .venv/.installed .cache/bin/fake-gcs-server ## build on real engines, and break them (wants Java 17, Maven and Go)
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.install
-	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -m engines --timeout 900 $(PYTEST_ARGS)
+	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -n auto --dist loadfile -m engines --timeout 900 $(PYTEST_ARGS)
 
 torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)
 	.venv-torch/bin/python -m pytest tests/torch
