@@ -35,7 +35,7 @@ FILE = "table.json"
 SERVICE_COLUMN = re.compile(r"__(\d+)\.(.+)")
 KEYS = ("log_id", "timestamp")
 SEPARATOR = "!"  # never in a quoted log_id or a group's name
-_LONGEST_NAME = 150
+LONGEST_NAME = 150  # letters in the name of a file
 _GROUP_FIELD = re.compile(r"__(\d+)\.(.+)\.(blob|offset|length|hash)")
 
 
@@ -55,8 +55,8 @@ def file_name(log_id: str) -> str:
     name = urllib.parse.quote(log_id, safe=" ")
     if name[:1] in ("", ".", "_"):  # readers of folders skip such names
         name = f"%{ord(name[0]):02X}{name[1:]}" if name else "%"
-    if len(name) > _LONGEST_NAME:  # the last mark can't come from quoting
-        name = f"{name[:_LONGEST_NAME]}%-{blake3(log_id.encode()).hexdigest()[:32]}"
+    if len(name) > LONGEST_NAME:  # the last mark can't come from quoting
+        name = f"{name[:LONGEST_NAME]}%-{blake3(log_id.encode()).hexdigest()[:32]}"
     return name
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from logloom.errors import UsageError
 from logloom.io.tables.chunks import row_bytes
+from logloom.io.tables.description import LONGEST_NAME
 from logloom.schema import Schema
 
 SMALL_COLUMN = 1024  # bytes; larger columns have a group of their own
@@ -20,7 +21,6 @@ META_GROUP = "meta"
 LOCAL_REQUEST = 64 << 10  # bytes that could be read in the time a request takes
 REMOTE_REQUEST = 1 << 20
 _MAX_STEPS = 5_000
-_LONGEST_NAME = 150
 
 
 def make_groups(
@@ -57,9 +57,9 @@ def make_groups(
         if name in groups:
             raise UsageError(f"group {name!r} leaves out {', '.join(default)}, whose own group has that name")
         groups[name] = tuple(default)
-    if long := [name for name in groups if len(name) > _LONGEST_NAME]:
+    if long := [name for name in groups if len(name) > LONGEST_NAME]:
         raise UsageError(
-            f"group {long[0][:40]}…: {len(long[0])} letters, where a file's name takes {_LONGEST_NAME}; name "
+            f"group {long[0][:40]}…: {len(long[0])} letters, where a file's name takes {LONGEST_NAME}; name "
             "groups of long columns, such as groups={'short': ['" + long[0][:12] + "*']}"
         )
     return groups

@@ -59,12 +59,12 @@ class References:
     def known(self, log_id: str, span: tuple[int, int] | None = None) -> Mapping[bytes, Place]:
         """Hash to place of the chunks of one log; the table named first wins.
 
-        Raises:
-            DatasetError: a table that holds some of the chunks is gone.
-
         Args:
             span: only chunks of rows with span[0] <= timestamp < span[1], so that a partition of a long log
                 holds no more than its own share; None is the whole log.
+
+        Raises:
+            DatasetError: a table that holds some of the chunks is gone.
         """
         if self._key != (log_id, span):
             places: dict[bytes, Place] = {}
