@@ -1,0 +1,65 @@
+"""A root that an earlier logloom built stays what it is: up to date, proven, open, its units found finished.
+
+`earlier.tar.xz` holds two small drives, the recipe over them and the root that was built from both on
+2026-11-22, in every output; all of it under memory://earlier, since the URIs of logs are part of identities.
+It is never made again: a change that makes it fail would make users build their archives again.
+"""
+
+import pathlib
+import tarfile
+
+import fsspec
+import pytest
+
+import logloom.datasets
+from logloom.io.manifest import read_manifest, version_file
+from logloom.io.storage import Store
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
+
+ARCHIVE = pathlib.Path(__file__).with_name("earlier.tar.xz")
+ROOT = "memory://earlier/root"
+
+
+@pytest.fixture
+def recipe():
+    """The recipe of the earlier root, which lies in memory together with its logs."""
+    memory = fsspec.filesystem("memory")
+    with tarfile.open(ARCHIVE) as archive:
+        for member in archive:
+            memory.pipe_file(f"/earlier/{member.name}", archive.extractfile(member).read())
+    yield Recipe.from_yaml(memory.cat_file("/earlier/recipe.yaml").decode(), source="recipe.yaml")
+    memory.rm("/earlier", recursive=True)
+
+
+def test_it_is_up_to_date(recipe):
+    plan = plan_build(recipe, ROOT)
+    assert plan.up_to_date
+    assert sorted(plan.job.outputs) == ["annotations", "bags", "l5kit", "table", "tar", "zarr"]
+
+
+def test_it_verifies_against_its_digests_and_its_logs(recipe):
+    report = verify(ROOT, against_logs=True, num_workers=1)
+    assert report.findings == ()
+    assert report.units == 36
+
+
+def test_its_units_and_assembled_outputs_are_found_finished(recipe):
+    store = Store.at(ROOT)
+    before = read_manifest(store)
+    fsspec.filesystem("memory").rm(f"/earlier/root/{version_file(1)}")
+    built = build(plan_build(recipe, ROOT))
+    assert (built.built, built.reused) == (0, 36)
+    assert built.manifest.assembled == before.assembled
+    assert built.manifest.logs == before.logs
+
+
+@pytest.mark.parametrize("output", ["bags", "table", "tar", "zarr"])
+def test_it_opens_in_each_output_that_keeps_columns(recipe, output):
+    rows = logloom.datasets.open(ROOT, output=output)
+    assert len(rows) == 15
+    row = rows[7]
+    assert row["log_id"] == "drive-01"
+    assert row["camera.front"][:2] == b"\xff\xd8"
