@@ -21,9 +21,10 @@ BENCHMARKS ?= $(filter-out __init__ harness workloads tables_contenders,$(basena
 LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
+MINUTES ?= 10
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch lint format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
+.PHONY: help demo test test-engines torch fuzz lint format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,6 +41,9 @@ test-engines: .venv/.installed .cache/bin/fake-gcs-server ## build on real engin
 
 torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)
 	.venv-torch/bin/python -m pytest tests/torch
+
+fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 lint: .venv/.installed ## check style, format and types
 	$(BIN)/ruff check .

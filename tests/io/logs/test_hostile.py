@@ -10,44 +10,11 @@ from logloom.errors import LogReadError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
+from tests.fuzz.mutations import mutated
 from tests.io.logs.making import contents, everything, make_messages, ros1_payload, write_bag, write_mcap
 
 MODES = [OpenOptions(on_error=mode, max_chunk_bytes=1 << 24) for mode in ("fail", "salvage")]
 SECONDS = 5  # for one mutated log; a healthy one takes milliseconds
-
-
-def mutated(data, rng):
-    """A copy with one to three injuries; or one that is cut off, which hides nothing else.
-
-    (Of a chunk without its end the checksum says nothing, so there a second injury could not be noticed.)
-    """
-    data = bytearray(data)
-    if rng.random() < 0.1:
-        del data[rng.randrange(len(data)) :]
-        return data
-    for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        at = rng.randrange(len(data))
-        size = rng.choice([1, 2, 4, 8, rng.randrange(1, 2000)])
-        match rng.choice(["flip", "noise", "zero", "huge", "drop", "repeat", "swap"]):
-            case "flip":
-                data[at] ^= 1 << rng.randrange(8)
-            case "noise":
-                data[at : at + size] = rng.randbytes(size)
-            case "zero":
-                data[at : at + size] = bytes(size)
-            case "huge":
-                data[at : at + 8] = rng.choice([b"\xff" * 8, b"\0" * 7 + b"\x7f", b"\xff" * 4 + bytes(4)])
-            case "drop":
-                del data[at : at + size]
-            case "repeat":
-                data[at:at] = data[at : at + size]
-            case "swap":
-                other = rng.randrange(len(data))
-                data[at : at + size], data[other : other + size] = (
-                    data[other : other + size],
-                    data[at : at + size],
-                )
-    return data
 
 
 def outcome(path, options):

@@ -1,0 +1,499 @@
+"""What is fuzzed: files of every kind that logloom reads, and all that it does with them.
+
+A target makes healthy files in a folder once; then one of them is damaged, everything is read, and it is made
+whole again. Only a `LogloomError` may come out of reading, whatever was damaged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pathlib
+import random
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import fsspec
+import numpy as np
+
+import logloom.datasets
+from logloom.errors import LogloomError
+from logloom.io.logs.cache import CHUNKS
+from tests.fuzz.mutations import mutated_file, mutated_text
+
+EARLIER = pathlib.Path(__file__).parent.parent / "pipelines" / "earlier.tar.xz"
+OUTPUTS = ("annotations", "bags", "l5kit", "table", "tar", "zarr")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files to damage.
+
+    Attributes:
+        make: writes the healthy files into an empty folder.
+        read: does everything with the folder's files; raises nothing but errors of logloom's own.
+    """
+
+    make: Callable[[pathlib.Path], None]
+    read: Callable[[pathlib.Path], None]
+
+    def attempt(self, folder: pathlib.Path, seed: int) -> None:
+        """Damages one file as the seed says, reads, and puts the file back."""
+        rng = random.Random(seed)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        path = rng.choice(files)
+        healthy = path.read_bytes()
+        # A new file, not new bytes in the old one: what is kept by inode and time must notice.
+        _replace(path, mutated_file(healthy, rng))
+        CHUNKS.clear()
+        try:
+            with contextlib.suppress(LogloomError):
+                self.read(folder)
+        finally:
+            _replace(path, healthy)
+
+
+def _replace(path: pathlib.Path, data: bytes) -> None:
+    beside = path.with_name(path.name + "~")
+    beside.write_bytes(data)
+    beside.replace(path)
+
+
+def each(*steps: Callable[[], object]) -> None:
+    """Takes all steps; an error of logloom's in one doesn't keep the others from being taken."""
+    for step in steps:
+        with contextlib.suppress(LogloomError):
+            step()
+
+
+# --- logs -----------------------------------------------------------------------------------------------
+
+
+def _drive(folder: pathlib.Path) -> pathlib.Path:
+    """A second of the synthetic drive, its pictures and scans so small that most bytes are structure."""
+    from PIL import Image
+
+    from logloom.demo import make_drives, sensors
+
+    def picture(world: object, t: float) -> bytes:
+        buffer = io.BytesIO()
+        Image.fromarray(np.full((8, 12, 3), int(t * 97) % 255, np.uint8)).save(buffer, "JPEG")
+        return buffer.getvalue()
+
+    before = sensors.camera_jpeg, sensors.lidar_points
+    sensors.camera_jpeg = picture  # type: ignore[assignment]
+    sensors.lidar_points = lambda world, t, rng: before[1](world, t, rng)[:6]  # type: ignore[assignment]
+    try:
+        return make_drives(folder, seconds=1, logs=1)[0]
+    finally:
+        sensors.camera_jpeg, sensors.lidar_points = before
+
+
+def _again(**options: object) -> Callable[[pathlib.Path], None]:
+    """Writes the drive as another MCAP writer would."""
+
+    def make(folder: pathlib.Path) -> None:
+        from mcap.reader import make_reader
+        from mcap.writer import CompressionType, Writer
+
+        with tempfile.TemporaryDirectory() as scratch, (folder / "drive.mcap").open("wb") as file:
+            writer = Writer(file, 4000, **options)  # type: ignore[arg-type]
+            writer.start("ros2", "")
+            channels: dict[int, int] = {}
+            with _drive(pathlib.Path(scratch)).open("rb") as source:
+                for schema, channel, message in make_reader(source).iter_messages():
+                    assert schema is not None
+                    if channel.id not in channels:
+                        known = writer.register_schema(schema.name, schema.encoding, schema.data)
+                        channels[channel.id] = writer.register_channel(channel.topic, "cdr", known)
+                    writer.add_message(
+                        channels[channel.id], message.log_time, message.data, message.publish_time
+                    )
+            writer.finish()
+        assert CompressionType.LZ4
+
+    return make
+
+
+def _bag1(compression: str) -> Callable[[pathlib.Path], None]:
+    def make(folder: pathlib.Path) -> None:
+        from tests.io.logs.making import make_messages, ros1_payload, write_bag
+
+        write_bag(folder / "drive.bag", make_messages(60, payload=ros1_payload), compression=compression)
+
+    return make
+
+
+def _bag2(plugin: str, mode: str, version: int = 9) -> Callable[[pathlib.Path], None]:
+    def make(folder: pathlib.Path) -> None:
+        from rosbags.rosbag2 import StoragePlugin
+
+        from tests.io.logs.test_rosbag2 import write_bag
+
+        write_bag(folder / "bag", 60, version, StoragePlugin[plugin], mode)
+
+    return make
+
+
+def _tables(suffix: str) -> Callable[[pathlib.Path], None]:
+    def make(folder: pathlib.Path) -> None:
+        from tests.io.logs.test_tables import poses, write
+
+        (folder / "drive").mkdir()
+        write(poses(40), folder / "drive" / f"poses{suffix}")
+
+    return make
+
+
+def _protobuf(folder: pathlib.Path) -> None:
+    from mcap_protobuf.writer import Writer
+
+    from tests.io.logs.making import SECOND, START
+    from tests.io.logs.test_protobuf import random_everything
+
+    with (folder / "drive.mcap").open("wb") as file, Writer(file) as writer:
+        for i in range(20):
+            writer.write_message("/all", random_everything(random.Random(i)), START + i * SECOND // 10)
+
+
+def _json(folder: pathlib.Path) -> None:
+    from mcap.writer import Writer
+
+    from tests.io.logs.making import SECOND, START
+    from tests.io.logs.test_json import SCHEMA
+
+    with (folder / "drive.mcap").open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        schema = writer.register_schema("Thing", "jsonschema", json.dumps(SCHEMA).encode())
+        channel = writer.register_channel("/thing", "json", schema)
+        for i in range(20):
+            time = START + i * SECOND // 10
+            value = {
+                "timestamp": {"sec": time // SECOND, "nsec": time % SECOND},
+                "speed": i / 3,
+                "name": "é" * i,
+            }
+            value |= {"position": {"x": i, "y": 1}, "ranges": [1.5] * i, "boxes": [{"name": "car", "id": i}]}
+            writer.add_message(channel, time, json.dumps(value).encode(), time)
+        writer.finish()
+
+
+def read_logs(folder: pathlib.Path) -> None:
+    """Describes, examines and builds the logs of a folder, as `info`, `doctor` and `build` do."""
+    from logloom.pipelines.doctor import examine_all
+    from logloom.pipelines.inspect import describe
+
+    uris = [str(path) for path in sorted(folder.iterdir())]
+    each(
+        lambda: describe(uris, {}),
+        lambda: list(examine_all(uris, {})),
+        lambda: _build(uris, "fail"),
+        lambda: _build(uris, "salvage"),
+    )
+
+
+def _build(uris: list[str], on_error: str) -> None:
+    """Builds every partition, without an engine, in two formats."""
+    from logloom.pipelines.inspect import suggested_recipe
+    from logloom.pipelines.plan import plan_build
+    from logloom.recipe import Recipe
+    from logloom.transforms.job import Partition
+    from logloom.transforms.partition import build_partition, read_back
+
+    text = suggested_recipe(uris, {})
+    recipe = Recipe.from_yaml(text, source="suggested").model_copy(update={"on_error": on_error})
+    with tempfile.TemporaryDirectory() as root:
+        plan = plan_build(recipe, root)
+        for log, span in plan.partitions:
+            result = build_partition(plan.job, Partition(log, span))
+            read = read_back(plan.job, result)
+            assert [f.message for f in read.failures] == [f.message for f in result.failures], read.failures
+
+
+# --- datasets -------------------------------------------------------------------------------------------
+
+
+def _root(folder: pathlib.Path) -> None:
+    """A root in every output, with its view; the logs it was built from lie in memory."""
+    from logloom.io.manifest import read_manifest
+    from logloom.io.storage import Store
+    from logloom.pipelines.view import make_view
+
+    with tarfile.open(EARLIER) as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            assert file is not None
+            if member.name.startswith("root/"):
+                path = folder / member.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.read())
+    store = Store.at(str(folder / "root"))
+    make_view(store, read_manifest(store))
+
+
+def _logs_in_memory() -> str:
+    memory = fsspec.filesystem("memory")
+    with tarfile.open(EARLIER) as archive:
+        for name in [name for name in archive.getnames() if not name.startswith("root/")]:
+            file = archive.extractfile(name)
+            assert file is not None
+            memory.pipe_file(f"/earlier/{name}", file.read())
+    recipe: bytes = memory.cat_file("/earlier/recipe.yaml")
+    return recipe.decode()
+
+
+def read_root(folder: pathlib.Path) -> None:
+    """Verifies, shows, plans, opens, converts and views a root."""
+    from logloom.io.manifest import read_manifest
+    from logloom.io.storage import Store
+    from logloom.pipelines.inspect import head
+    from logloom.pipelines.plan import plan_build
+    from logloom.pipelines.verify import verify
+    from logloom.pipelines.view import make_view
+    from logloom.recipe import Recipe
+
+    root = str(folder / "root")
+
+    def view() -> None:
+        store = Store.at(root)
+        shutil.rmtree(folder / "root" / "v00000001", ignore_errors=True)
+        make_view(store, read_manifest(store))
+
+    each(
+        lambda: verify(root, num_workers=1),
+        *(lambda output=output: head(root, output=output) for output in OUTPUTS),
+        *(lambda output=output: _open(root, output) for output in OUTPUTS),
+        *(lambda output=output: _convert(root, output) for output in OUTPUTS),
+        lambda: plan_build(Recipe.from_yaml(_logs_in_memory()), root),
+        view,
+    )
+
+
+def _open(uri: str, output: str | None = None) -> None:
+    rows = logloom.datasets.open(uri, output=output)
+    for position in range(min(len(rows), 40)):
+        rows[position]
+
+
+def _convert(uri: str, output: str | None = None) -> None:
+    """Reads what `convert` would."""
+    from logloom.pipelines.convert_sources import open_source
+
+    source = open_source(uri, output=output)
+    for log in source.logs():
+        for part in log.parts:
+            for block in source.blocks(log.record.log_id, part, list(source.schema.all), 1 << 20):
+                assert len(block)
+
+
+def _view(output: str) -> Callable[[pathlib.Path], None]:
+    """One output of the root as a plain folder."""
+
+    def make(folder: pathlib.Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            _root(pathlib.Path(scratch))
+            shutil.copytree(f"{scratch}/root/v00000001/{output}", folder / output)
+        for path in folder.rglob("*"):
+            path.chmod(0o755)
+
+    return make
+
+
+def read_folder(folder: pathlib.Path) -> None:
+    """Opens and converts the datasets of a folder."""
+    places = [path for path in folder.rglob("*") if path.is_dir()] or [folder]
+    for place in [*places, *folder.glob("*.t*"), *folder.glob("*.parquet")]:
+        each(lambda place=place: _open(str(place)), lambda place=place: _convert(str(place)))  # type: ignore[misc]
+
+
+def _granular(generation: int) -> Callable[[pathlib.Path], None]:
+    def make(folder: pathlib.Path) -> None:
+        from tests.io.foreign.test_foreign_granular import write
+
+        write(folder / "set", 7, generation == 1, generation, shardlen=4)
+
+    return make
+
+
+def _parquet(folder: pathlib.Path) -> None:
+    import pyarrow.parquet as pq
+
+    from tests.io.foreign.test_foreign_parquet import table
+
+    pq.write_table(table(), folder / "rows.parquet", write_page_checksum=True)
+
+
+def _annotations(folder: pathlib.Path) -> None:
+    import pickle
+
+    import yaml
+
+    boxes = [{"bbox": [0, 0, 10, 20], "bbox_label": i % 2, "ignore_flag": 0} for i in range(3)]
+    data = [{"img_path": f"{i}.jpg", "height": 8, "width": 12, "instances": boxes[:i]} for i in range(3)]
+    value = {"metainfo": {"classes": ["cat", "dog"]}, "data_list": data}
+    (folder / "a.json").write_text(json.dumps(value))
+    (folder / "a.yaml").write_text(yaml.safe_dump(value))
+    (folder / "a.pkl").write_bytes(pickle.dumps(value))
+
+
+def read_annotations(folder: pathlib.Path) -> None:
+    """Loads annotation files as OpenMMLab's users do."""
+    from logloom.datasets.openmmlab import BaseDataset
+
+    def load(path: pathlib.Path) -> None:
+        # The original's own errors, which its users catch: documented where they are raised.
+        with contextlib.suppress(AssertionError, TypeError):
+            dataset = BaseDataset(str(path), data_prefix={"img_path": str(folder)})
+            for position in range(min(len(dataset), 10)):
+                dataset.get_data_info(position)
+
+    each(*(lambda path=path: load(path) for path in sorted(folder.iterdir())))
+
+
+# --- texts ----------------------------------------------------------------------------------------------
+
+WORDS = (
+    *("topic", "field", "resample", "linear", "window", "[-1s, 0s]", "tolerance", ": ", "- ", "\n", "\n  "),
+    *("{", "}", "*", "&a", "!!python/object/apply:os.system", "<<: ", "1e999", "-", "ms", "99999999999999s"),
+    *(
+        "(",
+        ")",
+        " and ",
+        " or ",
+        " not ",
+        "available(",
+        "==",
+        " in ",
+        "'",
+        '"',
+        "0x",
+        "[",
+        "]",
+        ".",
+        ",",
+        "<=",
+    ),
+    *("(a+)+$", "(?P<x>", "{stem}", "{0.__class__}", "%", "uint8[] data", "string<=5", "MSG: ", "=" * 80),
+)
+
+
+@dataclass(frozen=True)
+class TextTarget:
+    """A parser of text, and texts that it takes."""
+
+    texts: tuple[str, ...]
+    parse: Callable[[str], object]
+
+    def make(self, folder: pathlib.Path) -> None:
+        """Needs no files."""
+
+    def attempt(self, folder: pathlib.Path, seed: int) -> None:
+        """Parses one of the texts, changed as the seed says."""
+        rng = random.Random(seed)
+        with contextlib.suppress(LogloomError):
+            self.parse(mutated_text(rng.choice(self.texts), rng, WORDS))
+
+
+def _parse_recipe(text: str) -> object:
+    from logloom.recipe import Recipe
+
+    return Recipe.from_yaml(text, source="recipe.yaml")
+
+
+def _parse_where(text: str) -> object:
+    from logloom.transforms.where import parse
+
+    return parse(text)
+
+
+def _parse_definition(text: str) -> object:
+    from logloom.io.logs.base import TopicInfo
+    from logloom.io.logs.decoding.layouts import CdrDecoder, Ros1Decoder
+
+    data = text.encode("utf-8", "surrogatepass")
+    each(
+        lambda: CdrDecoder(TopicInfo("/t", "pkg/msg/T", "cdr", "ros2msg", data, 1, 0, 1)),
+        lambda: CdrDecoder(TopicInfo("/t", "pkg/msg/T", "cdr", "ros2idl", data, 1, 0, 1)),
+        lambda: Ros1Decoder(TopicInfo("/t", "pkg/T", "ros1", "ros1msg", data, 1, 0, 1)),
+    )
+    return None
+
+
+def _recipes() -> tuple[str, ...]:
+    from logloom.demo import demo_recipe
+
+    examples = pathlib.Path(__file__).parent.parent.parent / "examples"
+    return (demo_recipe("logs"), *(path.read_text() for path in sorted(examples.glob("*.yaml"))))
+
+
+WHERE = "speed.mean > 0.5 and available(objects) or not x[3] in ('a', 2)"
+DEFINITION = """\
+std_msgs/Header header
+float64[3] position  # m
+uint8[] data
+string<=10 name "x"
+int32 FLAG=7
+geometry_msgs/Point[<=4] points
+================================================================================
+MSG: geometry_msgs/Point
+float64 x
+float64 y
+================================================================================
+MSG: std_msgs/Header
+builtin_interfaces/Time stamp
+string frame_id
+================================================================================
+MSG: builtin_interfaces/Time
+int32 sec
+uint32 nanosec
+"""
+IDL = """\
+================================================================================
+IDL: pkg/msg/T
+module pkg { module msg {
+  typedef double double__3[3];
+  const int32 N = 4;
+  enum Color { RED, BLUE };
+  @mutable struct T { @default(value=1) int32 a; double__3 b; sequence<string<8>, N> c; Color d; };
+}; };
+"""
+
+
+def targets() -> Iterator[tuple[str, Target | TextTarget]]:
+    """All targets, by name."""
+    from mcap.writer import CompressionType, IndexType
+
+    yield "mcap", Target(lambda folder: _drive(folder) and None, read_logs)
+    yield "mcap-lz4", Target(_again(compression=CompressionType.LZ4), read_logs)
+    yield "mcap-none", Target(_again(compression=CompressionType.NONE), read_logs)
+    yield "mcap-unchunked", Target(_again(use_chunking=False), read_logs)
+    yield "mcap-no-index", Target(_again(index_types=IndexType.NONE), read_logs)
+    yield "mcap-no-summary", Target(_again(use_summary_offsets=False, repeat_channels=False), read_logs)
+    yield "mcap-protobuf", Target(_protobuf, read_logs)
+    yield "mcap-json", Target(_json, read_logs)
+    for compression in ("none", "lz4", "bz2"):
+        yield f"rosbag1-{compression}", Target(_bag1(compression), read_logs)
+    yield "rosbag2-db3", Target(_bag2("SQLITE3", "NONE"), read_logs)
+    yield "rosbag2-db3-file", Target(_bag2("SQLITE3", "FILE"), read_logs)
+    yield "rosbag2-db3-message", Target(_bag2("SQLITE3", "MESSAGE"), read_logs)
+    yield "rosbag2-mcap", Target(_bag2("MCAP", "NONE"), read_logs)
+    for suffix in (".parquet", ".feather", ".csv"):
+        yield f"tables-{suffix[1:]}", Target(_tables(suffix), read_logs)
+    yield "root", Target(_root, read_root)
+    for output in OUTPUTS:
+        yield f"view-{output}", Target(_view(output), read_folder)
+    yield "granular-1", Target(_granular(1), read_folder)
+    yield "granular-3", Target(_granular(3), read_folder)
+    yield "parquet", Target(_parquet, read_folder)
+    yield "annotations", Target(_annotations, read_annotations)
+    yield "recipe", TextTarget(_recipes(), _parse_recipe)
+    yield (
+        "where",
+        TextTarget((WHERE,), _parse_where),
+    )
+    yield "definition", TextTarget((DEFINITION, IDL), _parse_definition)
