@@ -19,6 +19,7 @@ from logloom.cli.common import (
     print_json,
     print_table,
     say,
+    say_logs,
 )
 from logloom.errors import UsageError
 
@@ -74,9 +75,11 @@ def _planned(
     storage: list[str] | None,
     on_error: OnError | None,
     logs: list[str] | None,
+    quiet: bool = False,
     **choices: Any,
 ) -> BuildPlan:
     from logloom.pipelines.plan import plan_build
+    from logloom.pipelines.progress import steps
 
     options = parse_storage_options(storage)
     recipe, base = _load(sources, options)
@@ -84,7 +87,8 @@ def _planned(
         recipe, base = recipe.model_copy(update={"logs": tuple(logs)}), None
     if on_error is not None:
         recipe = recipe.model_copy(update={"on_error": on_error.value})
-    plan = plan_build(recipe, to, base=base, storage_options=options, **choices)
+    with steps("opening logs", quiet=quiet) as on_opened:
+        plan = plan_build(recipe, to, base=base, storage_options=options, on_opened=on_opened, **choices)
     for note in plan.notes:
         say(f"note: {note}")
     for record in plan.unreadable:
@@ -171,6 +175,7 @@ def build(
         storage_option,
         on_error,
         log,
+        quiet,
         limit=limit,
         verify=verify,
         allow_empty=allow_empty,
@@ -185,6 +190,8 @@ def build(
     if detach and not planned.up_to_date:
         _report_submitted(job.submit(planned, engine, tell), planned, json)
         return
+    if not quiet:
+        say_logs("logloom.runners")
     watch = Watch.silent if quiet else Watch
     built = job.build(planned, runner=engine, view=view.value, watch=watch, tell=tell)
     _report_build(built, planned, json)
@@ -217,6 +224,7 @@ def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
             "up_to_date": planned.up_to_date,
             "view": built.view,
             **manifest.totals,
+            "dropped": built.dropped,
         }
         result |= {"units_built": built.built, "units_reused": built.reused}
         print_json(result | {"storage_retries": built.counters.get("storage_retries", 0)})
@@ -237,9 +245,10 @@ def _tell_version(built: Built, root: str) -> None:
     manifest = built.manifest
     totals = manifest.totals
     dropped = totals["ticks_planned"] - totals["rows"]
+    why = ", ".join(f"{count:,} by {reason}" for reason, count in built.dropped.items() if count)
     say(
         f"version {manifest.version} of {root}: {totals['rows']:,} rows of {totals['logs']} logs"
-        f"{f', {dropped:,} ticks dropped' if dropped else ''}; {built.built} units built, "
+        f"{f', {dropped:,} ticks dropped ({why})' if dropped else ''}; {built.built} units built, "
         f"{built.reused} found finished; read back: {manifest.verified}"
     )
     for record in manifest.logs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -40,6 +41,21 @@ def examples(*lines: str) -> str:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+class _Said(logging.Handler):
+    """Says what is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def say_logs(name: str) -> None:
+    """Shows what a part of logloom logs, from now on."""
+    logger = logging.getLogger(name)
+    logger.setLevel(logging.INFO)
+    if not any(isinstance(handler, _Said) for handler in logger.handlers):
+        logger.addHandler(_Said())
 
 
 def print_json(value: Any) -> None:

@@ -17,6 +17,7 @@ from logloom.cli.common import (
     parse_storage_options,
     print_json,
     say,
+    say_logs,
 )
 from logloom.cli.engines import (
     EngineLogs,
@@ -206,6 +207,7 @@ def _run(plan: ConvertPlan, engine: Any, quiet: bool) -> Converted:
 
     if quiet:
         return run(plan, runner=engine)
+    say_logs("logloom.runners")
     return run(plan, runner=engine, watch=Watch, tell=say)
 
 

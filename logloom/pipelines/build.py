@@ -193,6 +193,11 @@ class Built:
     counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def dropped(self) -> dict[str, int]:
+        """Ticks that are no row, by reason, over all logs."""
+        return finish.total(record.dropped for record in self.manifest.logs)
+
+    @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
         fine = {"whole", "empty", "kept"} | ({"skipped"} if self.within_budget else set())
@@ -218,7 +223,7 @@ def build(
     num_workers: int = 1,
     runner: RunnerOptions | None = None,
     view: str = "link",
-    watch: Callable[[BuildPlan], Watch] = Watch.silent,
+    watch: Callable[..., Watch] = Watch.silent,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Built:
     """Runs a planned build to its end and makes the version's view.
@@ -229,6 +234,7 @@ def build(
         num_workers: of Beam's local runner, where no `runner` is given.
         view: "link" makes the version's view where the root's disk has links, "copy" in an object store too,
             "none" nowhere.
+        watch: makes what shows the progress of a plan.
         tell: told what the engine does.
 
     Raises:
@@ -241,8 +247,10 @@ def build(
     job = plan.job
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, built=0, reused=0)
-    with watch(plan):
-        finished = _run(plan, runner or RunnerOptions("direct", workers=num_workers), tell)
+    runner = runner or RunnerOptions("direct", workers=num_workers)
+    with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
+        watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
+        finished = _run(watched, runner, tell)
     outcome = job.store.read_json(finish.outcome_file(job))
     raise_outcome(outcome)
     counters = finished.counters if isinstance(finished, Finished) else {}

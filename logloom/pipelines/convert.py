@@ -44,6 +44,7 @@ from logloom.runners.running import run
 from logloom.transforms import finish
 from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.job import LogTask
+from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.partition import (
     Failure,
     PartitionResult,
@@ -126,7 +127,7 @@ def convert(
     plan: ConvertPlan,
     *,
     runner: RunnerOptions | None = None,
-    watch: Callable[[ConvertPlan], Watch] = Watch.silent,
+    watch: Callable[..., Watch] = Watch.silent,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Converted:
     """Runs a planned conversion to its end and makes the version's view.
@@ -152,9 +153,10 @@ def convert(
     job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
-    with watch(plan):
+    with watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching:
         size = Size(plan.bytes, len(plan.parts))
-        run(lambda pipeline: construct(pipeline, plan), engine, size, name=name, tell=tell)
+        watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
+        run(lambda pipeline: construct(pipeline, watched), engine, size, name=name, tell=tell)
     outcome = job.store.read_json(finish.outcome_file(job))
     _raise_outcome(outcome)
     return _with_view(job, job.number, outcome["built"], outcome["reused"])
@@ -204,6 +206,7 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
     """Writes the unit of one part unless it is there; a source that can't be read gives a failure."""
     log, part = task.log, task.part
     began = time.perf_counter()
+    job.journal.write(Note(BUILDING, log.log_id, done=False))
     found = find_entry(job.store, job.output, job.unit_identity(log.log_id, part))
     try:
         entry = found or _write_unit(task, job)
@@ -216,6 +219,8 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
         failure = Failure(log.log_id, part.name, kind, str(error))
         return ConvertedPart(task.record, PartitionResult(log, part.name, (), (failure,)))
     seconds = time.perf_counter() - began
+    done = Note(BUILDING, log.log_id, seconds=seconds, rows=entry.rows, found=found is not None)
+    job.journal.write(done)
     result = PartitionResult(log, part.name, (entry,), (), int(found is None), seconds)
     return ConvertedPart(task.record, result)
 
@@ -299,12 +304,15 @@ def _read_back(converted: bytes, job: ConvertJob) -> tuple[str, bytes]:
 def read_back(converted: ConvertedPart, job: ConvertJob) -> ConvertedPart:
     """Reads the unit through its own reader; adds a failure where a column's digest is another."""
     reading = Reading(job.store, job.schema, job.outputs, frozenset(), job.block_bytes)
+    began = time.perf_counter()
     failures = [
         Failure(entry.log_id, entry.partition, "readback", problem)
         for entry in converted.result.entries
         if entry.rows and is_sampled(job.verify, entry.identity)
         for problem in differences(reading, entry)
     ]
+    log_id = converted.result.log.log_id
+    job.journal.write(Note(READING_BACK, log_id, seconds=time.perf_counter() - began))
     result = dataclasses.replace(converted.result, failures=(*converted.result.failures, *failures))
     return dataclasses.replace(converted, result=result)
 

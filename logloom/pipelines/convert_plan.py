@@ -101,6 +101,12 @@ class ConvertPlan:
         """Of the logs that will be converted, as they lie there."""
         return sum(part.size for _, part in self.parts)
 
+    @property
+    def work(self) -> dict[str, tuple[int, int]]:
+        """Of each log that will be converted, its bytes and its parts."""
+        parts = {log.task.log_id: log.source.parts for log in self.logs}
+        return {log_id: (sum(part.size for part in own), len(own)) for log_id, own in parts.items()}
+
     def unit_identities(self) -> list[tuple[str, str]]:
         """(output, identity) of every unit of the logs that will be converted."""
         job = self.job

@@ -136,6 +136,11 @@ class BuildPlan:
         """Ticks of the logs that will be read: as many rows as there can be, before `rows:` drops any."""
         return sum(log.num_ticks for log in self.logs)
 
+    @property
+    def work(self) -> dict[str, tuple[int, int]]:
+        """Of each log that will be read, its bytes of messages and its partitions."""
+        return {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
+
     def unit_identities(self) -> list[tuple[str, str]]:
         """(output, identity) of every unit of the logs that will be read."""
         return [

@@ -1,103 +1,239 @@
-"""Progress of a build, seen from the root alone: entries against the plan, so it works on any runner.
+"""Progress of a job: what its workers note of it, or else what appears in the root, for people on stderr.
 
-On a terminal a live line; elsewhere a plain line every few seconds. All of it goes to stderr.
+Here: how far a job is (`Meter`), the live line of a terminal and the plain lines elsewhere.
+Elsewhere: the notes themselves (logloom.transforms.journal).
+
+Workers that see a disk of this machine's, or the root on a disk of their own, write notes; of those that
+don't, such as Dataflow's, the units that appear in the root are counted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from logloom.errors import LogloomError
-from logloom.io.manifest import find_entry
+from logloom.transforms.journal import ASSEMBLING, BUILDING, READING_BACK, Journal, JournalReader, Note
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from logloom.transforms.job import Target
 
-_LOOK_EVERY = 0.5  # seconds
+_LOOK_EVERY = 0.25  # seconds
 _LOOK_FAR_EVERY = 5.0  # seconds; in an object store each look costs requests
-_PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
-_READING = 2.0  # seconds of a look at most that go to entries: rows and bytes can be estimated
+_FIRST_PLAIN = 1.0  # seconds until the first line where there is no terminal
+_PLAIN_EVERY = 10.0  # seconds between the next ones
+_RATE_OVER = 10.0  # seconds whose speed is shown
 _REST = 9  # times as long as a look took: of a million units it takes minutes
+_READ_BACK_SHARE = 0.4  # of the time of building; what is guessed until some has been read back
 
 
 class Watched(Protocol):
-    """A plan whose units appear one by one: of a build, or of a conversion."""
+    """A plan: of a build, or of a conversion."""
 
     @property
     def job(self) -> Target: ...
+
+    @property
+    def work(self) -> Mapping[str, tuple[int, int]]:
+        """Of each log that will be read, its bytes and its partitions."""
+        ...
 
     def unit_identities(self) -> list[tuple[str, str]]:
         """(output, identity) of every unit that will be there."""
         ...
 
 
-class Watch:
-    """Watches the entries of a build appear, in a thread of its own, while the block runs."""
+@dataclass
+class Meter:
+    """How far a job is, by what its workers note.
 
-    def __init__(self, plan: Watched, *, quiet: bool = False):
+    Attributes:
+        work: of each log its bytes and its partitions.
+        reads_back: the share of partitions that is read back.
+        phase: what goes on, for people: "building drive-03".
+        rows: that were made.
+    """
+
+    work: Mapping[str, tuple[int, int]]
+    reads_back: float = 1.0
+    phase: str = "starting"
+    rows: int = 0
+    _done: dict[str, float] = field(default_factory=dict)  # bytes by phase
+    _found: float = 0.0  # bytes that an earlier attempt had built
+    _seconds: dict[str, float] = field(default_factory=dict)  # of workers, by phase
+    _files: list[int] = field(default_factory=lambda: [0, 0])  # of assembled outputs: there, and to be there
+    _recent: deque[tuple[float, float]] = field(default_factory=deque)
+    _began: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Bytes of all logs."""
+        return sum(size for size, _ in self.work.values())
+
+    @property
+    def built(self) -> float:
+        """Bytes of logs that were turned into rows."""
+        return self._done.get(BUILDING, 0.0)
+
+    def take(self, note: Note, now: float) -> None:
+        """Adds a note that was read at `now`, a time.monotonic()."""
+        self._began = now if self._began is None else self._began
+        if note.phase == ASSEMBLING:
+            self._files[0 if note.done else 1] += note.pieces
+            self.phase = f"assembling, {self._files[0]} of {self._files[1]} files"
+            return
+        self.phase = f"{note.phase} {note.what}"
+        if note.done and note.what in self.work:
+            size, partitions = self.work[note.what]
+            share = size * note.pieces / max(1, partitions)
+            self._done[note.phase] = self._done.get(note.phase, 0.0) + share
+            self._found += share if note.found and note.phase == BUILDING else 0.0
+            if not note.found:
+                self._seconds[note.phase] = self._seconds.get(note.phase, 0.0) + note.seconds
+            self.rows += note.rows if note.phase == BUILDING else 0
+
+    def _read_back_cost(self) -> float:
+        """Time to read a byte back, in times to build one."""
+        built, read = self.built - self._found, self._done.get(READING_BACK, 0.0)
+        worked, looked = self._seconds.get(BUILDING, 0.0), self._seconds.get(READING_BACK, 0.0)
+        if built > 0 and read > 0 and worked > 0:
+            return (looked / read) / (worked / built)
+        return _READ_BACK_SHARE * self.reads_back
+
+    def seconds_left(self, now: float) -> float | None:
+        """Until all is built and read back, at the speed so far; None where there is none yet."""
+        cost = self._read_back_cost()
+        read = self._done.get(READING_BACK, 0.0)
+        fresh = self.built - self._found + cost * read
+        left = self.total - self.built + cost * (self.total - read)
+        if self._began is None or fresh <= 0 or now <= self._began or self.share > 1 - 1e-9:
+            return None
+        return left * (now - self._began) / fresh
+
+    def speed(self, now: float) -> float:
+        """Bytes of logs that were built in a second, lately."""
+        self._recent.append((now, self.built - self._found))
+        while len(self._recent) > 2 and now - self._recent[1][0] >= _RATE_OVER:
+            self._recent.popleft()
+        (then, before), (_, built) = self._recent[0], self._recent[-1]
+        return (built - before) / (now - then) if now > then else 0.0
+
+    @property
+    def share(self) -> float:
+        """Of the whole work, between 0 and 1."""
+        cost = self._read_back_cost()
+        done = self.built + cost * self._done.get(READING_BACK, 0.0)
+        return min(1.0, done / (self.total * (1 + cost))) if self.total else 0.0
+
+    def words(self, now: float) -> str:
+        """What was done, in one line without the phase."""
+        parts = []
+        if (left := self.seconds_left(now)) is not None:
+            parts.append(f"about {human_seconds(left)} left")
+        parts.append(f"{human_bytes(self.built)} of {human_bytes(self.total)}")
+        if (speed := self.speed(now)) > 0 and self.built < self.total:
+            parts.append(f"{human_bytes(speed)}/s")
+        return ", ".join([*parts, f"{self.rows:,} rows"])
+
+
+class UnitLooker:
+    """Notes of workers that can't write any: the units that appeared in the root since the last look."""
+
+    def __init__(self, plan: Watched):
+        self._store = plan.job.store
+        self._waiting: dict[str, set[str]] = {}
+        for output, identity in plan.unit_identities():
+            self._waiting.setdefault(output, set()).add(identity)
+        self._shares = {log_id: partitions for log_id, (_, partitions) in plan.work.items()}
+        self._units = sum(map(len, self._waiting.values()))
+        self._seen = 0.0
+
+    def new(self) -> Iterator[Note]:
+        """As if each unit had been a share of every log: which one it belongs to would take a request."""
+        there = 0
+        with contextlib.suppress(LogloomError):  # a store that refuses is for the build to tell of
+            for output, waiting in self._waiting.items():
+                found = waiting.intersection(self._store.names(f"parts/{output}"))
+                waiting -= found
+                there += len(found)
+        if there and self._units:
+            before, self._seen = self._seen, self._seen + there / self._units
+            for log_id, partitions in self._shares.items():
+                count = round(partitions * self._seen) - round(partitions * before)
+                if count:
+                    yield Note(BUILDING, log_id, pieces=count)
+
+
+class Watch:
+    """Shows the progress of a job, in a thread of its own, while the block runs.
+
+    Attributes:
+        journal: for the job's workers.
+    """
+
+    def __init__(self, plan: Watched, *, quiet: bool = False, sees_workers: bool = True):
+        """
+        Args:
+            sees_workers: the job's workers run on this machine, or write to a disk that it sees.
+        """
+        self.journal = Journal()
         self._plan = plan
-        self._quiet = quiet
+        self._quiet = quiet or not plan.work
+        self._sees_workers = sees_workers
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="logloom-progress", daemon=True)
-        self._waiting: dict[str, set[str]] = {}  # identities by output, of units that aren't there
-        for output, identity in () if quiet else plan.unit_identities():
-            self._waiting.setdefault(output, set()).add(identity)
-        self._total = self._num_waiting
-        self._unread: list[tuple[str, str]] = []  # units that are there, rows and bytes unknown
-        self._every = _LOOK_FAR_EVERY if plan.job.store.local is None else _LOOK_EVERY
-        self._rows = 0
-        self._bytes = 0
+        self._files = contextlib.ExitStack()
+        self._every = _LOOK_EVERY
+        self._failed = False
 
     @classmethod
-    def silent(cls, plan: Watched) -> Watch:
-        return cls(plan, quiet=True)
+    def silent(cls, plan: Watched, *, sees_workers: bool = True) -> Watch:
+        return cls(plan, quiet=True, sees_workers=sees_workers)
 
     def __enter__(self) -> Self:
-        if not self._quiet and self._total:
-            self._thread.start()
+        if self._quiet:
+            return self
+        store = self._plan.job.store
+        share = {"all": 1.0, "none": 0.0}.get(self._plan.job.verify)
+        self._meter = Meter(self._plan.work, 1.0 if share is None else share)
+        self._notes: Any
+        if self._sees_workers:
+            if store.local is not None:
+                folder = str(self._files.enter_context(store.scratch()))
+            else:
+                folder = self._files.enter_context(tempfile.TemporaryDirectory(prefix="logloom-"))
+            self.journal, self._notes = Journal(folder), JournalReader(folder)
+        else:
+            self._notes, self._every = UnitLooker(self._plan), _LOOK_FAR_EVERY
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._failed = kind is not None
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._files.close()
 
     def _look(self) -> float:
-        """Counts; says how many seconds to rest before the next look."""
+        """Takes the new notes; says how many seconds to rest before the next look."""
         began = time.monotonic()
-        # A store that refuses, or an entry that is damaged, is for the build to tell of.
-        with contextlib.suppress(LogloomError):
-            self._list()
-        self._read(began + _READING)
+        for note in self._notes.new():
+            self._meter.take(note, began)
         return rest_after(time.monotonic() - began, self._every)
-
-    def _list(self) -> None:
-        for output, waiting in self._waiting.items():
-            there = waiting.intersection(self._plan.job.store.names(f"parts/{output}"))
-            waiting -= there
-            self._unread += [(output, identity) for identity in sorted(there)]
-
-    def _read(self, until: float) -> None:
-        """Adds up what entries say; units without one wait on, for a store shows their other files first."""
-        first = next(iter(self._plan.job.outputs))
-        while self._unread and time.monotonic() < until:
-            output, identity = self._unread.pop()
-            entry = None
-            with contextlib.suppress(LogloomError):
-                entry = find_entry(self._plan.job.store, output, identity)
-            if entry is None:
-                self._waiting[output].add(identity)
-            else:
-                self._rows += entry.rows if output == first else 0
-                self._bytes += entry.size
 
     def _run(self) -> None:
         if sys.stderr.isatty():
@@ -105,57 +241,26 @@ class Watch:
         else:
             self._plain()
 
-    @property
-    def _num_waiting(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
-    @property
-    def _done(self) -> int:
-        return self._total - self._num_waiting
-
-    def _words(self) -> str:
-        read = self._done - len(self._unread)
-        if read == self._done:
-            return f"{self._rows:,} rows, {human_bytes(self._bytes)}"
-        # Identities are digests, so those read so far are as good as drawn by lot.
-        scale = self._done / read if read else 0.0
-        return f"about {self._rows * scale:,.0f} rows, {human_bytes(self._bytes * scale)}"
-
     def _live(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("units"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            TextColumn("ETA"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("", total=self._total)
-            rest = self._every
+        with live_line() as show:
+            rest = 0.0
             while not self._stop.wait(rest):
                 rest = self._look()
-                progress.update(task, completed=self._done, description=self._words())
+                show(self._meter.phase, self._meter.words(time.monotonic()), self._meter.share)
 
     def _plain(self) -> None:
-        rest = self._look()
-        began, before, told = time.monotonic(), self._done, False
-        while not self._stop.wait(max(rest, _PLAIN_EVERY)):
+        rest, print_at, shown = self._every, time.monotonic() + _FIRST_PLAIN, False
+        while not self._stop.wait(rest):
             rest = self._look()
-            new = self._done - before
-            left = (time.monotonic() - began) / new * self._num_waiting if new else None
-            self._print(f", about {left:.0f} s left" if left is not None else "")
-            told = True
-        if told and rest <= _PLAIN_EVERY:  # the end of the build doesn't wait long for this
+            if time.monotonic() >= print_at:
+                self._print(self._meter.phase)
+                print_at, shown = time.monotonic() + _PLAIN_EVERY, True
+        if shown and self._sees_workers and not self._failed:  # the end of the build doesn't wait long for this
             self._look()
-            self._print("")
+            self._print("finishing")
 
-    def _print(self, more: str) -> None:
-        line = f"{self._done} of {self._total} units, {self._words()}{more}"
-        print(line, file=sys.stderr, flush=True)
+    def _print(self, phase: str) -> None:
+        print(f"{phase}: {self._meter.words(time.monotonic())}", file=sys.stderr, flush=True)
 
 
 def rest_after(took: float, every: float) -> float:
@@ -164,17 +269,55 @@ def rest_after(took: float, every: float) -> float:
 
 
 @contextlib.contextmanager
+def live_line() -> Iterator[Callable[[str, str, float | None], None]]:
+    """A line at the end of a terminal: gives a function to show (what, words, share done or None).
+
+    It keeps to one row of the terminal, also of one that is made narrower meanwhile; gone afterwards.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=32)),
+        BarColumn(bar_width=16, table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[words]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+    )
+    progress = Progress(*columns, console=console, transient=True, expand=True, auto_refresh=False)
+    with progress:
+        task = progress.add_task("", total=None, words="")
+        width = console.width
+
+        def show(what: str, words: str, share: float | None) -> None:
+            nonlocal width
+            if console.width != width:
+                _clear(progress, width, console.width)
+                width = console.width
+            progress.update(task, description=what, words=words, total=share and 1.0, completed=share or 0.0)
+            progress.refresh()
+
+        yield show
+
+
+def _clear(progress: Progress, before: int, now: int) -> None:
+    """Removes the line from a terminal that was resized: where it got narrower, it is several rows now."""
+    from rich.control import Control
+
+    rows = math.ceil(before / max(1, now))
+    progress.console.control(*[Control.move(0, -1)] * (rows - 1), Control.move_to_column(0))
+    progress.console.file.write("\x1b[J")  # all below, which Rich has no word for
+
+
+@contextlib.contextmanager
 def steps(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Progress of a count: gives a function to tell (done, total). Silent where there is no terminal."""
+    """Progress of a count: gives a function to call with (done, total). Silent where there is no terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    with live_line() as show:
+        show(what, "", None)
+        yield lambda done, total: show(what, f"{done:,} of {total:,}", done / total if total else None)
 
 
 def human_bytes(count: float) -> str:
@@ -184,3 +327,13 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     raise AssertionError
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration for people: 42 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

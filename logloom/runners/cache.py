@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 from logloom.errors import LogloomError, UsageError
+
+_log = logging.getLogger("logloom.runners")  # the command shows it
+_TELL_EVERY = 5.0  # seconds
 
 
 def cache_folder() -> pathlib.Path:
@@ -37,7 +43,8 @@ def fetched(name: str, fetch: Callable[[pathlib.Path], None]) -> pathlib.Path:
             f"{folder.parent}: no place to keep engines ({error.strerror}); name another in LOGLOOM_CACHE"
         ) from error
     try:
-        fetch(partial)
+        with _told_of(name, partial):
+            fetch(partial)
         partial.chmod(0o755)
         try:
             partial.rename(folder)
@@ -47,6 +54,26 @@ def fetched(name: str, fetch: Callable[[pathlib.Path], None]) -> pathlib.Path:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+@contextlib.contextmanager
+def _told_of(name: str, folder: pathlib.Path) -> Iterator[None]:
+    """Logs that something is fetched, and every few seconds how much of it is there."""
+    _log.info("fetching %s into %s, this once", name, folder.parent)
+    done = threading.Event()
+
+    def follow() -> None:
+        while not done.wait(_TELL_EVERY):
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            _log.info("fetching %s: %.0f MB so far", name, size / 1e6)
+
+    follower = threading.Thread(target=follow, name="logloom-fetching", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        done.set()
+        follower.join()
 
 
 def tool(name: str, wanted_for: str) -> str:

@@ -141,6 +141,11 @@ class RunnerOptions:
         named = self.flink_master or self.flink_job_server_jar or self.job_endpoint
         return "flink" if named else "direct"
 
+    @property
+    def is_near(self) -> bool:
+        """Whether all worker processes run on this machine."""
+        return self.name == "direct" or (self.environment == "local" and self.name in ("prism", "flink"))
+
     def process_command(self) -> str:
         """The program that starts a worker, of environment "process".
 

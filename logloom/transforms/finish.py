@@ -32,6 +32,7 @@ from logloom.io.manifest import (
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.transforms.job import Job, LogTask, Target, opened
+from logloom.transforms.journal import ASSEMBLING, Note
 from logloom.transforms.partition import Failure, PartitionResult, is_sampled
 from logloom.transforms.rows import Tally, reconcile
 
@@ -191,6 +192,8 @@ def plan_chunks(job: Target, outcomes: Sequence[LogOutcome]) -> list[ChunkTask]:
             job.store, assembly.units, job.schema, job.outputs[assembly.output], job.period
         )
         tasks += [ChunkTask(assembly.output, assembly.identity, task) for task in planned.tasks]
+    if tasks:
+        job.journal.write(Note(ASSEMBLING, "", done=False, pieces=len(tasks)))
     return tasks
 
 
@@ -203,7 +206,9 @@ def write_chunk(job: Target, chunk: ChunkTask) -> tuple[str, dict[str, Any]]:
     form = format_named(chunk.output)
     assert isinstance(form, AssembledFormat)
     name, data = form.make_chunk(job.store, chunk.task)
-    return chunk.identity, publish_file(job, unit_folder(chunk.output, chunk.identity), name, data)
+    published = publish_file(job, unit_folder(chunk.output, chunk.identity), name, data)
+    job.journal.write(Note(ASSEMBLING, chunk.output))
+    return chunk.identity, published
 
 
 def publish_file(job: Target, folder: str, name: str, data: bytes) -> dict[str, Any]:
@@ -307,18 +312,19 @@ def _refusal(job: Target, records: Sequence[LogRecord]) -> str:
         budget = f"{job.skip_budget:.2%}"
         return f"{len(skipped)} of {len(records)} logs skipped, over the budget of {budget}: {names}"
     if not any(record.rows for record in records) and not job.allow_empty:
-        dropped = _total(record.dropped for record in records)
+        dropped = total(record.dropped for record in records)
         why = ", ".join(f"{count} ticks dropped by {reason}" for reason, count in dropped.items())
         return f"no rows at all ({why or 'no log has a tick'}); --allow-empty commits an empty version"
     return ""
 
 
-def _total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sums of counts by name."""
+    summed: dict[str, int] = {}
     for one in counts:
         for name, count in one.items():
-            total[name] = total.get(name, 0) + count
-    return total
+            summed[name] = summed.get(name, 0) + count
+    return summed
 
 
 def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequence[Assembled]) -> Manifest:

@@ -26,6 +26,7 @@ from logloom.io.units import format_named
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.derive import PythonFile
+from logloom.transforms.journal import Journal
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1
@@ -68,6 +69,7 @@ class Target:
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
         bundle: how many partitions of a log pass through the engine together at most.
+        journal: takes notes of the work, for whoever watches it.
     """
 
     store: Store
@@ -84,6 +86,7 @@ class Target:
     run: str = "again"
     block_bytes: int = 64 << 20
     bundle: int = 1
+    journal: Journal = field(default_factory=Journal)
 
     @property
     def schema(self) -> Schema:

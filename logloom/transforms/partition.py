@@ -30,6 +30,7 @@ from logloom.transforms.columns import Span
 from logloom.transforms.derive import load_files
 from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, Partition, opened
+from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
@@ -89,6 +90,7 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
     """
     log, span = partition.log, partition.span
     began = time.perf_counter()
+    job.journal.write(Note(BUILDING, log.log_id, done=False))
     identities = {output: job.unit_identity(output, log, span) for output in job.outputs}
     found = {output: find_entry(job.store, output, name) for output, name in identities.items()}
     missing = {output: name for output, name in identities.items() if found[output] is None}
@@ -100,7 +102,10 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
         kind = "log" if isinstance(error, LogReadError) else "rows"
         return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, kind, str(error)),))
     entries = tuple(entry for output in identities if (entry := found[output] or built.get(output)))
-    return PartitionResult(log, span.name, entries, (), len(built), time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    rows = max((entry.rows for entry in entries), default=0)
+    job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built))
+    return PartitionResult(log, span.name, entries, (), len(built), seconds)
 
 
 class _Writing:
@@ -262,12 +267,14 @@ def read_back(job: Job, result: PartitionResult) -> PartitionResult:
     """Reads the units through their own readers; adds a failure for each that differs from its entry."""
     failures = list(result.failures)
     reading = Reading.of(job)
+    began = time.perf_counter()
     for entry in result.entries:
         if entry.rows and is_sampled(job.verify, entry.identity):
             failures += [
                 Failure(entry.log_id, entry.partition, "readback", problem)
                 for problem in differences(reading, entry)
             ]
+    job.journal.write(Note(READING_BACK, result.log.log_id, seconds=time.perf_counter() - began))
     return dataclasses.replace(result, failures=tuple(failures))
 
 

@@ -1,0 +1,83 @@
+"""What workers note of their work while it goes on: a file for each process, in a folder that all see.
+
+Here: writing notes, and reading those that are new. A note that can't be written is left out: no build fails
+for its progress.
+Elsewhere: what people are shown of them (logloom.pipelines.progress).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+BUILDING, READING_BACK, ASSEMBLING = "building", "reading back", "assembling"
+
+
+@dataclass(frozen=True)
+class Note:
+    """One piece of work, begun or done.
+
+    Attributes:
+        phase: one of the names above.
+        what: the log, or the output that is assembled.
+        done: False where it begins.
+        seconds: that it took.
+        rows: that it made.
+        pieces: of this phase that come with it: partitions, or the files to be assembled.
+        found: it was there already, from an earlier attempt.
+    """
+
+    phase: str
+    what: str
+    done: bool = True
+    seconds: float = 0.0
+    rows: int = 0
+    pieces: int = 1
+    found: bool = False
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A folder of notes; "" takes none.
+
+    Attributes:
+        folder: on a disk that all workers and the process that waits for them see.
+    """
+
+    folder: str = ""
+
+    def write(self, note: Note) -> None:
+        """Appends a note to this process's own file, in one call, so that readers see whole lines."""
+        if not self.folder:
+            return
+        path = os.path.join(self.folder, f"{socket.gethostname()}-{os.getpid()}")
+        line = json.dumps(list(vars(note).values())) + "\n"
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+
+
+@dataclass
+class JournalReader:
+    """Reads what has been noted since it was asked last."""
+
+    folder: str
+    _read: dict[str, int] = field(default_factory=dict)  # bytes of each file
+
+    def new(self) -> Iterator[Note]:
+        """The notes that came since the last call, those of one process in order."""
+        for path in sorted(pathlib.Path(self.folder).glob("*")):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                file.seek(self._read.get(path.name, 0))
+                whole, newline, _ = file.read().rpartition(b"\n")  # a line may be on its way
+                self._read[path.name] = self._read.get(path.name, 0) + len(whole + newline)
+                for line in whole.splitlines():
+                    yield Note(*json.loads(line))
