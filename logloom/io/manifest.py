@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 ENTRY = "entry.json"
+UNITS = "parts"  # the folder of all units
 _READERS = 16  # threads that read parts of logs ahead; they wait for storage
 _TAGS = "versions/tags.json"
 Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
@@ -134,7 +135,7 @@ class Entry:
 
 
 def unit_folder(output: str, identity: str) -> str:
-    return f"parts/{output}/{identity}"
+    return f"{UNITS}/{output}/{identity}"
 
 
 def find_entry(store: Store, output: str, identity: str) -> Entry | None:
