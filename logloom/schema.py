@@ -12,9 +12,10 @@ import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
 
@@ -100,16 +101,6 @@ class ColumnType:
         data = {"dtype": dtype_to_json(self.dtype), "shape": list(self.shape), "kind": self.kind}
         return data | {k: v for k, v in (("unit", self.unit), ("description", self.description)) if v}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ColumnType:
-        return cls(
-            dtype_from_json(data["dtype"]),
-            tuple(data["shape"]),
-            data["kind"],
-            data.get("unit", ""),
-            data.get("description", ""),
-        )
-
 
 BYTES = ColumnType(np.dtype("u1"), (None,), "bytes")
 STRING = ColumnType(np.dtype("u1"), (None,), "string")
@@ -127,10 +118,26 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
 
 
 def dtype_from_json(data: Any) -> np.dtype[Any]:
-    """The inverse of `dtype_to_json`; structured dtypes are packed."""
-    if isinstance(data, str):
-        return np.dtype(data)
-    return np.dtype([(name, dtype_from_json(base), tuple(shape)) for name, base, shape in data])
+    """The inverse of `dtype_to_json`; structured dtypes are packed.
+
+    Raises:
+        ValueError: no such dtype, or one that holds Python objects.
+    """
+    try:
+        if isinstance(data, str):
+            dtype = np.dtype(data)
+        else:
+            dtype = np.dtype([(name, dtype_from_json(base), tuple(shape)) for name, base, shape in data])
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise ValueError(f"no dtype: {_shown(data)} ({error})") from error
+    if dtype.hasobject or (isinstance(data, str) and (dtype.names is not None or dtype.subdtype)):
+        raise ValueError(f"no dtype of a column: {_shown(data)}")
+    return dtype
+
+
+def _shown(data: Any) -> str:
+    text = repr(data)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 TIMESTAMP = ColumnType(np.dtype("<i8"), unit="ns")
@@ -205,9 +212,41 @@ class Schema:
         return {"columns": columns, "sampled": list(self.sampled)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        columns = {column["name"]: ColumnType.from_json(column) for column in data["columns"]}
-        return cls(columns, tuple(data["sampled"]))
+    def from_json(cls, data: Any) -> Schema:
+        """
+        Raises:
+            ValueError: no schema; pydantic's own where a field has the wrong type.
+        """
+        said = _SchemaJson.model_validate(data)
+        columns: dict[str, ColumnType] = {}
+        for column in said.columns:
+            if column.name in columns:
+                raise ValueError(f"column {column.name!r} stands there twice")
+            try:
+                columns[column.name] = column.ctype
+            except ValueError as error:
+                raise ValueError(f"column {column.name!r}: {error}") from error
+        if unknown := sorted(set(said.sampled) - columns.keys()):
+            raise ValueError(f"sampled: no column {unknown[0]!r}")
+        return cls(columns, said.sampled)
+
+
+class _ColumnJson(BaseModel):
+    name: str = Field(min_length=1)
+    dtype: str | list[Any]
+    shape: tuple[Annotated[int, Field(strict=True, ge=0, lt=2**63)] | None, ...]
+    kind: Literal["array", "bytes", "string"]
+    unit: str = ""
+    description: str = ""
+
+    @property
+    def ctype(self) -> ColumnType:
+        return ColumnType(dtype_from_json(self.dtype), self.shape, self.kind, self.unit, self.description)
+
+
+class _SchemaJson(BaseModel):
+    columns: tuple[_ColumnJson, ...]
+    sampled: tuple[str, ...]
 
 
 def _listed(wanted: str, names: Sequence[str]) -> str:

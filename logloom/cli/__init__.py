@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -30,6 +31,10 @@ from logloom.cli import tour  # noqa: F401
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", envvar="LOGLOOM_DEBUG", help="Show the traceback of an error, for reports."),
+    ] = False,
 ) -> None:
     if version:
         print(__version__)
@@ -38,9 +43,12 @@ def _root(
 
 def main() -> None:
     """The `logloom` command: errors become one message and an exit code."""
+    arguments, debug = _without_debug(sys.argv[1:])
     try:
-        code = app(prog_name="logloom", standalone_mode=False)
+        code = app(arguments, prog_name="logloom", standalone_mode=False)
     except LogloomError as error:
+        if debug:
+            traceback.print_exc()
         say(f"logloom: {error}")
         code = BAD_USAGE if isinstance(error, UsageError) else FAILED
     except (typer.Abort, KeyboardInterrupt):
@@ -49,13 +57,35 @@ def main() -> None:
         sys.stderr.close()
         code = FAILED
     except Exception as error:
-        if not hasattr(error, "format_message"):  # click's own errors know how to show themselves
-            raise
-        error.show()  # type: ignore[attr-defined]
-        code = getattr(error, "exit_code", BAD_USAGE)
+        if hasattr(error, "format_message"):  # click's own errors know how to show themselves
+            error.show()
+            code = getattr(error, "exit_code", BAD_USAGE)
+        else:
+            _say_internal(error, debug)
+            code = FAILED
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
         say("logloom: stopped; a build keeps what is finished: build again to go on")
     _leave(code or 0)
+
+
+def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without --debug, wherever it stands before a `--`; and whether to show tracebacks."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    own = [argument for argument in arguments[:end] if argument != "--debug"]
+    asked = len(own) < end or os.environ.get("LOGLOOM_DEBUG", "") not in ("", "0")
+    return [*own, *arguments[end:]], asked
+
+
+def _say_internal(error: Exception, debug: bool) -> None:
+    """Tells of an error that nobody foresaw."""
+    if debug:
+        traceback.print_exc()
+    what = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    what = f"{what[:300]}…" if len(what) > 300 else what
+    way_out = (
+        "please report it with the traceback above" if debug else "run again with --debug for the traceback"
+    )
+    say(f"logloom: internal error: {type(error).__name__}{': ' if what else ''}{what}; {way_out}")
 
 
 def _leave(code: int) -> None:

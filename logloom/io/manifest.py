@@ -22,16 +22,27 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from blake3 import blake3
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.metadata import Count, FileName, Int64, Name, NameOrNone, Text, checked, parsed
 from logloom.io.storage import MISSING, TEMPORARY, Store
+from logloom.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMAT = 1
 ENTRY = "entry.json"
+UNITS = "parts"  # the folder of all units
 _READERS = 16  # threads that read parts of logs ahead; they wait for storage
+_TAGS = "versions/tags.json"
+Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
+_STRICT = ConfigDict(extra="forbid")
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
 
@@ -48,10 +59,29 @@ class FileEntry:
         portion: identity of the portion that it belongs to, in whose folder it lies; "" for the unit's own.
     """
 
-    name: str
-    size: int
-    digest: str
-    portion: str = ""
+    __pydantic_config__ = _STRICT
+
+    name: FileName
+    size: Count
+    digest: Text
+    portion: NameOrNone = ""
+
+
+def _apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+    """Raises ValueError where files have one place, or one lies in a folder that another one is."""
+    places = {(file.portion, file.name) for file in files}
+    if len(places) < len(files):
+        raise ValueError("two files have one name")
+    for file in files:
+        if file.name == ENTRY:
+            raise ValueError(f"a file is called {ENTRY}, like what lists them")
+        steps = file.name.split("/")
+        if any((file.portion, "/".join(steps[:n])) in places for n in range(1, len(steps))):
+            raise ValueError(f"{file.name!r} lies in a folder that is a file")
+    return files
+
+
+Files = Annotated[tuple[FileEntry, ...], AfterValidator(_apart)]
 
 
 @dataclass(frozen=True)
@@ -67,16 +97,18 @@ class Entry:
         tally: how messages and ticks were used (see logloom.transforms.rows).
     """
 
-    output: str
-    identity: str
-    log_id: str
-    content_id: str
-    partition: str
-    start: int
-    stop: int
-    rows: int
-    files: tuple[FileEntry, ...]
-    columns: Mapping[str, str]
+    __pydantic_config__ = _STRICT
+
+    output: Name
+    identity: Name
+    log_id: Text
+    content_id: Text
+    partition: Text
+    start: Int64
+    stop: Int64
+    rows: Count
+    files: Files
+    columns: Mapping[str, Text]
     unit: Mapping[str, Any]
     tally: Mapping[str, Any]
 
@@ -101,35 +133,81 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Entry:
-        files = tuple(FileEntry(**file) for file in data["files"])
-        return cls(**{**data, "files": files})
-
 
 def unit_folder(output: str, identity: str) -> str:
-    return f"parts/{output}/{identity}"
+    return f"{UNITS}/{output}/{identity}"
 
 
 def find_entry(store: Store, output: str, identity: str) -> Entry | None:
     """The entry of a unit, where it is finished.
 
     Raises:
-        DatasetError: the entry can't be read; says which file to remove.
+        DatasetError: the entry can't be read; says which folder to remove.
     """
-    name = f"{unit_folder(output, identity)}/{ENTRY}"
+    found = _read_entry(store, output, identity)
+    return None if found is None else checked(Entry, *found[1:])
+
+
+@dataclass(frozen=True)
+class AssembledEntry:
+    """The entry of an output that was put together from many units of a split.
+
+    Attributes:
+        unit: what the format said of it.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    output: Name
+    split: Name
+    unit: Mapping[str, Any]
+    rows: Count
+    files: Files
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledEntry, str] | None:
+    """The entry of an assembled output and its BLAKE3, where it is finished.
+
+    Raises:
+        DatasetError: the entry can't be read; says which folder to remove.
+    """
+    found = _read_entry(store, output, identity)
+    if found is None:
+        return None
+    data, *said = found
+    return checked(AssembledEntry, *said), blake3(data).hexdigest()
+
+
+def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
+    """The entry of an assembled output of a version.
+
+    Raises:
+        DatasetError: it is missing, damaged, or another one.
+    """
+    found = find_assembled(store, part.output, part.identity)
+    place = store.uri_of(f"{unit_folder(part.output, part.identity)}/{ENTRY}")
+    if found is None:
+        raise DatasetError(f"{place}: missing")
+    entry, digest = found
+    if digest != part.entry:
+        raise DatasetError(f"{place}: its bytes changed")
+    return entry
+
+
+def _read_entry(store: Store, output: str, identity: str) -> tuple[bytes, Any, str, str] | None:
+    """An entry's bytes and value, its file, and what to do where it is damaged."""
+    folder = unit_folder(output, identity)
+    name = f"{folder}/{ENTRY}"
     try:
         data = store.read(name)
     except MISSING:
         return None
-    try:
-        entry = Entry.from_json(json.loads(data))
-    except (ValueError, TypeError, KeyError) as error:
-        folder = store.uri_of(unit_folder(output, identity))
-        raise DatasetError(
-            f"{store.uri_of(name)}: not a readable entry ({error}); remove {folder} and build again"
-        ) from error
-    return entry
+    source, way_out = store.uri_of(name), f"remove {store.uri_of(folder)} and build again"
+    return data, parsed(data, source, way_out), source, way_out
 
 
 @dataclass(frozen=True)
@@ -143,25 +221,20 @@ class LogRecord:
         reasons: for people, why it isn't whole.
     """
 
-    log_id: str
-    uris: tuple[str, ...]
-    content_id: str
-    split: str
-    key: str
-    status: str
-    part: str
-    rows: int
-    planned: int
-    dropped: Mapping[str, int]
-    refused: int
-    reasons: tuple[str, ...] = ()
+    __pydantic_config__ = _STRICT
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LogRecord:
-        return cls(**{**data, "uris": tuple(data["uris"]), "reasons": tuple(data["reasons"])})
+    log_id: Text
+    uris: tuple[Text, ...]
+    content_id: Text
+    split: Name
+    key: Text
+    status: Text
+    part: NameOrNone
+    rows: Count
+    planned: Count
+    dropped: Mapping[str, Count]
+    refused: Count
+    reasons: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,15 +245,14 @@ class Assembled:
         entry: BLAKE3 of the folder's entry.json, which lists the files.
     """
 
-    output: str
-    split: str
-    identity: str
-    entry: str
-    size: int
-    rows: int
+    __pydantic_config__ = _STRICT
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    output: Name
+    split: Name
+    identity: Name
+    entry: Text
+    size: Count
+    rows: Count
 
 
 @dataclass(frozen=True)
@@ -194,19 +266,21 @@ class Manifest:
         verified: what was read back before the commit: "all", "sample:0.05" or "none".
     """
 
-    version: int
-    parent: int | None
-    name: str
-    recipe: Mapping[str, Any]
-    schema: Mapping[str, Any]
-    plan: str
-    outputs: Mapping[str, Any]
+    __pydantic_config__ = _STRICT
+
+    version: Version
+    parent: Version | None
+    name: Text
+    recipe: Annotated[Mapping[str, Any], AfterValidator(_check_recipe)]
+    schema: Annotated[Mapping[str, Any], AfterValidator(_check_schema)]
+    plan: Text
+    outputs: Mapping[Name, Mapping[str, Any]]
     logs: tuple[LogRecord, ...]
     assembled: tuple[Assembled, ...]
-    totals: Mapping[str, int]
-    verified: str
-    software: Mapping[str, str]
-    format: int = field(default=FORMAT)
+    totals: Mapping[str, Count]
+    verified: Text
+    software: Mapping[str, Text]
+    format: Count = field(default=FORMAT)
 
     def to_bytes(self) -> bytes:
         return canonical(asdict(self))
@@ -218,18 +292,48 @@ class Manifest:
         Raises:
             DatasetError: it isn't one, or is of a newer format.
         """
-        try:
-            value = json.loads(data)
-            if value["format"] > FORMAT:
-                raise DatasetError(
-                    f"{source}: written in manifest format {value['format']}, this logloom reads up to "
-                    f"{FORMAT}: install a newer logloom"
-                )
-            logs = tuple(LogRecord.from_json(log) for log in value["logs"])
-            assembled = tuple(Assembled(**part) for part in value["assembled"])
-            return cls(**{**value, "logs": logs, "assembled": assembled})
-        except (ValueError, TypeError, KeyError) as error:
-            raise DatasetError(f"{source}: not a manifest of logloom ({error!r})") from error
+        what = f"{source}: not a manifest of logloom"
+        value = parsed(data, what)
+        number = value.get("format") if isinstance(value, dict) else None
+        if isinstance(number, int) and number > FORMAT:
+            raise DatasetError(
+                f"{source}: written in manifest format {number}, this logloom reads up to "
+                f"{FORMAT}: install a newer logloom"
+            )
+        return checked(cls, value, what)
+
+
+class _Clock(BaseModel):
+    rate: Annotated[Decimal, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
+class _Column(BaseModel):
+    topic: Text | None = None
+    encode: Text | None = None
+
+
+class _Convert(BaseModel):
+    source: Text = Field(alias="from")
+    forms: Mapping[str, Text] | None = None
+
+
+class _Recipe(BaseModel):
+    """What readers of a version look up in its recipe; the rest is for people."""
+
+    columns: Mapping[str, _Column]
+    clock: _Clock | None = None
+    convert: _Convert | None = None
+    split: Mapping[str, Any] | None = None
+
+
+def _check_recipe(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    _Recipe.model_validate(recipe)
+    return recipe
+
+
+def _check_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    Schema.from_json(schema)
+    return schema
 
 
 # --- a log's part ---------------------------------------------------------------------------------------
@@ -241,13 +345,8 @@ def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
     import pyarrow.parquet as pq
 
     rows = [_entry_row(entry) for entry in entries]
-    schema = pa.schema(
-        [(name, pa.string()) for name in ("output", "identity", "log_id", "content_id", "partition")]
-        + [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
-        + [(name, pa.string()) for name in ("files", "columns", "unit", "tally")]
-    )
     buffer = io.BytesIO()
-    table = pa.Table.from_pylist(rows, schema=schema)
+    table = pa.Table.from_pylist(rows, schema=_part_schema())
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
     data = buffer.getvalue()
     digest = blake3(data).hexdigest()
@@ -255,9 +354,22 @@ def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
     return digest
 
 
+_AS_JSON = ("files", "columns", "unit", "tally")  # of an entry, in a log's part
+
+
+def _part_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [(name, pa.string()) for name in ("output", "identity", "log_id", "content_id", "partition")]
+        + [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
+        + [(name, pa.string()) for name in _AS_JSON]
+    )
+
+
 def _entry_row(entry: Entry) -> dict[str, Any]:
     row = entry.to_json() | {"size": entry.size}
-    return row | {name: canonical(row[name]).decode() for name in ("files", "columns", "unit", "tally")}
+    return row | {name: canonical(row[name]).decode() for name in _AS_JSON}
 
 
 def read_log_part(store: Store, part: str) -> list[Entry]:
@@ -270,24 +382,28 @@ def read_log_part(store: Store, part: str) -> list[Entry]:
     import pyarrow.parquet as pq
 
     name = f"logs/{part}.parquet"
+    source = store.uri_of(name)
     try:
         data = store.read(name)
     except MISSING:
-        raise DatasetError(f"{store.uri_of(name)}: a log's part of the manifest is missing") from None
+        raise DatasetError(f"{source}: a log's part of the manifest is missing") from None
     if blake3(data).hexdigest() != part:
-        raise DatasetError(f"{store.uri_of(name)}: damaged, its bytes don't match its name")
+        raise DatasetError(f"{source}: damaged, its bytes don't match its name")
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+            if not file.schema_arrow.equals(_part_schema()):
+                raise DatasetError(f"{source}: not a log's part of a manifest, its columns are others")
             # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
             rows = file.read(use_threads=False).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{store.uri_of(name)}: damaged ({error})") from error
-    entries = []
-    for row in rows:
-        row |= {key: json.loads(row[key]) for key in ("files", "columns", "unit", "tally")}
-        del row["size"]
-        entries.append(Entry.from_json(row))
-    return entries
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DatasetError(f"{source}: damaged ({error})") from error
+    return [_row_entry(row, f"{source}: row {number}") for number, row in enumerate(rows)]
+
+
+def _row_entry(row: dict[str, Any], source: str) -> Entry:
+    del row["size"]
+    row |= {key: parsed(row[key] or "null", f"{source}: {key}") for key in _AS_JSON}
+    return checked(Entry, row, source)
 
 
 # --- versions -------------------------------------------------------------------------------------------
@@ -360,16 +476,34 @@ def resolve_version(store: Store, version: int | str) -> int:
 
 
 def read_tags(store: Store) -> dict[str, int]:
+    """The versions that tags name.
+
+    Raises:
+        DatasetError: the file of tags can't be read.
+    """
     try:
-        tags: dict[str, int] = store.read_json("versions/tags.json")
+        data = store.read(_TAGS)
     except FileNotFoundError:
         return {}
-    return tags
+    place = store.uri_of(_TAGS)
+    return checked(dict[str, Version], parsed(data, place), place)
 
 
 def _manifest_at(store: Store, number: int) -> Manifest:
+    """
+    Raises:
+        UsageError: there is no such version.
+        DatasetError: what is there is no manifest, or one of another version.
+    """
     name = version_file(number)
-    return Manifest.from_bytes(store.read(name), store.uri_of(name))
+    place = store.uri_of(name)
+    try:
+        manifest = Manifest.from_bytes(store.read(name), place)
+    except MISSING:
+        raise UsageError(f"{place}: there is no version {number}") from None
+    if manifest.version != number:
+        raise DatasetError(f"{place}: the manifest of version {manifest.version}")
+    return manifest
 
 
 def split_root(text: str) -> tuple[str, str]:

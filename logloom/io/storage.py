@@ -140,9 +140,36 @@ class Store:
         Raises:
             StorageError: the name would leave the folder.
         """
-        if name.startswith("/") or ".." in name.split("/"):
-            raise StorageError(f"{self.uri}: {name!r} would lie outside")
+        self._check(name)
         return f"{self.uri}/{name}" if name else self.uri
+
+    def path_of(self, name: str) -> pathlib.Path:
+        """The path of a file in a local folder.
+
+        Raises:
+            StorageError: the name would leave the folder.
+        """
+        self._check(name)
+        if self.local is None:
+            raise StorageError(f"{self.uri}: not on this machine's disks")
+        return self.local / name
+
+    def kept_path(self, name: str, within: str) -> pathlib.Path:
+        """The path of a file that lies in the folder `within` even once symbolic links are followed.
+
+        Raises:
+            FileNotFoundError: it isn't there.
+            StorageError: it lies elsewhere.
+        """
+        path = self.path_of(name)
+        real = path.resolve(strict=True)
+        if not real.is_relative_to(self.path_of(within).resolve()):
+            raise StorageError(f"{path}: a symbolic link leads out of {self.path_of(within)}")
+        return real
+
+    def _check(self, name: str) -> None:
+        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+            raise StorageError(f"{self.uri}: {name!r} would lie outside")
 
     @contextlib.contextmanager
     def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
@@ -168,7 +195,7 @@ class Store:
         """
         with self._explained(name, MISSING):
             if self.local is not None:
-                return (self.local / name).read_bytes()
+                return self.path_of(name).read_bytes()
             data: bytes = self.fs.cat_file(self.uri_of(name))
             return data
 
@@ -178,7 +205,7 @@ class Store:
     def exists(self, name: str) -> bool:
         with self._explained(name):
             if self.local is not None:
-                return (self.local / name).exists()
+                return self.path_of(name).exists()
             self.fs.invalidate_cache()  # another process may have made it since the folder was listed
             return bool(self.fs.exists(self.uri_of(name)))
 
@@ -187,7 +214,7 @@ class Store:
         try:
             with self._explained(name, MISSING):
                 if self.local is not None:
-                    return (self.local / name).stat().st_size
+                    return self.path_of(name).stat().st_size
                 self.fs.invalidate_cache()
                 return int(self.fs.info(self.uri_of(name))["size"])
         except MISSING:
@@ -208,7 +235,7 @@ class Store:
         try:
             with self._explained(folder, (FileNotFoundError,)):
                 if self.local is not None:
-                    path = self.local / folder
+                    path = self.path_of(folder)
                     return sorted(os.listdir(path)) if path.is_dir() else []
                 self.fs.invalidate_cache()
                 found = self.fs.ls(self.uri_of(folder), detail=False)
@@ -230,7 +257,7 @@ class Store:
                 except FileExistsError:
                     return False
                 return True
-            path = self.local / name
+            path = self.path_of(name)
             with self._unfinished(path, data) as partial:
                 partial.chmod(0o444)  # created once, never changed
                 if not _appear(partial, path):
@@ -244,7 +271,7 @@ class Store:
             if self.local is None:
                 self.fs.pipe_file(self.uri_of(name), data)
                 return
-            path = self.local / name
+            path = self.path_of(name)
             with self._unfinished(path, data) as partial:
                 partial.replace(path)
             sync(path.parent)
@@ -256,7 +283,7 @@ class Store:
             with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
                 yield pathlib.Path(folder)
             return
-        path = self.local / TEMPORARY / _own_name()
+        path = self._temporary / _own_name()
         with explained(str(path)):
             path.mkdir(parents=True)
         try:
@@ -280,7 +307,7 @@ class Store:
             for path in paths:
                 if path.is_file():
                     path.chmod(0o444)
-            target = self.local / name
+            target = self.path_of(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 folder.rename(target)
@@ -309,7 +336,7 @@ class Store:
                     list(pool.map(put, paths))
                 return
             sync_all(paths)
-            target = self.local / name
+            target = self.path_of(name)
             target.mkdir(parents=True, exist_ok=True)
             for path in paths:
                 path.replace(target / path.name)
@@ -319,7 +346,7 @@ class Store:
         """Removes scratch folders and unfinished files of processes of this machine that are gone."""
         if self.local is None:
             return
-        for folder in (self.local / name for name in _SWEPT):
+        for folder in map(self.path_of, _SWEPT):
             for path in folder.iterdir() if folder.is_dir() else ():
                 if not _is_left_behind(path):
                     continue
@@ -328,12 +355,22 @@ class Store:
                 else:
                     path.unlink(missing_ok=True)
 
+    @property
+    def _temporary(self) -> pathlib.Path:
+        """
+        Raises:
+            StorageError: it leads to another folder, where unfinished work would be written.
+        """
+        path = self.path_of(TEMPORARY)
+        if path.is_symlink():
+            raise StorageError(f"{path}: a symbolic link; remove it, a folder takes its place")
+        return path
+
     @contextlib.contextmanager
     def _unfinished(self, path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
         """A file with these bytes on the disk of `path`; gone afterwards unless it took that name."""
-        assert self.local is not None
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self.local / TEMPORARY
+        scratch = self._temporary
         # Only a root that is being built has a place for it: a plain folder holds its format's files alone.
         folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")
         partial = folder / f"{hidden}{_own_name()}{_PARTIAL}"

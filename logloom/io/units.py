@@ -23,7 +23,8 @@ from pydantic import BaseModel
 from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.io.manifest import Entry, LogRecord
+from logloom.io.manifest import Entry, LogRecord, Manifest, version_file
+from logloom.io.metadata import Count, Text, checked
 from logloom.io.storage import Store
 from logloom.schema import Schema
 
@@ -152,6 +153,42 @@ def format_named(name: str) -> Format:
         return found
     known = sorted(point.name for point in entry_points(group="logloom.formats"))
     raise UsageError(f"no output format {name!r}; there are {', '.join(known)}")
+
+
+def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
+    """The options of each output of a version.
+
+    Raises:
+        UsageError: no installed package offers an output.
+        DatasetError: options make no sense.
+    """
+    place = f"{store.uri_of(version_file(manifest.version))}: outputs"
+    return {
+        name: checked(format_named(name).Options, options, f"{place}.{name}")
+        for name, options in manifest.outputs.items()
+    }
+
+
+class Closed(BaseModel):
+    """What all writers say on closing a unit; formats say more."""
+
+    log_id: Text
+    partition: Text
+    rows: Count
+
+
+def check_unit(kind: type[BaseModel], unit: Mapping[str, Any], folder: str) -> None:
+    """Makes sure that an entry says of its unit what the format wants to know.
+
+    Args:
+        unit: as its writer's `close` gave it; {} where the unit has no rows.
+        folder: URI of the unit's folder.
+
+    Raises:
+        DatasetError: it doesn't; names the field.
+    """
+    if unit:
+        checked(kind, unit, f"{folder}: the unit's entry: unit", "remove this folder and build again")
 
 
 @dataclass(frozen=True)

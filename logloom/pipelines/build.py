@@ -251,10 +251,10 @@ def build(
     with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
         finished = _run(watched, runner, tell)
-    outcome = job.store.read_json(finish.outcome_file(job))
+    outcome = finish.read_outcome(job)
     raise_outcome(outcome)
     counters = finished.counters if isinstance(finished, Finished) else {}
-    return _with_view(job, job.number, view, outcome["built"], outcome["reused"], counters)
+    return _with_view(job, job.number, view, outcome.built, outcome.reused, counters)
 
 
 def submit(
@@ -334,15 +334,15 @@ def _with_view(
     return Built(manifest, place, built, reused, copied, job.skip_budget > 0, counters or {})
 
 
-def raise_outcome(outcome: dict[str, Any]) -> None:
+def raise_outcome(outcome: finish.Outcome) -> None:
     """Raises what kept a build from committing, all of it in one error."""
-    failures = [Failure(**failure) for failure in outcome["failures"]]
+    failures = outcome.failures
     if failures:
         message = f"nothing was committed, {len(failures)} partitions failed:\n{listed(failures)}"
         if any(failure.kind == "readback" for failure in failures):
             raise ReadBackError(message)
         raise LogReadError(message)
-    if outcome["conflict"]:
-        raise CommitConflictError(outcome["conflict"])
-    if not outcome["committed"]:
-        raise LogloomError(outcome["problem"])
+    if outcome.conflict:
+        raise CommitConflictError(outcome.conflict)
+    if not outcome.committed:
+        raise LogloomError(outcome.problem)

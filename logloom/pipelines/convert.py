@@ -157,9 +157,9 @@ def convert(
         size = Size(plan.bytes, len(plan.parts))
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
         run(lambda pipeline: construct(pipeline, watched), engine, size, name=name, tell=tell)
-    outcome = job.store.read_json(finish.outcome_file(job))
+    outcome = finish.read_outcome(job)
     _raise_outcome(outcome)
-    return _with_view(job, job.number, outcome["built"], outcome["reused"])
+    return _with_view(job, job.number, outcome.built, outcome.reused)
 
 
 def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Converted:
@@ -169,16 +169,16 @@ def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Conver
     return Converted(manifest, view, built, reused, damaged if job.on_error == "skip" else ())
 
 
-def _raise_outcome(outcome: dict[str, Any]) -> None:
-    failures = [Failure(**failure) for failure in outcome["failures"]]
+def _raise_outcome(outcome: finish.Outcome) -> None:
+    failures = outcome.failures
     if failures:
         message = f"nothing was committed, {len(failures)} parts failed:\n{listed(failures)}"
         is_read_back = any(failure.kind == "readback" for failure in failures)
         raise ReadBackError(message) if is_read_back else DatasetError(message)
-    if outcome["conflict"]:
-        raise CommitConflictError(outcome["conflict"])
-    if not outcome["committed"]:
-        raise LogloomError(outcome["problem"])
+    if outcome.conflict:
+        raise CommitConflictError(outcome.conflict)
+    if not outcome.committed:
+        raise LogloomError(outcome.problem)
 
 
 # --- a part ---------------------------------------------------------------------------------------------

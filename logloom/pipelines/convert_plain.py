@@ -155,11 +155,11 @@ def _copy_file(source: Store, target: Store, file: ViewedFile, name: str) -> Non
         return
     try:
         if target.local is not None:
-            path = target.local / name
+            path = target.path_of(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             source.fs.get_file(source.uri_of(file.stored), str(path))
         elif source.local is not None:
-            target.fs.put_file(str(source.local / file.stored), target.uri_of(name))
+            target.fs.put_file(str(source.path_of(file.stored)), target.uri_of(name))
         elif source.uri.partition("://")[0] == target.uri.partition("://")[0]:
             target.fs.cp_file(source.uri_of(file.stored), target.uri_of(name))
         else:

@@ -255,7 +255,7 @@ class Watch:
             if time.monotonic() >= print_at:
                 self._print(self._meter.phase)
                 print_at, shown = time.monotonic() + _PLAIN_EVERY, True
-        if shown and self._sees_workers and not self._failed:  # the end of the build doesn't wait long for this
+        if shown and self._sees_workers and not self._failed:
             self._look()
             self._print("finishing")
 

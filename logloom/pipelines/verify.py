@@ -7,7 +7,6 @@ Needs no Beam: the same functions as in a build, in a pool of processes.
 from __future__ import annotations
 
 import itertools
-import json
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,29 +14,28 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from blake3 import blake3
-
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
-    ENTRY,
     Assembled,
     Entry,
     FileEntry,
     LogRecord,
     Manifest,
     entries_of,
+    read_assembled,
     read_manifest,
     unit_folder,
     view_folder,
 )
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, format_named
+from logloom.io.units import options_of
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.schema import Schema
 from logloom.transforms.derive import load_files, read_files
+from logloom.transforms.finish import assembled_differences
 from logloom.transforms.job import Job, LogTask, opened
 from logloom.transforms.partition import (
     Reading,
@@ -153,12 +151,9 @@ def _run(tasks: list[_Task], num_workers: int) -> Iterator[list[Finding]]:
 
 def reading_of(store: Store, manifest: Manifest) -> Reading:
     """What reading the units of a committed version takes."""
-    outputs = {
-        name: format_named(name).Options.model_validate(options) for name, options in manifest.outputs.items()
-    }
     columns = manifest.recipe["columns"]
     encoded = frozenset(name for name, column in columns.items() if column.get("encode"))
-    return Reading(store, Schema.from_json(manifest.schema), outputs, encoded)
+    return Reading(store, Schema.from_json(manifest.schema), options_of(store, manifest), encoded)
 
 
 def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
@@ -171,25 +166,16 @@ def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
 
 def _check_assembled(reading: Reading, part: Assembled) -> Iterator[Finding]:
     store, folder = reading.store, unit_folder(part.output, part.identity)
-    name = f"{folder}/{ENTRY}"
     try:
-        data = store.read(name)
-    except FileNotFoundError:
-        yield Finding("", part.split, f"{store.uri_of(name)}: missing")
+        entry = read_assembled(store, part)
+    except DatasetError as error:
+        yield Finding("", part.split, str(error))
         return
-    if blake3(data).hexdigest() != part.entry:
-        yield Finding("", part.split, f"{store.uri_of(name)}: its bytes changed")
-        return
-    entry = json.loads(data)
     problems = [
-        problem
-        for file in entry["files"]
-        for problem in check_file(store, f"{folder}/{file['name']}", FileEntry(**file))
+        problem for file in entry.files for problem in check_file(store, f"{folder}/{file.name}", file)
     ]
     if not problems:
-        form = format_named(part.output)
-        assert isinstance(form, AssembledFormat)
-        problems = list(form.assembled_differences(store.uri_of(folder), entry["unit"], store.options))
+        problems = list(assembled_differences(store, part, entry))
     for problem in problems:
         yield Finding("", part.split, problem)
 
@@ -216,12 +202,12 @@ def _check_sums(manifest: Manifest, entries: list[tuple[LogRecord, Entry]]) -> I
 
 def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
     """Whether the view on a local disk shows the version's files and nothing else."""
-    folder = store.local / view_folder(manifest.version) if store.local else None
+    folder = store.path_of(view_folder(manifest.version)) if store.local else None
     if folder is None or not folder.is_dir():
         return
     shown = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     for file in view_files(store, manifest):
-        path, stored = folder / file.name, (store.local or folder) / file.stored
+        path, stored = store.path_of(f"{folder.name}/{file.name}"), store.path_of(file.stored)
         if file.name not in shown:
             yield Finding("", "", f"{path}: missing from the view")
         elif not (stored.exists() and path.samefile(stored)):

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import ENTRY, Manifest, entries_of, unit_folder, view_folder
+from logloom.io.manifest import UNITS, Manifest, entries_of, read_assembled, unit_folder, view_folder
 from logloom.io.storage import NO_LINKS, Store, explained
 from logloom.io.units import format_named
 
@@ -55,10 +55,10 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
                 )
     for part in manifest.assembled:
         stored = unit_folder(part.output, part.identity)
-        for file in store.read_json(f"{stored}/{ENTRY}")["files"]:
-            name = f"{split_folder(part.output, part.split)}/{file['name']}"
-            place = f"{stored}/{file['name']}"
-            yield ViewedFile(part.output, part.split, place, name, file["size"], file["digest"])
+        for file in read_assembled(store, part).files:
+            name = f"{split_folder(part.output, part.split)}/{file.name}"
+            place = f"{stored}/{file.name}"
+            yield ViewedFile(part.output, part.split, place, name, file.size, file.digest)
 
 
 def split_folder(output: str, split: str) -> str:
@@ -91,18 +91,19 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
         The folder, and whether files had to be copied because the disk has no hard links.
 
     Raises:
-        DatasetError: a file of the version is missing.
+        DatasetError: a file of the version is missing, or two would have one name.
+        StorageError: a name or a symbolic link leads out of the root, or the disk refused.
     """
-    assert store.local is not None
-    target = store.local / view_folder(manifest.version)
+    target = store.path_of(view_folder(manifest.version))
     if target.is_dir():
         return target, False
     copied = False
     with store.scratch() as scratch, explained(str(target)):
+        made = Store.at(str(scratch))
         for file in view_files(store, manifest):
-            path = scratch / file.name
+            path = made.path_of(file.name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            copied |= _link(store.local / file.stored, path)
+            copied |= _link(store, file.stored, path)
         try:
             scratch.rename(target)
         except OSError as error:
@@ -153,12 +154,18 @@ def _missing(place: object) -> DatasetError:
     return DatasetError(f"{place}: a file of this version is missing; `logloom verify` lists all")
 
 
-def _link(source: pathlib.Path, path: pathlib.Path) -> bool:
+def _link(store: Store, stored: str, path: pathlib.Path) -> bool:
     """Links a file, or copies it where the disk can't link; says whether it copied."""
     try:
+        # Not the link itself, which others could lie "below" in the view, wherever it leads to.
+        source = store.kept_path(stored, UNITS)
         os.link(source, path)
     except FileNotFoundError:
-        raise _missing(source) from None
+        raise _missing(store.path_of(stored)) from None
+    except FileExistsError:
+        raise DatasetError(
+            f"{store.path_of(stored)}: another file of this version is {path.name} too"
+        ) from None
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise

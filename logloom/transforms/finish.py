@@ -6,30 +6,33 @@ Elsewhere: single partitions (logloom.transforms.partition), Beam (logloom.pipel
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from blake3 import blake3
 
 from logloom.digests import digest_of
-from logloom.errors import CommitConflictError, LogloomError
+from logloom.errors import CommitConflictError, DatasetError, LogloomError
 from logloom.io.logs.base import Refusal
 from logloom.io.manifest import (
     ENTRY,
     Assembled,
+    AssembledEntry,
     Entry,
     LogRecord,
     Manifest,
     canonical,
     entries_of,
+    find_assembled,
+    read_assembled,
     software,
     unit_folder,
     version_file,
     write_log_part,
 )
-from logloom.io.storage import Store
+from logloom.io.metadata import Count, Text, checked, parsed
+from logloom.io.storage import MISSING, Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.transforms.job import Job, LogTask, Target, opened
 from logloom.transforms.journal import ASSEMBLING, Note
@@ -76,7 +79,7 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
 
 def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
-    tallies = [Tally.from_json(entry.tally) for entry in first_output]
+    tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
     summary = opened(job, log).summary
     sums = reconcile(job.plan, summary, tallies)
     refusals = dict.fromkeys([*summary.refusals, *(r for tally in tallies for r in tally.refusals)])
@@ -235,20 +238,20 @@ def finish_assembly(
             )
             own = [file for identity, file in files if identity == assembly.identity]
             own += [publish_file(job, assembly.folder, n, data) for n, data in planned.files.items()]
-            entry: dict[str, Any] = {
+            said: dict[str, Any] = {
                 "output": assembly.output,
                 "split": assembly.split,
                 "unit": planned.unit,
                 "rows": sum(e.rows for _, e in assembly.units),
                 "files": sorted(own, key=lambda file: str(file["name"])),
             }
-            job.store.create(name, canonical(entry))
-        data = job.store.read(name)
-        entry = json.loads(data)
-        size = sum(file["size"] for file in entry["files"])
-        digest = blake3(data).hexdigest()
+            job.store.create(name, canonical(said))
+        found = find_assembled(job.store, assembly.output, assembly.identity)
+        if found is None:
+            raise DatasetError(f"{job.store.uri_of(name)}: somebody removed it; build again")
+        entry, digest = found
         done.append(
-            Assembled(assembly.output, assembly.split, assembly.identity, digest, size, entry["rows"])
+            Assembled(assembly.output, assembly.split, assembly.identity, digest, entry.size, entry.rows)
         )
     return done
 
@@ -257,12 +260,18 @@ def read_back_assembled(job: Target, part: Assembled) -> AssembledResult:
     """Reads an assembled output through its own reader."""
     if not is_sampled(job.verify, part.identity):
         return part, ()
-    folder = unit_folder(part.output, part.identity)
-    form = format_named(part.output)
-    assert isinstance(form, AssembledFormat)
-    unit = job.store.read_json(f"{folder}/{ENTRY}")["unit"]
-    problems = form.assembled_differences(job.store.uri_of(folder), unit, job.store.options)
+    problems = assembled_differences(job.store, part, read_assembled(job.store, part))
     return part, tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
+
+
+def assembled_differences(store: Store, part: Assembled, entry: AssembledEntry) -> Iterator[str]:
+    """Says how an assembled output, read through its own reader, differs from what was written."""
+    form = format_named(part.output)
+    if not isinstance(form, AssembledFormat):
+        yield f"{store.uri}: {part.output} is no format that is assembled"
+        return
+    folder = store.uri_of(unit_folder(part.output, part.identity))
+    yield from form.assembled_differences(folder, entry.unit, store.options)
 
 
 # --- the commit -----------------------------------------------------------------------------------------
@@ -271,6 +280,41 @@ def read_back_assembled(job: Target, part: Assembled) -> AssembledResult:
 def outcome_file(job: Target) -> str:
     """What became of one submission; two builds of one version must not take each other's for theirs."""
     return f"runs/{job.number:08d}/{job.run}.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a build, as it stands in runs/.
+
+    Attributes:
+        problem: why the build as a whole can't be committed; "" when it can.
+        conflict: who committed this version first; "" for nobody.
+    """
+
+    version: Count
+    committed: bool
+    failures: tuple[Failure, ...]
+    problem: Text
+    conflict: Text
+    built: Count
+    reused: Count
+
+
+def read_outcome(job: Target) -> Outcome:
+    """What became of a build that has run.
+
+    Raises:
+        DatasetError: its file is missing or damaged.
+    """
+    name = outcome_file(job)
+    place = job.store.uri_of(name)
+    try:
+        data = job.store.read(name)
+    except MISSING:
+        raise DatasetError(
+            f"{place}: missing, so nobody knows what became of this build; build again"
+        ) from None
+    return checked(Outcome, parsed(data, place), place)
 
 
 def commit(

@@ -20,8 +20,9 @@ from blake3 import blake3
 from pydantic import BaseModel
 
 from logloom.digests import RowsDigest, file_digest
-from logloom.errors import LogloomError, LogReadError, StorageError
+from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
 from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
+from logloom.io.metadata import Text
 from logloom.io.storage import MISSING, Store, explained, sync
 from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
@@ -47,10 +48,10 @@ class Failure:
             written doesn't read back).
     """
 
-    log_id: str
-    partition: str
-    kind: str
-    message: str
+    log_id: Text
+    partition: Text
+    kind: Text
+    message: Text
 
 
 @dataclass(frozen=True)
@@ -258,9 +259,21 @@ class Reading:
     def open(self, entry: Entry) -> Reader:
         """The reader of a finished unit."""
         folder = self.store.uri_of(entry.folder)
-        options = self.outputs[entry.output]
+        options = self._options(entry)
         form = format_named(entry.output)
         return form.reader(folder, self.schema, options, entry.unit, storage_options=self.store.options)
+
+    def image_columns(self, entry: Entry) -> set[str]:
+        """The columns of a unit that hold images."""
+        return image_columns(self.schema, self.encoded, self._options(entry))
+
+    def _options(self, entry: Entry) -> BaseModel:
+        if entry.output not in self.outputs:
+            raise DatasetError(
+                f"{self.store.uri_of(entry.folder)}: a unit of output {entry.output!r}, which the version "
+                f"doesn't have; there are {', '.join(self.outputs)}"
+            )
+        return self.outputs[entry.output]
 
 
 def read_back(job: Job, result: PartitionResult) -> PartitionResult:
@@ -289,8 +302,8 @@ def is_sampled(verify: str, identity: str) -> bool:
 def differences(reading: Reading, entry: Entry) -> Iterator[str]:
     """Says how a unit differs, read through its reader, from what its entry promises."""
     place = reading.store.uri_of(entry.folder)
-    images = image_columns(reading.schema, reading.encoded, reading.outputs[entry.output])
     try:
+        images = reading.image_columns(entry)
         reader = reading.open(entry)
         digests = RowsDigest(reader.schema)
         rows = 0
@@ -336,8 +349,8 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
     """Says how a file differs from its entry."""
     try:
         if store.local is not None:
-            size = (store.local / name).stat().st_size
-            digest = file_digest(store.local / name) if size == file.size else ""
+            size = store.path_of(name).stat().st_size
+            digest = file_digest(store.path_of(name)) if size == file.size else ""
         else:
             size, digest = _object_digest(store, name)
     except MISSING:

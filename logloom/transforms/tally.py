@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogloomError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
+from logloom.io.metadata import Text, checked
 from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span
 from logloom.transforms.ticks import tick_range
 
@@ -61,8 +62,8 @@ class Tally:
     stop: int
     planned: int = 0
     rows: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    owned: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[Text, int] = field(default_factory=dict)
+    owned: Mapping[Text, int] = field(default_factory=dict)
     lost: tuple[Refusal, ...] = ()
     columns: Mapping[str, ColumnTally] = field(default_factory=dict)
 
@@ -75,18 +76,15 @@ class Tally:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Tally:
-        columns = {
-            name: ColumnTally(
-                column["used"],
-                tuple(column["used_outside"]),
-                tuple(column["unused_edge"]),
-                tuple(Refusal(**refusal) for refusal in column["refused"]),
-            )
-            for name, column in data["columns"].items()
-        }
-        lost = tuple(Refusal(**refusal) for refusal in data["lost"])
-        return cls(**{**data, "lost": lost, "columns": columns})
+    def from_json(cls, data: Mapping[str, Any], folder: str = "a unit") -> Tally:
+        """
+        Args:
+            folder: URI of the unit's folder, for errors.
+
+        Raises:
+            DatasetError: it isn't what `to_json` gives.
+        """
+        return checked(cls, data, f"{folder}: the unit's entry: tally", "remove this folder and build again")
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,29 @@
 """Manifests, log parts and entries: canonical bytes, and clear words where they are damaged."""
 
 import dataclasses
+import io
+import json
 import subprocess
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.manifest import (
+    Assembled,
+    AssembledEntry,
     Entry,
     FileEntry,
     LogRecord,
     Manifest,
     canonical,
     check_root,
+    find_assembled,
     find_entry,
+    read_assembled,
     read_log_part,
     read_manifest,
     resolve_version,
@@ -149,3 +158,166 @@ def test_a_root_may_carry_a_version():
     assert split_root("/data/urban@7") == ("/data/urban", "7")
     assert split_root("/data/urban") == ("/data/urban", "latest")
     assert split_root("/data/me@home/urban") == ("/data/me@home/urban", "latest")
+
+
+DEEP = b'{"a":' * 5000 + b"1" + b"}" * 5000
+NAMES_THAT_LEAD_OUT = ["", ".", "..", "/etc/passwd", "../x", "a/../b", "a//b", "a/", "a\\b", "a\0b", "a\nb"]
+
+
+def edited(value, path, new):
+    """A copy of a JSON value with another one at a path; `...` takes the key away."""
+    copy = list(value) if isinstance(value, list) else dict(value)
+    step, *rest = path
+    if new is ... and not rest:
+        del copy[step]
+    else:
+        copy[step] = edited(copy[step], rest, new) if rest else new
+    return copy
+
+
+def plain(value):
+    return json.loads(canonical(dataclasses.asdict(value)))
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "message"),
+    [
+        (("logs", 0, "rows"), "3", r"logs\[0\]\.rows: expected a whole number, got '3'"),
+        (("logs", 0, "rows"), 2**63, r"logs\[0\]\.rows: "),
+        (("logs", 0, "rows"), -1, r"logs\[0\]\.rows: "),
+        (("logs", 0, "uris"), "/x", r"logs\[0\]\.uris: expected a list"),
+        (
+            ("logs", 0, "part"),
+            "../../x",
+            r"logs\[0\]\.part: expected a name that stays in its folder, got '\.\.",
+        ),
+        (("logs", 0, "split"), "..", r"logs\[0\]\.split: expected a name that stays in its folder"),
+        (("logs", 0, "key"), ..., r"logs\[0\]\.key: is missing"),
+        (("logs",), {}, "logs: expected a list, got an object"),
+        (("outputs",), {"../x": {}}, "outputs.*stays in its folder"),
+        (("schema",), None, "schema: expected an object, got null"),
+        (("schema", "columns"), [{"name": "a"}], r"schema\.columns\[0\]\.dtype: is missing"),
+        (
+            ("schema", "columns"),
+            [{"name": "a", "dtype": "O", "shape": [], "kind": "array"}],
+            "schema: column 'a': no dtype of a column: 'O'",
+        ),
+        (("recipe", "columns"), [], r"recipe\.columns: "),
+        (("totals", "rows"), None, r"totals\.rows: expected a whole number, got null"),
+        (("format",), "1", "format: expected a whole number"),
+        (("parent",), "x", "parent: expected a whole number"),
+        (("surprise",), 1, "surprise: is no field that this logloom knows"),
+    ],
+)
+def test_a_manifest_with_a_wrong_field_names_the_file_and_the_field(path, new, message):
+    data = canonical(edited(plain(make_manifest()), path, new))
+    with pytest.raises(DatasetError, match=rf"^v\.json: not a manifest of logloom: {message}"):
+        Manifest.from_bytes(data, "v.json")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (DEEP, "nested deeper than 100 levels"),
+        (b'{"format": 1, "format": 2}', "'format' stands twice"),
+        (b'{"format": ' + b"9" * 5000 + b"}", "doesn't fit 64 bits"),
+        (b'{"format": NaN}', "NaN is no number"),
+        (b'{"format": 1e999}', "1e999 is no number"),
+        (b'{"name": "\xff"}', "utf-8"),
+    ],
+)
+def test_json_that_python_reads_but_no_dataset_holds_is_refused(data, message):
+    with pytest.raises(DatasetError, match=rf"v\.json: .*{message}"):
+        Manifest.from_bytes(data, "v.json")
+
+
+def test_brackets_in_text_are_no_depth():
+    manifest = dataclasses.replace(make_manifest(), name="[{" * 500 + '"\\')
+    assert Manifest.from_bytes(manifest.to_bytes(), "v.json") == manifest
+
+
+def test_a_manifest_of_another_version_is_refused(tmp_path):
+    store = Store.at(str(tmp_path))
+    store.create(version_file(2), make_manifest(1).to_bytes())
+    with pytest.raises(DatasetError, match=r"00000002\.json: the manifest of version 1"):
+        read_manifest(store)
+
+
+def test_paths_of_logs_that_are_no_utf8_come_back():
+    manifest = make_manifest()
+    log = dataclasses.replace(manifest.logs[0], uris=("/logs/\udcff.mcap",))
+    manifest = dataclasses.replace(manifest, logs=(log,))
+    assert Manifest.from_bytes(manifest.to_bytes(), "v.json") == manifest
+
+
+@pytest.mark.parametrize("name", NAMES_THAT_LEAD_OUT)
+def test_an_entry_names_only_files_of_its_folder(tmp_path, name):
+    store = Store.at(str(tmp_path))
+    for identity, path in (("a", ("files", 0, "name")), ("b", ("identity",)), ("c", ("output",))):
+        store.create(f"parts/tar/{identity}/entry.json", canonical(edited(plain(make_entry()), path, name)))
+        with pytest.raises(DatasetError, match=r"entry\.json: .*stays in its folder.*remove"):
+            find_entry(store, "tar", identity)
+        part = plain(make_entry())
+        row = edited(part, path, name)
+        with pytest.raises(DatasetError, match=r"parquet: row 0: .*stays in its folder"):
+            read_log_part(store, write_row(store, row))
+
+
+def write_row(store: Store, row: dict) -> str:
+    """A log's part of one unit, as an entry's JSON has it."""
+    files = tuple(FileEntry(**file) for file in row["files"])
+    return write_log_part(store, [Entry(**{**row, "files": files})])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("entry.json",), "is called entry.json"),
+        (("a", "a"), "two files have one name"),
+        (("a", "a/b"), "'a/b' lies in a folder that is a file"),
+    ],
+)
+def test_files_of_an_entry_do_not_get_into_each_others_way(tmp_path, names, message):
+    store = Store.at(str(tmp_path))
+    files = tuple(FileEntry(name, 1, "ab") for name in names)
+    entry = dataclasses.replace(make_entry(), files=files)
+    store.create("parts/tar/x/entry.json", canonical(entry.to_json()))
+    with pytest.raises(DatasetError, match=rf"files: .*{message}"):
+        find_entry(store, "tar", "x")
+    portions = (dataclasses.replace(files[0], name="b", portion="p"), FileEntry("b", 1, "ab"))
+    entry = dataclasses.replace(entry, identity="y", files=portions)
+    store.create("parts/tar/y/entry.json", canonical(entry.to_json()))
+    assert find_entry(store, "tar", "y") == entry
+
+
+def test_a_log_part_with_other_columns_is_refused(tmp_path):
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"output": [1]}), buffer)
+    part = blake3(buffer.getvalue()).hexdigest()
+    store = Store.at(str(tmp_path))
+    store.create(f"logs/{part}.parquet", buffer.getvalue())
+    with pytest.raises(DatasetError, match="its columns are others"):
+        read_log_part(store, part)
+
+
+@pytest.mark.parametrize("tags", [[], {"gold": "1"}, {"gold": None}, {"gold": 2**70}])
+def test_tags_that_make_no_sense_are_named(tmp_path, tags):
+    store = Store.at(str(tmp_path))
+    store.create(version_file(1), make_manifest().to_bytes())
+    store.replace("versions/tags.json", canonical(tags))
+    with pytest.raises(DatasetError, match=r"tags\.json: "):
+        read_manifest(store, "gold")
+
+
+def test_the_entry_of_an_assembled_output_is_checked_against_its_version(tmp_path):
+    store = Store.at(str(tmp_path))
+    entry = AssembledEntry("zarr", "all", {"logs": 1}, 3, (FileEntry("zarr.json", 5, "ab"),))
+    data = canonical(dataclasses.asdict(entry))
+    part = Assembled("zarr", "all", "x", blake3(data).hexdigest(), 5, 3)
+    with pytest.raises(DatasetError, match=r"entry\.json: missing"):
+        read_assembled(store, part)
+    assert find_assembled(store, "zarr", "x") is None
+    store.create("parts/zarr/x/entry.json", data)
+    assert read_assembled(store, part) == entry
+    with pytest.raises(DatasetError, match="its bytes changed"):
+        read_assembled(store, dataclasses.replace(part, entry="0" * 64))

@@ -91,7 +91,7 @@ def _fingerprint(dataset: ChunkedDataset, thresholds: MaskThresholds) -> str:
 def _state_of(store: Store, name: str) -> Any:
     """Size and time of change of a file, as far as its storage tells."""
     if store.local is not None:
-        stat = (store.local / name).stat()
+        stat = store.path_of(name).stat()
         return stat.st_size, stat.st_mtime_ns
     info = store.fs.info(store.uri_of(name))
     return info.get("size"), str(info.get("ETag") or info.get("mtime") or info.get("updated"))

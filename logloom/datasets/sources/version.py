@@ -20,7 +20,7 @@ from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.manifest import Entry, LogRecord, Manifest, read_log_part, unit_folder, view_folder
 from logloom.io.storage import Store
-from logloom.io.units import format_named
+from logloom.io.units import options_of
 from logloom.schema import Schema
 
 # Of several outputs the first of these is opened: the quickest at random rows first, mapped ones last.
@@ -156,7 +156,7 @@ def _stretches(units: Sequence[Unit]) -> Stretches:
 
 def _unit_sources(store: Store, manifest: Manifest, output: str, units: Sequence[Unit]) -> list[RowSource]:
     schema = Schema.from_json(manifest.schema)
-    options = format_named(output).Options.model_validate(manifest.outputs[output])
+    options = options_of(store, manifest)[output]
     return [
         UnitSource(
             output,
@@ -177,7 +177,7 @@ def _whole_dataset(
     """Opens the dataset of a split, for outputs that are put together into one; None for the others."""
     if output == "table":
         folder = f"{view_folder(manifest.version)}/table"
-        if store.local is None or not (store.local / folder).is_dir():
+        if store.local is None or not store.path_of(folder).is_dir():
             return None  # its blobs lie with the units
         from logloom.datasets.sources.table import TableSource
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from pydantic import BaseModel
+
 from logloom.blocks import Ragged
 from logloom.digests import ColumnDigest, digest_of
 from logloom.errors import DatasetError, LogloomError
@@ -21,6 +23,7 @@ from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import read_infos
+from logloom.io.metadata import Count, FileName, Text
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan
 from logloom.schema import STRING
@@ -120,6 +123,14 @@ _WRITERS: dict[str, Callable[[Mapping[str, Any], Sequence[str]], bytes]] = {
     "yml": _yaml_bytes,
     "pkl": _pickle_bytes,
 }
+
+
+class Assembled(BaseModel):
+    """What an `AssemblyPlan` says; of each unit log_id, partition, rows and digest."""
+
+    file: FileName
+    metainfo: Text
+    parts: tuple[tuple[Text, Text, Count, Text], ...]
 
 
 # --- proof ----------------------------------------------------------------------------------------------

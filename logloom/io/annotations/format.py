@@ -11,14 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.annotations.assemble import FileTask, StagedUnit, differences, make_file, plan_assembly
+from logloom.io.annotations.assemble import (
+    Assembled,
+    FileTask,
+    StagedUnit,
+    differences,
+    make_file,
+    plan_assembly,
+)
 from logloom.io.annotations.infos import check_log_id
 from logloom.io.annotations.mapping import INFO, mapping_of, plan_mapping
 from logloom.io.annotations.options import Options as AnnotationsOptions
-from logloom.io.annotations.stage import INFOS, StageReader, StageWriter
+from logloom.io.annotations.stage import INFOS, Staged, StageReader, StageWriter
 from logloom.io.manifest import Entry, LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, UnitContext
+from logloom.io.units import AssemblyPlan, UnitContext, check_unit
 from logloom.schema import Schema
 
 
@@ -59,6 +66,7 @@ class AnnotationsFormat:
         storage_options: Mapping[str, Any] | None = None,
     ) -> StageReader:
         """Opens one staged unit: its mapped rows."""
+        check_unit(Staged, entry, directory)
         return StageReader(directory, mapping_of(options, schema).schema, entry, storage_options)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
@@ -74,6 +82,8 @@ class AnnotationsFormat:
         period: int | None,
     ) -> AssemblyPlan:
         """See `logloom.io.annotations.assemble.plan_assembly`."""
+        for _, entry in units:
+            check_unit(Staged, entry.unit, store.uri_of(entry.folder))
         staged = [
             StagedUnit(record.log_id, entry.folder, entry.unit, entry.columns[INFO])
             for record, entry in units
@@ -89,6 +99,7 @@ class AnnotationsFormat:
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
         """Says how an annotation file differs from what was staged for it."""
+        check_unit(Assembled, unit, folder)
         return differences(folder, unit, storage_options)
 
 

@@ -22,8 +22,9 @@ from logloom.errors import DatasetError
 from logloom.io.annotations.infos import MappedRow, as_json, check_log_id, map_rows
 from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
+from logloom.io.metadata import Int64
 from logloom.io.storage import MISSING, Store
-from logloom.io.units import UnitContext
+from logloom.io.units import Closed, UnitContext
 from logloom.schema import Schema
 
 INFOS = "infos"
@@ -137,6 +138,12 @@ def read_infos(store: Store, folder: str, rows: int) -> list[StagedInfo]:
         except ValueError as error:
             raise DatasetError(f"{place}, line {number}: damaged ({error}); {way_out}") from error
     return found
+
+
+class Staged(Closed):
+    """What `StageWriter.close` gives."""
+
+    span: tuple[Int64, ...]
 
 
 class StageReader:

@@ -16,7 +16,8 @@ from logloom.errors import UsageError
 from logloom.io.bags.columns import column_problems, type_problems
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
-from logloom.io.units import UnitContext
+from logloom.io.metadata import Count
+from logloom.io.units import Closed, UnitContext, check_unit
 from logloom.schema import Schema, check_column_name
 
 
@@ -42,6 +43,12 @@ class BagsOptions(BaseModel):
             UsageError: a pattern matches nothing.
         """
         return schema.part(self.columns)
+
+
+class Written(Closed):
+    """What `BagsWriter.close` gives."""
+
+    bytes: Count
 
 
 class BagsFormat:
@@ -89,6 +96,7 @@ class BagsFormat:
         storage_options: Mapping[str, Any] | None = None,
     ) -> BagsReader:
         """Opens one finished unit."""
+        check_unit(Written, entry, directory)
         uris = [directory] if entry.get("rows") else []
         entries = [entry] if uris else []
         return BagsReader(uris, options.stored(schema), entries=entries, storage_options=storage_options)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from logloom.blocks import Array
 from logloom.digests import ColumnDigest, RowsDigest, digest_of
@@ -24,6 +25,7 @@ from logloom.io.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.l5kit.options import Options, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, rows_of
 from logloom.io.l5kit.stage import Runs, read_rows
+from logloom.io.metadata import Count, Text
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan
 from logloom.schema import ColumnType
@@ -191,6 +193,14 @@ def make_chunk(store: Store, task: ChunkTask | MaskTask) -> tuple[str, bytes]:
                 rows[field] += base
         parts.append(rows)
     return f"{kind.key}/{task.index}", _metadata(task.array, 0).encode(np.concatenate(parts))
+
+
+class Assembled(BaseModel):
+    """What an `AssemblyPlan` says; of each unit log_id, partition, frames, agents, faces and digest."""
+
+    scenes: Text
+    parts: tuple[tuple[Text, Text, Count, Count, Count, Text], ...]
+    masks: Mapping[str, Count] = Field(default_factory=dict)
 
 
 # --- proof ----------------------------------------------------------------------------------------------

@@ -8,15 +8,15 @@ from typing import Any
 
 from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.l5kit.assemble import ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
+from logloom.io.l5kit.assemble import Assembled, ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
 from logloom.io.l5kit.mapping import plan_mapping
 from logloom.io.l5kit.mask_chunks import MaskTask
 from logloom.io.l5kit.options import Options as L5KitOptions
 from logloom.io.l5kit.options import host_of
-from logloom.io.l5kit.stage import StageReader, StageWriter
+from logloom.io.l5kit.stage import Staged, StageReader, StageWriter
 from logloom.io.manifest import Entry, LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, UnitContext
+from logloom.io.units import AssemblyPlan, UnitContext, check_unit
 from logloom.schema import Schema
 
 
@@ -56,6 +56,7 @@ class L5KitFormat:
         storage_options: Mapping[str, Any] | None = None,
     ) -> StageReader:
         """Opens one staged unit: its mapped rows."""
+        check_unit(Staged, entry, directory)
         return StageReader(directory, entry, storage_options)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
@@ -71,6 +72,8 @@ class L5KitFormat:
         period: int | None,
     ) -> AssemblyPlan:
         """See `logloom.io.l5kit.assemble.plan_assembly`."""
+        for _, entry in units:
+            check_unit(Staged, entry.unit, store.uri_of(entry.folder))
         staged = [
             StagedUnit(
                 record.log_id, record.uris[0], entry.folder, entry.unit, digest_of(dict(entry.columns))
@@ -88,6 +91,7 @@ class L5KitFormat:
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
         """Says how a dataset differs from what was staged for it."""
+        check_unit(Assembled, unit, folder)
         return differences(folder, unit, storage_options)
 
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from logloom.blocks import Array, Block, Ragged
 from logloom.digests import RowsDigest
@@ -23,6 +24,7 @@ from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
 from logloom.io.l5kit.metadata import row_bytes
 from logloom.io.l5kit.options import Options, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, select_columns
+from logloom.io.metadata import Count, Int64, Text
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.schema import Schema
@@ -157,7 +159,7 @@ def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: i
     place = store.uri_of(name)
     try:
         if store.local is not None:
-            with (store.local / name).open("rb") as file:
+            with store.path_of(name).open("rb") as file:
                 rows: Array = np.fromfile(file, dtype, stop - start, offset=first)
         else:
             data = store.fs.cat_file(place, start=first, end=end)
@@ -169,6 +171,21 @@ def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: i
     if len(rows) != stop - start:
         raise DatasetError(f"{place}: ends before byte {end}; remove this unit's folder and build again")
     return rows
+
+
+class _Rows(BaseModel):
+    frames: Count
+    agents: Count
+    tl_faces: Count
+
+
+class Staged(BaseModel):
+    """What `StageWriter.close` gives."""
+
+    log_id: Text
+    partition: Text
+    rows: _Rows
+    runs: tuple[tuple[Count, Count, Int64, Int64], ...]
 
 
 class StageReader:

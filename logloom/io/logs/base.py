@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Values
+from logloom.io.metadata import Text
 from logloom.schema import ColumnType
 
 TimeSource = Literal["header", "log", "publish"]
@@ -55,14 +56,14 @@ class TopicInfo:
 class Refusal:
     """A message (or a stretch of bytes) that can't be used, and why."""
 
-    uri: str
+    uri: Text
     offset: int  # in the file, of the message, or of the chunk that holds it
-    topic: str  # "" when unknown
+    topic: Text  # "" when unknown
     position: int
     log_time: int
-    reason: str
+    reason: Text
     num_messages: int = 1
-    unit: str = "byte"  # what `offset` counts: "byte", "row" of a table, or "rowid" in a sqlite file
+    unit: Text = "byte"  # what `offset` counts: "byte", "row" of a table, or "rowid" in a sqlite file
 
     @property
     def place(self) -> str:

@@ -23,7 +23,7 @@ from logloom.io.tables.assemble import PartRows, describe, log_index
 from logloom.io.tables.index import read_log
 from logloom.io.tables.parts import ROWS_FILE, Plan, make_plan
 from logloom.io.tables.references import References, note_use
-from logloom.io.tables.unit import BlockReader, UnitWriter, unit_reader
+from logloom.io.tables.unit import BlockReader, UnitWriter, check_closed, unit_reader
 from logloom.io.tables.versions import open_table
 from logloom.io.units import AssemblyPlan, UnitContext
 from logloom.schema import Schema
@@ -121,8 +121,10 @@ class TableFormat:
         storage_options: Mapping[str, Any] | None = None,
     ) -> BlockReader:
         """Opens one finished unit."""
+        plan = options.plan(schema)
+        check_closed(entry, plan, directory)
         rows = d.LogRows("", d.log_file(""), entry["rows"], "")
-        table = describe(options.plan(schema), [entry], [rows], None, options.references)
+        table = describe(plan, [entry], [rows], None, options.references)
         partition = str(entry["part"]).rpartition("~")[2]
         return unit_reader(directory, table, partition, entry, storage_options)
 
@@ -143,6 +145,7 @@ class TableFormat:
         of_log: dict[str, list[Entry]] = {}
         for record, entry in units:
             if entry.rows:
+                check_closed(entry.unit, plan, store.uri_of(entry.folder))
                 of_log.setdefault(record.log_id, []).append(entry)
         tasks = [
             LogTask(log_id, tuple(e.folder for e in entries), tuple(e.unit["part"] for e in entries))

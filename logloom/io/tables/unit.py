@@ -17,8 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from logloom.blocks import Block, Ragged, Values
+from logloom.errors import DatasetError
+from logloom.io.metadata import Count, Name
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import OpenFrame, Places, Slot
 from logloom.io.tables.index import ROW, decode_texts, read_part
@@ -26,10 +29,38 @@ from logloom.io.tables.loader import RowLoader
 from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, read_places, write_places
 from logloom.io.tables.ranges import RangeReader
 from logloom.io.tables.references import References
-from logloom.io.units import UnitContext
+from logloom.io.units import UnitContext, check_unit
 from logloom.schema import Schema
 
 PLACES_FILE = "places.parquet"
+
+
+class _Portion(BaseModel):
+    identity: Name
+    longest: Count
+
+
+class _Closed(BaseModel):
+    rows: Count
+    part: Name
+    bytes: Mapping[str, Count]
+    longest: Mapping[str, Count]
+    portions: Mapping[str, _Portion] = Field(default_factory=dict)
+
+
+def check_closed(unit: Mapping[str, Any], plan: Plan, folder: str) -> None:
+    """Makes sure that an entry says of its unit what reading and assembling need to know.
+
+    Args:
+        folder: URI of the unit's folder.
+
+    Raises:
+        DatasetError: it doesn't; names the field, or the group that it says nothing of.
+    """
+    check_unit(_Closed, unit, folder)
+    for field in ("bytes", "longest", "portions"):
+        if (field in unit or field != "portions") and (unknown := plan.groups.keys() - unit.get(field, {})):
+            raise DatasetError(f"{folder}: the unit's entry: unit.{field} has no group {min(unknown)!r}")
 
 
 class UnitWriter:
@@ -38,6 +69,9 @@ class UnitWriter:
     def __init__(self, folder: pathlib.Path, plan: Plan, context: UnitContext, references: References | None):
         self._part = d.part_name(context.log_id, context.partition)
         self._portions = context.portions
+        for portion in self._portions.values():
+            if portion.finished is not None:
+                check_unit(_Portion, portion.finished.unit, portion.uri)
         folders = {g: p.scratch for g, p in self._portions.items() if p.scratch is not None}
         self._kept = {
             group: read_places(f"{p.uri}/{PLACES_FILE}", p.finished.unit["longest"], context.storage_options)

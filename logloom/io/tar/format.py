@@ -13,11 +13,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.errors import UsageError
+from logloom.io.metadata import Count
 from logloom.io.tar.npy import npy_header
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import EXTENSION, META, key_before, members_of
 from logloom.io.tar.writer import TarWriter
-from logloom.io.units import UnitContext
+from logloom.io.units import Closed, UnitContext, check_unit
 from logloom.schema import ColumnType, Schema, check_column_name
 
 SHARD = "shard.tar"
@@ -43,6 +44,12 @@ class TarOptions(BaseModel):
             UsageError: a pattern matches nothing.
         """
         return schema.part(self.columns)
+
+
+class Written(Closed):
+    """What `TarWriter.close` gives."""
+
+    bytes: Count
 
 
 class TarFormat:
@@ -93,6 +100,7 @@ class TarFormat:
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> TarReader:
+        check_unit(Written, entry, directory)
         uris = [f"{directory}/{SHARD}"] if entry.get("rows") else []
         return TarReader(
             uris,

@@ -15,10 +15,12 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from logloom.blocks import Array
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.metadata import Count, Text
 from logloom.io.storage import Store
 from logloom.io.tar.sources import Source
 from logloom.io.units import AssemblyPlan
@@ -187,6 +189,12 @@ def make_file(store: Store, task: FileTask) -> tuple[str, bytes]:
         parts.append(entries + piece.base if piece.base else entries)
     entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return f"{task.folder}/{task.layout.file_name(task.file)}", encode_file(task.layout, entries)
+
+
+class Assembled(BaseModel):
+    """What an `AssemblyPlan` says; of each unit log_id, partition, rows and digest."""
+
+    parts: tuple[tuple[Text, Text, Count, Text], ...]
 
 
 # --- proof ----------------------------------------------------------------------------------------------

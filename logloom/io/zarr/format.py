@@ -9,9 +9,10 @@ from typing import Any
 from logloom.errors import UsageError
 from logloom.io.manifest import Entry, LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, UnitContext
+from logloom.io.units import AssemblyPlan, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of
 from logloom.io.zarr.assemble import (
+    Assembled,
     FileTask,
     StagedUnit,
     differences,
@@ -21,7 +22,7 @@ from logloom.io.zarr.assemble import (
 )
 from logloom.io.zarr.groups import log_problems
 from logloom.io.zarr.options import ZarrOptions
-from logloom.io.zarr.stage import StageReader, StageWriter
+from logloom.io.zarr.stage import Staged, StageReader, StageWriter
 from logloom.schema import Schema
 
 
@@ -60,6 +61,7 @@ class ZarrFormat:
         storage_options: Mapping[str, Any] | None = None,
     ) -> StageReader:
         """Opens one staged unit."""
+        check_unit(Staged, entry, directory)
         return StageReader(directory, options.stored(schema), entry, storage_options)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
@@ -75,6 +77,8 @@ class ZarrFormat:
         period: int | None,
     ) -> AssemblyPlan:
         """See `logloom.io.zarr.assemble.plan_assembly`."""
+        for _, entry in units:
+            check_unit(Staged, entry.unit, store.uri_of(entry.folder))
         stored = options.stored(schema)
         staged = [
             StagedUnit(record.log_id, entry.folder, entry.unit, stored_digest(entry.columns, stored))
@@ -91,6 +95,7 @@ class ZarrFormat:
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
         """Says how a dataset differs from what was staged for it."""
+        check_unit(Assembled, unit, folder)
         return differences(folder, unit, storage_options)
 
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError
+from logloom.io.metadata import Count, Int64
 from logloom.io.tar.sources import Source
-from logloom.io.units import UnitContext
+from logloom.io.units import Closed, UnitContext
 from logloom.io.zarr.arrays import ArrayKind, array_values, arrays_of, read_blocks
 from logloom.schema import TIMESTAMP, Schema
 
@@ -175,6 +176,13 @@ def read_staged(source: Source, staged: StagedArray, rows: int, start: int, stop
             parts.append(source.read(at, (high - low) * width))
     data = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return data.view(array.dtype).reshape(stop - start, *array.tail)
+
+
+class Staged(Closed):
+    """What `StageWriter.close` gives."""
+
+    values: Mapping[str, Count]
+    span: tuple[Int64, ...]
 
 
 class StageReader:

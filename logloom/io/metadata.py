@@ -1,0 +1,175 @@
+"""Metadata: JSON that says what lies in a dataset, read as if a stranger had written it.
+
+Here: strict JSON, values checked against types by pydantic, and the types of names that become paths.
+Elsewhere: what the files say (logloom.io.manifest and the formats), joining names to a folder
+(logloom.io.storage).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, InstanceOf, Strict, StringConstraints, TypeAdapter, ValidationError
+
+from logloom.errors import DatasetError
+
+T = TypeVar("T")
+MAX_DEPTH = 100  # what walks a value calls itself for each level
+_LARGEST = 2**64 - 1
+_NOT_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+', re.DOTALL)
+_LONG_NUMBER = re.compile(r"\d{19}")  # may be too large for 64 bits
+_PART = r"(?:\.{0,2}[^./\\\x00-\x1f]|\.{3})[^/\\\x00-\x1f]*"  # neither empty, nor . or ..
+
+# Text may hold what no UTF-8 has, as names of files do, so it isn't pydantic's own kind of str.
+Text = InstanceOf[str]
+Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+Int64 = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
+Name = Annotated[str, StringConstraints(pattern=f"^{_PART}$", max_length=255)]  # one part of a path
+NameOrNone = Annotated[str, StringConstraints(pattern=f"^(?:{_PART})?$", max_length=255)]
+FileName = Annotated[str, StringConstraints(pattern=f"^{_PART}(?:/{_PART})*$", max_length=4096)]
+
+
+def parsed(data: bytes | str, source: str, way_out: str = "") -> Any:
+    """The value of a JSON text.
+
+    Args:
+        source: names the file in messages.
+        way_out: what to do about a damaged one, for the message's end.
+
+    Raises:
+        DatasetError: it isn't JSON in UTF-8, is nested deeper than `MAX_DEPTH`, or holds a key twice, NaN,
+            Infinity or a whole number beyond 64 bits.
+    """
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        if _depth(text) > MAX_DEPTH:
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+        return (_CAREFUL if _LONG_NUMBER.search(text) else _PLAIN).decode(text)
+    except ValueError as error:
+        raise DatasetError(f"{source}: not readable JSON ({error}){_hint(way_out)}") from error
+
+
+def checked(kind: type[T], value: Any, source: str, way_out: str = "") -> T:
+    """The value as the type has it.
+
+    Args:
+        kind: anything that pydantic knows, such as a dataclass.
+        source, way_out: as of `parsed`.
+
+    Raises:
+        DatasetError: it is of another type; names the first field that is wrong.
+    """
+    try:
+        hashable: Any = kind
+        made: T = _adapter(hashable).validate_python(value)
+        return made
+    except ValidationError as error:
+        raise DatasetError(f"{source}: {told(error)}{_hint(way_out)}") from error
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)  # takes longer to make than to read a small file by
+
+
+def told(error: ValidationError) -> str:
+    """What pydantic found wrong first: "logs[3].rows: expected a whole number, got 'x'"."""
+    loc: list[str | int] = []
+    cause: object = error
+    while isinstance(cause, ValidationError):  # a check of a value may check a part of it
+        first = cause.errors(include_url=False)[0]
+        loc += first["loc"]
+        cause = first.get("ctx", {}).get("error")
+    place = ""
+    for step in loc:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
+    kind, got = first["type"], shown(first["input"])
+    if kind == "missing":
+        what = "is missing"
+    elif kind in _UNKNOWN:
+        what = "is no field that this logloom knows"
+    elif kind in ("value_error", "assertion_error"):
+        what = str(cause)
+    elif kind in _EXPECTED:
+        what = f"expected {_EXPECTED[kind]}, got {got}"
+    else:
+        what = f"{first['msg'][:1].lower()}{first['msg'][1:]}, got {got}"
+    return f"{place}: {what}" if place else what
+
+
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+_EXPECTED = {
+    "is_instance_of": "text",
+    "string_type": "text",
+    "string_unicode": "text",
+    "string_pattern_mismatch": "a name that stays in its folder",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "float_type": "a number",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "dataclass_type": "an object",
+    "model_type": "an object",
+}
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return "null"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _hint(way_out: str) -> str:
+    return f"; {way_out}" if way_out else ""
+
+
+def _depth(text: str) -> int:
+    """How deep brackets are nested outside of strings; or fewer than that where there are few of them."""
+    most = text.count("[") + text.count("{")
+    if most <= MAX_DEPTH:
+        return most
+    depth = deepest = 0
+    for bracket in _NOT_BRACKETS.sub("", text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return made
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= (value := int(text)) <= _LARGEST:
+        raise ValueError(f"{text[:20]}{'…' if len(text) > 20 else ''} doesn't fit 64 bits")
+    return value
+
+
+_PLAIN = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_finite, parse_int=_whole, parse_constant=_finite
+)
