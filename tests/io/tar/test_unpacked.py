@@ -83,11 +83,8 @@ def test_a_compressed_shard_that_was_cut_or_damaged_is_named_and_leaves_nothing(
     packed = PACK[suffix](pathlib.Path(make(tmp_path / "a.tar", range(30))).read_bytes())
     path = tmp_path / f"a{suffix}"
     half = len(packed) // 2
-    for bad in (packed[:half], packed[:-8], packed[:half] + bytes(40) + packed[half + 40 :]):
+    for bad in (packed[:half], packed[:half] + bytes(40) + packed[half + 40 :]):
         path.write_bytes(bad)
-        if bad == packed[:-8] and suffix in (".tar.gz", ".tgz"):  # all but a checksum is there
-            assert [TarReader(path)[n]["__key__"] for n in range(30)] == [f"{n:06d}" for n in range(30)]
-            continue
         with pytest.raises(LogloomError, match=re.escape(str(path))):
             len(TarReader(path))
     assert not [name for name in copies(cache) if name.endswith(".partial")]
