@@ -142,7 +142,7 @@ def test_logs_are_found_and_open_in_archives(tmp_path):
     make_drives(tmp_path / "logs")
     archive = pack(tmp_path / "logs", tmp_path / "logs.zip", DEFLATED)
     path = sorted((tmp_path / "logs").glob("*.mcap"))[0]
-    summaries = [open_log([uri]).summary() for uri in (f"zip://{path.name}::{archive}", str(path))]
+    summaries = [open_log([uri]).summary for uri in (f"zip://{path.name}::{archive}", str(path))]
     assert summaries[0].topics == summaries[1].topics
     packed, plain = (
         group_logs([f"zip://{path.stem[:-1]}*.mcap::{archive}"]),
