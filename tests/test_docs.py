@@ -74,8 +74,9 @@ def test_links_within_the_documentation_lead_somewhere(page):
     assert [link for link in links if not (REPOSITORY / page).parent.joinpath(link).exists()] == []
 
 
-def test_the_page_on_tables_runs_from_top_to_bottom(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["docs/tables.md", "docs/webdataset.md"])
+def test_pages_of_python_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for block in blocks("docs/tables.md", "python"):
-        exec(compile(block, "docs/tables.md", "exec"), names)
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), names)

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
+import pickle
 import traceback
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,6 +36,27 @@ class Work:
     fns: Sequence[Fn]
     spec: Spec
     batch: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To a spawned process: functions go by value where no module has them, such as lambdas.
+        return (_unpacked, (_packed((self.source, self.fns, self.spec, self.batch)),))
+
+
+class _Pickler(cloudpickle.Pickler):
+    @property
+    def dispatch_table(self) -> Any:
+        # What only multiprocessing can send (shared values, connections) is still its to pickle.
+        return ChainMap(ForkingPickler(io.BytesIO()).dispatch_table, super().dispatch_table)
+
+
+def _packed(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=5).dump(value)
+    return buffer.getvalue()
+
+
+def _unpacked(data: bytes) -> Work:
+    return Work(*pickle.loads(data))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -97,7 +97,8 @@ class Loader:
             source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` where it has them. A
                 warning says so if `get_many` can't fill batches and rows are read one by one.
             batch: rows in a batch; batches go on across epochs, so none is short.
-            fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict.
+            fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict. Spawned
+                workers get lambdas and local functions by value (cloudpickle), the source's too.
             shuffle: a fresh permutation of all rows in each epoch; else their own order.
             prefetch: batches that are prepared ahead.
             workers: processes; 0 does everything in this one.

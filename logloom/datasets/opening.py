@@ -23,6 +23,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.braces import braceexpand
 from logloom.io.manifest import read_manifest, split_root, version_numbers
 from logloom.io.storage import Store, absolute_uri
+from logloom.io.tar.stream import SUFFIXES
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+?)(\.zarr)?)?)?")
@@ -47,9 +48,9 @@ def open(
 
     Args:
         uri: a root that `logloom build` writes, or a folder in the view of a version; or a table, a zarr or
-            L5Kit dataset, a folder of bags (granular) or of such folders, a folder of .tar shards, or one
-            shard, or many in braces (train-{000..099}.tar); or a folder with one of these for each split.
-            Anything fsspec opens.
+            L5Kit dataset, a folder of bags (granular) or of such folders, a folder of tar shards (.tar, .tgz,
+            .tar.gz, .tar.zst, …), one shard, or many in braces (train-{000..099}.tar); or a folder with one
+            of these for each split. Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default).
         output: of a version: the format to read; by default the first there is of table, zarr, bags, tar.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
@@ -126,7 +127,7 @@ def _open_splits(
         what = f"it holds {', '.join(names[:5])}" if names else "nothing is there"
         raise DatasetError(
             f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, a table "
-            "table.json, bags spec.json, zarr zarr.json or .zgroup, and shards end in .tar"
+            "table.json, bags spec.json, zarr zarr.json or .zgroup, and shards end in .tar, .tar.gz, …"
         )
     source = SplitsSource(place, found)
     return source, _by_log(source) if source.has_stamps else np.arange(len(source), dtype=np.int64)
@@ -145,7 +146,7 @@ def _dataset_at(
     place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]
 ) -> RowSource | None:
     """The source of the dataset at a place, told by its files; None where there is none that is known."""
-    if place.endswith(".tar"):
+    if place.lower().endswith(SUFFIXES):
         from logloom.datasets.sources.tar import open_shards
 
         return open_shards(place, braceexpand(place), options)
@@ -168,7 +169,7 @@ def _dataset_at(
         from logloom.datasets.sources.bags import DatapointsSource
 
         return DatapointsSource(place, options)
-    if shards := [store.uri_of(name) for name in names if name.endswith(".tar")]:
+    if shards := [store.uri_of(name) for name in names if name.lower().endswith(SUFFIXES)]:
         from logloom.datasets.sources.tar import open_shards
 
         return open_shards(place, shards, options)

@@ -1,8 +1,9 @@
 """Loading tar shards for training: a chain of small iterators, and loaders made of it.
 
-Here: `generic_open`, `sampleiterator`, `sampleshuffle`, `sampletransforms`, `samplebatching`, the decoders,
+Here: `generic_open`, `sampleiterator`, `sampleshuffle`, `sampletransforms`, `samplebatching`,
 `DatasetDescriptor`, `dataloader` and `debugloader`.
-Elsewhere: the archive itself (logloom.io.tar), running threads or processes (logloom.datasets.tasks).
+Elsewhere: the archive itself (logloom.io.tar), running threads or processes (logloom.datasets.tasks), what
+becomes of errors (logloom.datasets.handlers), decoders (logloom.datasets.decoders).
 
 A sample is {"__key__": "098953", ".left.jpg": bytes, ...}. Rules are pairs of a pattern and a function:
 
@@ -17,9 +18,6 @@ are dropped; `__key__` is kept.
 
 from __future__ import annotations
 
-import io
-import itertools
-import json
 import logging
 import os
 import random
@@ -29,9 +27,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-import numpy as np
-
-from logloom.blocks import Array
+from logloom.datasets.decoders import clsdecode, imdecode, jsondecode
+from logloom.datasets.handlers import (
+    Handler,
+    handler_of,
+    ignore_and_continue,
+    ignore_and_stop,
+    reraise_exception,
+    warn_and_continue,
+    warn_and_stop,
+)
 from logloom.datasets.tasks import run_tasks
 from logloom.errors import DatasetError, UsageError
 from logloom.io.braces import braceexpand
@@ -46,14 +51,19 @@ __all__ = [
     "debugloader",
     "default_decoders",
     "generic_open",
+    "ignore_and_continue",
+    "ignore_and_stop",
     "imdecode",
     "jsondecode",
     "last_exception",
     "num_exceptions",
+    "reraise_exception",
     "samplebatching",
     "sampleiterator",
     "sampleshuffle",
     "sampletransforms",
+    "warn_and_continue",
+    "warn_and_stop",
 ]
 
 _log = logging.getLogger(__name__)
@@ -63,7 +73,6 @@ num_exceptions = 0
 last_exception: BaseException | None = None
 
 Sample = dict[str, Any]
-OnError = Callable[[Exception], None]
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ def generic_open(
 ) -> BinaryIO:
     """Opens a shard: a path, an fsspec URI (gs, s3, http, ...) or, if allowed, `pipe:<shell command>`.
 
-    gzip and zstd are undone, whatever the name ends in.
+    gzip, zstd, bzip2 and xz are undone, whatever the name ends in.
 
     Raises:
         UsageError: a command that isn't allowed.
@@ -96,7 +105,10 @@ def generic_open(
 
 
 def sampleiterator(
-    stream: BinaryIO, allow_truncated: bool = False, max_bytes: int = 4 << 30
+    stream: BinaryIO,
+    allow_truncated: bool = False,
+    max_bytes: int = 4 << 30,
+    handler: str | Handler | None = None,
 ) -> Iterator[Sample]:
     """The samples of an archive, every field as bytes.
 
@@ -104,12 +116,19 @@ def sampleiterator(
         stream: as `generic_open` or `open(path, "rb")` gives it.
         allow_truncated: whether an archive that was cut short ends without an error after its whole samples.
         max_bytes: a larger member is refused.
+        handler: called with the error of a damaged archive, whose samples end there; None raises it.
 
     Raises:
         DatasetError: the archive is damaged; names it and the byte offset.
     """
     name = str(getattr(stream, "name", "archive"))
-    return stream_samples(decompressed(stream, name), name, allow_truncated, max_bytes)
+    given = handler_of(handler)
+    try:
+        yield from stream_samples(decompressed(stream, name), name, allow_truncated, max_bytes)
+    except Exception as error:
+        if given is None:
+            raise
+        given(error)
 
 
 def sampleshuffle(
@@ -133,17 +152,18 @@ def sampleshuffle(
 
 
 def sampletransforms(
-    samples: Iterable[Sample], rules: Rules, on_error: OnError | None = None
+    samples: Iterable[Sample], rules: Rules, handler: str | Handler | None = None
 ) -> Iterator[Sample]:
     """Applies to each field the function of the first rule that fits its name.
 
     Args:
         samples: samples, or batches of them.
         rules: pairs of pattern and function (see the module), or a dict of them.
-        on_error: called with what a sample raised; the sample is passed over. Without it, it is raised.
+        handler: called with what a sample raised, which is passed over; None raises it. A function or a name,
+            see `logloom.datasets.handlers`.
     """
     pairs = [*rules.items()] if isinstance(rules, Mapping) else [*rules]
-    yield from _mapped(samples, lambda sample: _transformed(sample, pairs), on_error)
+    yield from _mapped(samples, lambda sample: _transformed(sample, pairs), handler_of(handler))
 
 
 def _transformed(sample: Sample, rules: Sequence[tuple[Pattern, Callable[[Any], Any]]]) -> Sample:
@@ -173,13 +193,13 @@ def _matched(pattern: Pattern, name: str) -> str | None:
 
 
 def samplebatching(
-    samples: Iterable[Sample], batchsize: int = 16, on_error: OnError | None = None
+    samples: Iterable[Sample], batchsize: int = 16, handler: str | Handler | None = None
 ) -> Iterator[Sample]:
     """Collects samples into batches, {field: [value of each sample]}; the last may be short.
 
     Args:
         batchsize: 0 leaves samples as they are.
-        on_error: as in `sampletransforms`.
+        handler: as in `sampletransforms`.
 
     Raises:
         DatasetError: a sample has other fields than those it is batched with.
@@ -187,6 +207,7 @@ def samplebatching(
     if batchsize == 0:
         yield from samples
         return
+    given = handler_of(handler)
     batch: list[Sample] = []
     for sample in samples:
         if batch and sample.keys() != batch[0].keys():
@@ -194,9 +215,10 @@ def samplebatching(
                 f"sample {sample.get('__key__')} has {', '.join(sample)}, others of its batch "
                 f"{', '.join(batch[0])}"
             )
-            if on_error is None:
+            if given is None:
                 raise error
-            on_error(error)
+            if given(error) is False:
+                break
             continue
         batch.append(sample)
         if len(batch) == batchsize:
@@ -204,46 +226,6 @@ def samplebatching(
             batch = []
     if batch:
         yield {name: [sample[name] for sample in batch] for name in batch[0]}
-
-
-def clsdecode(data: bytes) -> int:
-    """A class number written as text.
-
-    Raises:
-        DatasetError: no number.
-    """
-    try:
-        return int(data)
-    except ValueError as error:
-        raise DatasetError(f"a class should be a number, found {data[:20]!r}") from error
-
-
-def imdecode(data: bytes) -> Array:
-    """An image: (height, width, 3) uint8 RGB; (height, width) as stored if it is gray of more than 8 bits.
-
-    Raises:
-        DatasetError: no image that decodes.
-    """
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            deep = image.mode in ("F", "I") or image.mode.startswith("I;16")
-            return np.array(image if deep else image.convert("RGB"))
-    except Exception as error:  # Pillow raises many kinds
-        raise DatasetError(f"no image that decodes: {error}") from error
-
-
-def jsondecode(data: bytes) -> Any:
-    """What a JSON text says.
-
-    Raises:
-        DatasetError: no JSON.
-    """
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"no JSON: {error}") from error
 
 
 default_decoders: list[tuple[Pattern, Callable[[Any], Any]]] = [
@@ -267,17 +249,20 @@ class DatasetDescriptor:
 
     Attributes:
         sources: shards: paths, URIs, `pipe:` commands.
-        shuffle: size of the shuffle buffer of each task.
+        shuffle: size of the shuffle buffer of each task; from 2 on, shards come in another order, too.
         batchsize: 0 for single samples.
         decoding, augmenting, collating: rules; collating is applied to batches.
         mapping: a function of the whole sample, after augmenting.
         csize: batches kept ready.
-        ntasks: how many tasks read at the same time; each takes shard after shard.
+        ntasks: how many tasks read at the same time, each every ntasks-th shard.
         verbose: log each shard; debug: log each sample, too.
         processes: whether tasks are processes (by fork) instead of threads.
         allow_pipe: whether sources may run commands.
         allow_truncated: whether shards that were cut short end without an error.
-        seed: of the shuffling.
+        seed, epoch: which of all orders is taken. Each loader that is made takes the epoch that stands here
+            and counts it up; set it to get that one, such as when training is resumed.
+        handler: what becomes of shards and samples that can't be read or raise: "raise", "warn" (and go on),
+            "ignore", or a function as the webdataset package has them. None: as each loader says.
         storage_options: for fsspec, by protocol.
     """
 
@@ -296,11 +281,14 @@ class DatasetDescriptor:
     allow_pipe: bool = False
     allow_truncated: bool = False
     seed: int = 0
+    epoch: int = 0
+    handler: str | Handler | None = None
     storage_options: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if min(self.shuffle, self.batchsize) < 0 or min(self.csize, self.ntasks) < 1:
             raise UsageError("shuffle and batchsize can't be negative, csize and ntasks are at least 1")
+        handler_of(self.handler)
 
 
 def debugloader(
@@ -311,43 +299,92 @@ def debugloader(
     Args:
         sources: desc.sources by default.
     """
-    return _pipeline(desc, desc.sources if sources is None else sources, 0, None)
+    shards, epoch = _next_epoch(desc, desc.sources if sources is None else sources)
+    handler = _told(handler_of(desc.handler), _tally)
+    return _pipeline(desc, shards, f"{epoch}/0", handler, handler)
 
 
 def dataloader(desc: DatasetDescriptor) -> Iterator[Sample]:
-    """The whole pipeline in `desc.ntasks` threads or processes.
+    """The whole pipeline in `desc.ntasks` threads or processes, whose batches take turns.
 
-    A sample that raises is counted in `num_exceptions`, kept in `last_exception`, logged and passed over; a
-    shard that can't be read is raised. Each task may end with a short batch. Closing the iterator ends them.
+    The order follows from the shards, seed, epoch and number of tasks. A sample that raises is counted in
+    `num_exceptions`, kept in `last_exception`, logged and passed over; a shard that can't be read is raised;
+    `desc.handler` decides otherwise. Each task may end with a short batch. Closing the iterator ends them.
     """
+    handler = handler_of(desc.handler)
+    shards, epoch = _next_epoch(desc, desc.sources)
 
-    def task(number: int, sources: Iterable[Any], on_error: OnError) -> Iterator[Sample]:
-        return _pipeline(desc, sources, number, on_error)
+    def task(number: int, sources: Iterable[Any], report: Callable[[Exception], None]) -> Iterator[Sample]:
+        told = _told(handler, report)
+        return _pipeline(desc, sources, f"{epoch}/{number}", told or report, told)
 
-    return run_tasks(task, desc.sources, desc.ntasks, desc.csize, _count, desc.processes)
+    report = _count if handler is None else _tally
+    return run_tasks(task, shards, desc.ntasks, desc.csize, report, desc.processes)
 
 
-def _count(error: Exception) -> None:
+def _next_epoch(
+    desc: DatasetDescriptor, sources: Iterable[str | os.PathLike[str]]
+) -> tuple[list[str | os.PathLike[str]], int]:
+    """The shards in the order of this epoch, and its number; the next one's is kept."""
+    epoch, desc.epoch = desc.epoch, desc.epoch + 1
+    shards = list(sources)
+    if desc.shuffle > 1:
+        random.Random(f"{desc.seed}/{epoch}").shuffle(shards)
+    return shards, epoch
+
+
+def _told(handler: Handler | None, report: Callable[[Exception], None]) -> Handler | None:
+    """The handler, what it passes over being reported."""
+    if handler is None:
+        return None
+
+    def handle(error: Exception) -> Any:
+        answer = handler(error)
+        report(error)
+        return answer
+
+    return handle
+
+
+def _tally(error: Exception) -> None:
     global num_exceptions, last_exception
     with _counting:
         num_exceptions += 1
         last_exception = error
+
+
+def _count(error: Exception) -> None:
+    _tally(error)
     _log.warning("passed over a sample: %s: %s", type(error).__name__, error)
 
 
 def _pipeline(
     desc: DatasetDescriptor,
     sources: Iterable[str | os.PathLike[str]],
-    number: int,
-    on_error: OnError | None,
+    part: str,
+    handler: Handler | None,
+    shard_handler: Handler | None,
 ) -> Iterator[Sample]:
-    raw = itertools.chain.from_iterable(_shard_samples(desc, source) for source in sources)
-    shuffled = sampleshuffle(raw, desc.shuffle, random.Random(f"{desc.seed}/{number}"))
-    decoded = sampletransforms(shuffled, desc.decoding, on_error)
-    augmented = sampletransforms(decoded, desc.augmenting, on_error)
-    mapped = _mapped(augmented, desc.mapping, on_error)
-    batched = samplebatching(mapped, desc.batchsize, on_error)
-    return sampletransforms(batched, desc.collating, on_error)
+    raw = _samples(desc, sources, shard_handler)
+    shuffled = sampleshuffle(raw, desc.shuffle, random.Random(f"{desc.seed}/{part}"))
+    decoded = sampletransforms(shuffled, desc.decoding, handler)
+    augmented = sampletransforms(decoded, desc.augmenting, handler)
+    mapped = _mapped(augmented, desc.mapping, handler)
+    batched = samplebatching(mapped, desc.batchsize, handler)
+    return sampletransforms(batched, desc.collating, handler)
+
+
+def _samples(
+    desc: DatasetDescriptor, sources: Iterable[str | os.PathLike[str]], handler: Handler | None
+) -> Iterator[Sample]:
+    for source in sources:
+        try:
+            yield from _shard_samples(desc, source)
+        except Exception as error:
+            if handler is None:
+                raise
+            if handler(error) is False:
+                return
 
 
 def _shard_samples(desc: DatasetDescriptor, source: str | os.PathLike[str]) -> Iterator[Sample]:
@@ -361,14 +398,15 @@ def _shard_samples(desc: DatasetDescriptor, source: str | os.PathLike[str]) -> I
 
 
 def _mapped(
-    samples: Iterable[Sample], function: Callable[[Sample], Sample], on_error: OnError | None
+    samples: Iterable[Sample], function: Callable[[Sample], Sample], handler: Handler | None
 ) -> Iterator[Sample]:
     for sample in samples:
         try:
             changed = function(sample)
         except Exception as error:
-            if on_error is None:
+            if handler is None:
                 raise
-            on_error(error)
+            if handler(error) is False:
+                return
         else:
             yield changed

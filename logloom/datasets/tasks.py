@@ -1,6 +1,6 @@
 """Running an iterator in several threads or processes at once.
 
-Here: `run_tasks`: tasks that share a list of inputs, and one bounded channel of what they give.
+Here: `run_tasks`: tasks that each have a share of the inputs, and bounded channels of what they give.
 Elsewhere: what the tasks do (logloom.datasets.tar).
 """
 
@@ -39,11 +39,12 @@ def run_tasks(
     on_error: Callable[[Exception], None],
     processes: bool = False,
 ) -> Iterator[T]:
-    """What all tasks give, in the order in which it is ready.
+    """What all tasks give, one item of each in turn: the same order whichever is quicker.
 
     Args:
-        task: f(number, inputs, on_error) gives an iterator; each of `inputs` goes to one task.
-        capacity: how many items wait to be taken.
+        task: f(number, inputs, on_error) gives an iterator; task n gets every num_tasks-th of `inputs`, from
+            n on.
+        capacity: how many items wait to be taken, at least one of each task.
         on_error: called, in this process, for each exception that a task reports.
         processes: by fork, so that tasks may close over anything.
 
@@ -53,62 +54,52 @@ def run_tasks(
     num_tasks = max(1, min(num_tasks, len(inputs)))
     if processes:
         return _in_processes(task, inputs, num_tasks, capacity, on_error)
-    pending: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for item in inputs:
-        pending.put(item)
 
     def work(number: int) -> Iterator[T]:
-        return task(number, _until_empty(pending.get_nowait), on_error)
+        return task(number, iter(inputs[number::num_tasks]), on_error)
 
     return _in_threads(work, num_tasks, capacity, lambda: None)
-
-
-def _until_empty(take: Callable[[], Any]) -> Iterator[Any]:
-    while True:
-        try:
-            item = take()
-        except queue.Empty:
-            return
-        yield item
 
 
 def _in_threads(
     work: Callable[[int], Iterator[T]], num_threads: int, capacity: int, interrupt: Callable[[], None]
 ) -> Iterator[T]:
     """What work(0), work(1), ... give, each run by a thread; `interrupt` wakes threads at the end."""
-    channel: queue.Queue[tuple[str, Any]] = queue.Queue(capacity)
+    size = max(1, capacity // num_threads)
+    channels: list[queue.Queue[tuple[str, Any]]] = [queue.Queue(size) for _ in range(num_threads)]
     stop = threading.Event()
 
-    def send(kind: str, value: Any) -> None:
+    def send(number: int, kind: str, value: Any) -> None:
         while not stop.is_set():
             with contextlib.suppress(queue.Full):
-                return channel.put((kind, value), timeout=_POLL)
+                return channels[number].put((kind, value), timeout=_POLL)
         raise _Stopped
 
     def run(number: int) -> None:
         with contextlib.suppress(_Stopped):
             try:
                 for item in work(number):
-                    send("item", item)
-                send("done", None)
+                    send(number, "item", item)
+                send(number, "done", None)
             except _Stopped:
                 raise
             except BaseException as error:
-                send("failed", error)
+                send(number, "failed", error)
 
     threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(num_threads)]
     for thread in threads:
         thread.start()
     try:
-        running = num_threads
+        running = channels.copy()
         while running:
-            kind, value = channel.get()
-            if kind == "item":
-                yield value
-            elif kind == "failed":
-                raise value
-            else:
-                running -= 1
+            for channel in running.copy():
+                kind, value = channel.get()
+                if kind == "item":
+                    yield value
+                elif kind == "failed":
+                    raise value
+                else:
+                    running.remove(channel)
     finally:
         stop.set()
         interrupt()
@@ -125,17 +116,12 @@ def _in_processes(
 ) -> Iterator[T]:
     """Each task in a process of its own, with a pipe of its own, so that one that dies is noticed at once."""
     context = multiprocessing.get_context("fork")
-    taken = context.Value("q", 0)
     places = context.Array("q", [-1] * num_tasks, lock=False)  # the input that each is at
 
-    def take(number: int) -> Any:
-        with taken.get_lock():
-            at = taken.value
-            taken.value += 1
-        if at >= len(inputs):
-            raise queue.Empty
-        places[number] = at
-        return inputs[at]
+    def share(number: int) -> Iterator[Any]:
+        for at in range(number, len(inputs), num_tasks):
+            places[number] = at
+            yield inputs[at]
 
     def name_of(number: int) -> str:
         at = f"at {inputs[places[number]]}" if places[number] >= 0 else "before its first input"
@@ -145,9 +131,7 @@ def _in_processes(
     readers: list[Any] = []
     for number in range(num_tasks):
         reader, writer = context.Pipe(duplex=False)
-        worker = context.Process(
-            target=_child, args=(task, number, functools.partial(take, number), writer), daemon=True
-        )
+        worker = context.Process(target=_child, args=(task, number, share(number), writer), daemon=True)
         worker.start()
         writer.close()  # or a dead worker's pipe would never end
         workers.append(worker)
@@ -183,12 +167,12 @@ def _still_alive(workers: Sequence[Any]) -> list[int]:
     return alive
 
 
-def _child(task: Task[Any], number: int, take: Callable[[], Any], pipe: Any) -> None:
+def _child(task: Task[Any], number: int, inputs: Iterable[Any], pipe: Any) -> None:
     def send(kind: str, value: Any) -> None:
         pipe.send_bytes(pickle.dumps((kind, value), protocol=5))
 
     try:
-        for item in task(number, _until_empty(take), lambda error: send("error", _portable(error))):
+        for item in task(number, inputs, lambda error: send("error", _portable(error))):
             send("item", item)
         send("done", None)
     except BaseException as error:

@@ -128,8 +128,8 @@ class Workers:
             ) from error
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             raise UsageError(
-                f"the source or a function can't be sent to a spawned worker ({error}); define functions at "
-                "the top of a module, or pass mp=multiprocessing.get_context('fork')"
+                f"the source or a function can't be sent to a spawned worker ({error}); let it open files "
+                "and make locks when it is first called, or pass mp=multiprocessing.get_context('fork')"
             ) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -41,6 +41,7 @@ NO_LINKS = (
     errno.ENOSYS,
 )  # how link() says: not on this disk
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
+ZIP = "zip://"
 _PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 _AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
@@ -53,6 +54,8 @@ def is_local(uri: str) -> bool:
 
 def absolute_uri(uri: str, base: str | None = None) -> str:
     """The URI with its scheme, or an absolute path; a relative one starts at `base` or the working folder."""
+    if uri.startswith(ZIP):
+        return _in_archive(uri, base)
     if not is_local(uri):
         return uri
     path = uri.split("://", 1)[-1]
@@ -61,16 +64,29 @@ def absolute_uri(uri: str, base: str | None = None) -> str:
     return os.path.abspath(os.path.join(base.split("://", 1)[-1], path) if base else path)
 
 
+def _in_archive(uri: str, base: str | None) -> str:
+    """`zip://member::archive` as `zip://archive!/member`, to which names can be joined."""
+    member, chained, archive = uri.removeprefix(ZIP).partition("::")
+    if not chained:
+        return uri
+    quoted = absolute_uri(archive, base).replace("%", "%25").replace("!", "%21")
+    return f"{ZIP}{quoted}!/{member.strip('/')}".rstrip("/")
+
+
 def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
     """The fsspec file system of a URI, and the path in it.
 
     Args:
-        uri: a path or URI.
+        uri: a path or URI; zip://member::archive for a file in a zip archive, which is only read.
         options: for the file system, by protocol: {"gs": {"token": "anon"}}.
 
     Raises:
         UsageError: no such protocol, or its package isn't installed.
     """
+    if uri.startswith(ZIP):
+        from logloom.io.zipped import ZippedFiles  # which opens archives through this module
+
+        return ZippedFiles(options), absolute_uri(uri).removeprefix(ZIP)
     protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
     chosen = (options or {}).get(protocol, {})
     try:
@@ -82,6 +98,13 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
     if protocol != "file":
         retries.watch()
     return fs, path
+
+
+def uri_in(like: str, path: str) -> str:
+    """The URI of a path in the file system of another URI, as its listings name it."""
+    scheme = f"{like.split('://', 1)[0]}://"
+    # Some list URIs; a path in an archive begins with that of the archive.
+    return path if "://" in path and scheme != ZIP else f"{scheme}{path}"
 
 
 @contextlib.contextmanager
@@ -250,6 +273,7 @@ class Store:
         Returns:
             Whether this call created it; False leaves what was there.
         """
+        self.check_writable()
         with self._explained(name):
             if self.local is None:
                 try:
@@ -267,6 +291,7 @@ class Store:
 
     def replace(self, name: str, data: bytes) -> None:
         """Writes a file whether or not it is there; never a partial one."""
+        self.check_writable()
         with self._explained(name):
             if self.local is None:
                 self.fs.pipe_file(self.uri_of(name), data)
@@ -276,9 +301,20 @@ class Store:
                 partial.replace(path)
             sync(path.parent)
 
+    def check_writable(self) -> None:
+        """
+        Raises:
+            UsageError: it lies in a zip archive.
+        """
+        if self.uri.startswith(ZIP):
+            raise UsageError(
+                f"{self.uri}: zip archives are only read; write to a folder or a bucket, and zip that"
+            )
+
     @contextlib.contextmanager
     def scratch(self) -> Iterator[pathlib.Path]:
         """An empty local folder, on the root's own disk where that is local; gone afterwards."""
+        self.check_writable()
         if self.local is None:
             with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
                 yield pathlib.Path(folder)
@@ -344,6 +380,7 @@ class Store:
 
     def sweep(self) -> None:
         """Removes scratch folders and unfinished files of processes of this machine that are gone."""
+        self.check_writable()  # it is how writing begins
         if self.local is None:
             return
         for folder in map(self.path_of, _SWEPT):

@@ -19,7 +19,7 @@ from blake3 import blake3
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import LogSummary
-from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local
+from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local, uri_in
 from logloom.recipe import LogName, Recipe
 from logloom.recipe.mistakes import Mistake
 from logloom.transforms.folders import Folders, is_bag_file, parent_of
@@ -289,6 +289,4 @@ def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:
 
 def _uri(like: str, path: str) -> str:
     """The absolute URI of a path in the file system of `like`."""
-    if is_local(like) or "://" in path:
-        return path
-    return f"{like.split('://', 1)[0]}://{path}"
+    return path if is_local(like) else uri_in(like, path)

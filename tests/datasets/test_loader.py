@@ -529,8 +529,34 @@ def test_a_script_may_end_without_closing():
 
 
 def test_what_can_not_be_sent_to_a_spawned_worker_is_explained():
-    with pytest.raises(UsageError, match="top of a module"):
-        next(Loader(Rows(3), 1, fns=[lambda row, seed: row], workers=1, mp="spawn"))
+    lock = threading.Lock()
+    with pytest.raises(UsageError, match=r"can't be sent to a spawned worker .*lock.*mp=multiprocessing"):
+        next(Loader(Rows(3), 1, fns=[lambda row, seed: {**row, "x": lock.locked()}], workers=1, mp="spawn"))
+
+
+def test_lambdas_local_functions_and_shared_values_reach_spawned_workers():
+    offset, seen = 100, multiprocessing.get_context("spawn").Value("q", 0)
+
+    def count(row, seed):
+        with seen.get_lock():
+            seen.value += 1
+        return {"id": row["id"] + offset}
+
+    class LocalRows(Rows):
+        def __init__(self, decode):
+            super().__init__(4)
+            self.decode = decode
+
+        def __getitem__(self, index):
+            return self.decode(super().__getitem__(index))
+
+    rows = LocalRows(lambda row: {"id": row["id"] * 2})
+    fns = [count, lambda row, seed: {**row, "step": seed[1]}]
+    with Loader(rows, 4, fns=fns, shuffle=False, workers=2, prefetch=0, mp="spawn") as loader:
+        batch = next(loader)
+    assert batch["id"].tolist() == [100, 102, 104, 106]
+    assert batch["step"].tolist() == [0, 1, 2, 3]
+    assert seen.value >= 4
 
 
 def test_the_first_batch_of_forked_workers_comes_within_a_second():

@@ -1,11 +1,13 @@
 """The loading pipeline for tar shards: each iterator, the loaders, and the code of its documentation."""
 
+import bz2
 import functools
 import gzip
 import http.server
 import io
 import json
 import logging
+import lzma
 import multiprocessing
 import os
 import pathlib
@@ -45,6 +47,8 @@ from logloom.datasets.tar import (
 )
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.tar import TarReader
+
+PACK = {"gzip": gzip.compress, "zstd": zstandard.compress, "bzip2": bz2.compress, "xz": lzma.compress}
 
 
 def png(value, size=(4, 3)):
@@ -161,10 +165,10 @@ def test_real_shards_give_what_webdataset_gives(shared_data):
     assert {image.dtype for image in images} == {np.dtype("u1")}
 
 
-@pytest.mark.parametrize("kind", ["gzip", "zstd", "plain", "memory"])
+@pytest.mark.parametrize("kind", ["gzip", "zstd", "bzip2", "xz", "plain", "memory"])
 def test_compressed_and_remote_shards_open_alike(shards, tmp_path, kind):
     data = pathlib.Path(shards[0]).read_bytes()
-    packed = {"gzip": gzip.compress, "zstd": zstandard.compress}.get(kind, bytes)(data)
+    packed = PACK.get(kind, bytes)(data)
     if kind == "memory":
         import fsspec
 
@@ -197,10 +201,10 @@ def test_shards_stream_from_a_web_server_and_those_that_give_no_ranges_are_no_ra
     assert len(batches) == len(samples)
 
 
-@pytest.mark.parametrize("kind", ["gzip", "zstd", "plain"])
+@pytest.mark.parametrize("kind", ["gzip", "zstd", "bzip2", "xz", "plain"])
 def test_a_cut_shard_is_an_error_unless_told_to_go_on(shards, tmp_path, kind):
     data = pathlib.Path(shards[0]).read_bytes()
-    packed = {"gzip": gzip.compress, "zstd": zstandard.compress, "plain": bytes}[kind](data)
+    packed = PACK.get(kind, bytes)(data)
     cut = tmp_path / "cut.tar"
     cut.write_bytes(packed[: len(packed) // 2])
     with pytest.raises(DatasetError, match=r"cut\.tar"):
@@ -208,7 +212,7 @@ def test_a_cut_shard_is_an_error_unless_told_to_go_on(shards, tmp_path, kind):
     whole = list(sampleiterator(generic_open(shards[0])))
     found = list(sampleiterator(generic_open(cut), allow_truncated=True))
     assert found == whole[: len(found)]
-    assert kind == "zstd" or found  # zstd packs so small a shard into one block
+    assert kind in ("zstd", "bzip2", "xz") or found  # these pack so small a shard into one block
     with pytest.raises(DatasetError, match=r"cut\.tar"):
         list(dataloader(DatasetDescriptor([cut], batchsize=0)))
     again = list(dataloader(DatasetDescriptor([cut], batchsize=0, allow_truncated=True, shuffle=0)))
@@ -216,7 +220,7 @@ def test_a_cut_shard_is_an_error_unless_told_to_go_on(shards, tmp_path, kind):
 
 
 def test_damaged_compression_is_an_error_that_names_the_file(shards, tmp_path):
-    for pack in (gzip.compress, zstandard.compress):
+    for pack in PACK.values():
         packed = bytearray(pack(pathlib.Path(shards[0]).read_bytes()))
         packed = packed[: len(packed) // 2] + bytes(40) + packed[len(packed) // 2 + 40 :]
         (tmp_path / "bad").write_bytes(packed)
@@ -490,6 +494,131 @@ def test_a_loader_process_that_goes_silent_is_named_and_ended(shards, monkeypatc
     ):
         list(dataloader(desc))
     assert not multiprocessing.active_children()
+
+
+def keys_of(loader):
+    return [key for batch in loader for key in batch["__key__"]]
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_each_epoch_has_an_order_of_its_own_that_follows_from_seed_and_epoch(shards, processes):
+    def made(**more):
+        return DatasetDescriptor(shards, shuffle=20, batchsize=3, ntasks=3, processes=processes, **more)
+
+    desc = made(seed=4)
+    orders = [keys_of(dataloader(desc)) for _ in range(3)]
+    assert desc.epoch == 3
+    assert all(sorted(order) == [f"{n:06d}" for n in range(40)] for order in orders)
+    assert len({tuple(order) for order in orders}) == 3
+    again = made(seed=4)
+    assert [keys_of(dataloader(again)) for _ in range(3)] == orders
+    assert keys_of(dataloader(made(seed=4, epoch=2))) == orders[2]
+    assert keys_of(dataloader(made(seed=5))) != orders[0]
+    desc.epoch = 1
+    assert keys_of(dataloader(desc)) == orders[1]
+
+
+def test_the_debugloader_counts_epochs_too_and_without_shuffling_all_are_alike(shards):
+    desc = DatasetDescriptor(shards, shuffle=1000, batchsize=0)
+    first, second = ([sample["__key__"] for sample in debugloader(desc)] for _ in range(2))
+    assert first != second
+    assert [s["__key__"] for s in debugloader(DatasetDescriptor(shards, batchsize=0, epoch=1))] == second
+    plain = DatasetDescriptor(shards, shuffle=0, batchsize=0)
+    for _ in range(2):
+        assert [sample["__key__"] for sample in debugloader(plain)] == [f"{n:06d}" for n in range(40)]
+
+
+def test_large_shuffles_reorder_shards_and_small_buffers_still_mix_them(shards):
+    desc = DatasetDescriptor(shards, shuffle=2, batchsize=0, ntasks=1)
+    firsts = {keys_of([{"__key__": [next(dataloader(desc))["__key__"]]}])[0][:5] for _ in range(30)}
+    assert len(firsts) == 4  # each shard comes first in some epoch
+
+
+@pytest.fixture
+def with_bad_shards(shards, tmp_path):
+    """Good shards among one that is missing, one that is cut and one whose classes are no numbers."""
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(pathlib.Path(make(cut, range(80, 90))).read_bytes()[:5000])
+    bad = make(tmp_path / "bad.tar", range(90, 95), cls=b"cat")
+    return [shards[0], str(tmp_path / "none.tar"), shards[1], str(cut), bad, *shards[2:]]
+
+
+WHOLE = {f"{n:06d}" for n in range(40)}
+
+
+@pytest.mark.parametrize("load", [debugloader, dataloader])
+@pytest.mark.parametrize(
+    "handler", ["ignore", "ignore_and_continue", wd.ignore_and_continue, webdataset.ignore_and_continue]
+)
+def test_bad_shards_and_samples_are_passed_over_where_the_handler_says_so(with_bad_shards, load, handler):
+    before = wd.num_exceptions
+    desc = DatasetDescriptor(with_bad_shards, decoding=default_decoders, batchsize=0, handler=handler)
+    found = {sample["__key__"] for sample in load(desc)}
+    assert found >= WHOLE
+    assert all(key.startswith("00008") for key in found - WHOLE)  # what the cut shard has before its end
+    assert wd.num_exceptions - before == 2 + 5
+
+
+def test_bad_shards_are_passed_over_by_processes_too(with_bad_shards):
+    before = wd.num_exceptions
+    desc = DatasetDescriptor(
+        with_bad_shards, decoding=default_decoders, batchsize=0, handler="ignore", processes=True
+    )
+    assert {sample["__key__"] for sample in dataloader(desc)} >= WHOLE
+    assert wd.num_exceptions - before == 2 + 5
+
+
+def test_a_handler_that_warns_names_what_was_passed_over(with_bad_shards):
+    desc = DatasetDescriptor(with_bad_shards, decoding=default_decoders, batchsize=0, handler="warn")
+    with pytest.warns(UserWarning, match="passed over") as said:
+        assert {sample["__key__"] for sample in dataloader(desc)} >= WHOLE
+    text = "\n".join(str(warning.message) for warning in said)
+    assert "none.tar: there is no such file" in text
+    assert "cut.tar" in text
+    assert "cat" in text
+
+
+@pytest.mark.parametrize("handler", ["raise", wd.reraise_exception, webdataset.reraise_exception])
+def test_a_handler_that_raises_makes_every_error_end_the_loader(shards, tmp_path, handler):
+    bad = make(tmp_path / "bad.tar", range(90, 95), cls=b"cat")
+    desc = DatasetDescriptor([*shards, bad], decoding=default_decoders, batchsize=0, handler=handler)
+    with pytest.raises(DatasetError, match="cat"):
+        list(dataloader(desc))
+
+
+def test_a_handler_that_says_stop_ends_the_samples_without_an_error(shards, tmp_path):
+    desc = DatasetDescriptor(
+        [shards[0], str(tmp_path / "none.tar"), shards[1]], shuffle=0, batchsize=0, handler="ignore_and_stop"
+    )
+    assert [sample["__key__"] for sample in debugloader(desc)] == [f"{n:06d}" for n in range(10)]
+    stopped = sampletransforms(
+        [{"__key__": "a", ".cls": b"1"}, {"__key__": "b", ".cls": b"x"}], [(".cls", int)]
+    )
+    assert next(stopped)[".cls"] == 1
+    with pytest.raises(ValueError, match="x"):
+        next(stopped)
+
+
+def test_what_is_passed_over_is_what_webdataset_passes_over(with_bad_shards, tmp_path):
+    urls = [url for url in with_bad_shards if "cut" not in url]  # which webdataset takes for a whole one
+
+    def decode(sample):
+        return {"__key__": sample["__key__"], "cls": int(sample["cls"])}
+
+    theirs = webdataset.WebDataset(urls, shardshuffle=False, handler=webdataset.ignore_and_continue).map(
+        decode, handler=webdataset.ignore_and_continue
+    )
+    ours = DatasetDescriptor(
+        urls, decoding=[(".cls", int)], shuffle=0, batchsize=0, handler=webdataset.ignore_and_continue
+    )
+    assert [(s["__key__"], s[".cls"]) for s in debugloader(ours)] == [
+        (s["__key__"], s["cls"]) for s in theirs
+    ]
+
+
+def test_handlers_that_are_unknown_are_refused():
+    with pytest.raises(UsageError, match="handler='log': raise, warn, ignore"):
+        DatasetDescriptor(["a"], handler="log")
 
 
 def test_settings_that_make_no_sense_are_refused():

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import logloom.io.bags as ours
 from logloom.io.bags import BagsWriter
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.interop import granular_points
+from tests.interop.conftest import REPOSITORY
 from tests.interop.granular_points import SEQUENCES, SPEC, digest, points
 from tests.io.tar.rows import random_block
 
@@ -175,3 +178,57 @@ loader.close()
 
 def noisy(point, seed):
     return {**point, "seed": np.array(seed)}
+
+
+def test_closed_goes_with_the_with_block_as_granulars_does(tmp_path, granular):
+    script = """
+import sys, pathlib, granular
+root = pathlib.Path(sys.argv[1])
+said = []
+def visit(made):
+    said.append(made.closed)
+    with made:
+        said.append(made.closed)
+        if hasattr(made, "append"):
+            made.append(b"x" if isinstance(made, granular.BagWriter) else {"x": 1})
+    said.append(made.closed)
+visit(granular.BagWriter(root / "a.bag"))
+visit(granular.BagReader(root / "a.bag"))
+visit(granular.DatasetWriter(root / "data", {"x": "int"}, granular.encoders))
+visit(granular.DatasetReader(root / "data", granular.decoders))
+visit(granular.ShardedDatasetWriter(root / "root", {"x": "int"}, granular.encoders, 2))
+visit(granular.ShardedDatasetReader(root / "root", granular.decoders))
+print(said)
+"""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "ours").mkdir()
+    theirs = granular(script, tmp_path / "theirs")
+    again = script.replace("granular\n", "logloom.io.bags as granular\n", 1)
+    command = [sys.executable, "-c", again, str(tmp_path / "ours")]
+    ours_said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
+    assert ours_said == theirs
+
+
+def test_local_functions_reach_spawned_workers_as_they_do_in_granular(tmp_path, granular):
+    if granular.version != "17":
+        pytest.skip("the loader of granular 0.24 takes functions of the step")
+    with ours.DatasetWriter(tmp_path / "data", {"x": "i64"}, ours.encoders) as writer:
+        for i in range(6):
+            writer.append({"x": i})
+    script = """
+import json, sys, granular
+if __name__ == "__main__":
+    reader = granular.DatasetReader(sys.argv[1], granular.decoders)
+    offset = 7
+    loader = granular.Loader(
+        reader, 3, fns=[lambda point, seed: {"y": point["x"] + offset}], workers=1, prefetch=1, seed=2
+    )
+    loader = iter(loader)
+    print(json.dumps([next(loader)["y"].tolist() for _ in range(4)]))
+    loader.close()
+"""
+    theirs = json.loads(granular(script, tmp_path / "data"))
+    reader, offset = ours.DatasetReader(tmp_path / "data", ours.decoders), 7
+    fns = [lambda point, seed: {"y": point["x"] + offset}]
+    with ours.Loader(reader, 3, fns=fns, workers=1, prefetch=1, seed=2, mp="spawn") as loader:
+        assert [next(loader)["y"].tolist() for _ in range(4)] == theirs

@@ -7,6 +7,7 @@ as shards tell without their schema: whole numbers in meta.json are int64, float
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,9 +23,11 @@ from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import META, column_of, parse_key
+from logloom.io.tar.stream import SUFFIXES
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 KEY = "__key__"
+_SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
@@ -70,7 +73,7 @@ class ShardsSource(RowSource):
 
     @functools.cached_property
     def stretches(self) -> Stretches:
-        names = [file_name_of(uri).removesuffix(".tar") for uri in self._uris]
+        names = [_SUFFIX.sub("", file_name_of(uri)) for uri in self._uris]
         return Stretches.of_logs(names, [len(index) for index in self._indices()])
 
     @functools.cached_property

@@ -130,7 +130,7 @@ class RecordFile:
 class BagWriter:
     """Writes one bag with its table of limits; the file appears when it is closed, whole.
 
-    Leaving the `with` by an exception leaves nothing behind.
+    Leaving the `with` by an exception leaves nothing behind. `closed` says whether it is over.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -143,7 +143,7 @@ class BagWriter:
             raise UsageError(f"{self.path}: there is a bag already; delete it first, or take another name")
         self._partial = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:8]}.partial")
         self._records = RecordFile(self._partial)
-        self._closed = False
+        self.closed = False
 
     @property
     def size(self) -> int:
@@ -162,7 +162,7 @@ class BagWriter:
         Raises:
             UsageError: not bytes, or the writer is closed.
         """
-        if self._closed:
+        if self.closed:
             raise UsageError(f"{self.path}: the writer is closed")
         if not isinstance(record, bytes | bytearray | memoryview):
             raise UsageError(f"{self.path}: a record is bytes, got {type(record).__name__}; encode it first")
@@ -178,9 +178,9 @@ class BagWriter:
         Raises:
             UsageError: meanwhile there is such a file.
         """
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self._records.finish(table=True, idx=False)
         try:
             with explained(str(self.path)), self._partial.open("rb") as file:
@@ -203,8 +203,8 @@ class BagWriter:
     ) -> None:
         if kind is None:
             self.close()
-        elif not self._closed:
-            self._closed = True
+        elif not self.closed:
+            self.closed = True
             self._records.abandon()
             self._partial.unlink(missing_ok=True)
 
@@ -213,6 +213,7 @@ class BagReader:
     """Random access to the records of one bag.
 
     Opens files when they are read, pickles as where they are, serves many threads and crosses a fork.
+    `closed` says whether it was closed; a copy, pickled or not, is open.
     """
 
     def __init__(self, source: Any, cache_index: bool = True, cache_data: bool = False, *, idx: Any = None):
@@ -240,7 +241,7 @@ class BagReader:
         self._limits: memoryview | None = None
         if cache_index or cache_data:
             self._limits = self._table.read_all()
-        self._closed = False
+        self.closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, self._arguments)
@@ -261,7 +262,7 @@ class BagReader:
             UsageError: the reader is closed, or a range goes backwards or in steps.
             DatasetError: the file is damaged or gone.
         """
-        if self._closed:
+        if self.closed:
             raise UsageError(f"{self.name}: the reader is closed")
         if isinstance(index, slice | range):
             data, limits = self.read_range(*checked_range(index, self._length))
@@ -335,7 +336,7 @@ class BagReader:
         return _reopen(*self._arguments)
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
 
     def __enter__(self) -> Self:
         return self

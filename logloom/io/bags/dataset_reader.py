@@ -32,6 +32,7 @@ class DatasetReader:
     """Random access to the datapoints of a folder of bags, of any generation.
 
     Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
+    `closed` says whether it was closed; a copy, pickled or not, is open.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class DatasetReader:
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
         self._bags: dict[str, BagReader] = {}
         self._fetchers: dict[str, Callable[[int], bytes]] = {}
-        self._closed = False
+        self.closed = False
         self._has_refs = REFS not in self._spec and self._folder.exists(f"{REFS}.bag")
         self._order = {key: position for position, key in enumerate(self._spec)}
         self._sequences = frozenset(key for key, name in self._spec.items() if is_sequence(name))
@@ -178,7 +179,7 @@ class DatasetReader:
 
     def close(self) -> None:
         """Lets go of files and memory; whatever is asked afterwards is refused."""
-        self._closed = True
+        self.closed = True
         self._bags.clear()
         self._fetchers.clear()
         self._plan = None
@@ -201,7 +202,7 @@ class DatasetReader:
         bag = self._bags.get(key)
         if bag is not None:
             return bag
-        if self._closed:
+        if self.closed:
             raise UsageError(f"{self._folder.name}: the reader is closed")
         file = self._folder.file(f"{key}.bag")
         # A folder with refs has its tables inside; the .idx files there are for other clients.

@@ -68,6 +68,11 @@ class DatasetWriter:
         return self._unfinished.spec
 
     @property
+    def closed(self) -> bool:
+        """Whether the dataset was finished, or given up by an exception."""
+        return self._unfinished.closed
+
+    @property
     def size(self) -> int:
         """Bytes of the bags, their tables included."""
         return self._unfinished.size
@@ -164,6 +169,7 @@ class UnfinishedDataset:
     Attributes:
         files: of records by key, sorted.
         refs: the file of references, None in the third generation.
+        closed: whether the files were ended, or left without an end.
     """
 
     def __init__(
@@ -203,7 +209,7 @@ class UnfinishedDataset:
         self.path = scratch if scratch is not None else pathlib.Path(str(self._owned))
         self.files = {key: RecordFile(self.path / f"{key}.bag") for key in self.spec}
         self.refs = RecordFile(self.path / f"{REFS}.bag") if generation == 1 else None
-        self._closed = False
+        self.closed = False
 
     @property
     def _all(self) -> list[RecordFile]:
@@ -219,7 +225,7 @@ class UnfinishedDataset:
         Raises:
             UsageError: it is closed.
         """
-        if self._closed:
+        if self.closed:
             raise UsageError(f"{self._folder.name}: the writer is closed")
 
     def flush(self) -> None:
@@ -228,9 +234,9 @@ class UnfinishedDataset:
 
     def close(self) -> None:
         """Ends all files, and publishes them unless the caller does."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         try:
             for file in self._all:
                 file.finish(table=self._generation == 1, idx=self._idx and file is not self.refs)
@@ -243,8 +249,8 @@ class UnfinishedDataset:
 
     def abandon(self) -> None:
         """Leaves nothing behind."""
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             for file in self._all:
                 file.abandon()
             self._remove()

@@ -71,7 +71,7 @@ class ShardedDatasetWriter:
         self._shardlen, self._next, self._step = shardlen, shardstart, shardstep
         self._writer: DatasetWriter | None = None
         self._shards = self._length = self._size = 0
-        self._closed = False
+        self.closed = False
         self._root.make()
 
     @property
@@ -93,7 +93,7 @@ class ShardedDatasetWriter:
 
     def append(self, datapoint: Mapping[str, Any], flush: bool = True) -> int:
         """Adds a datapoint and gives its number among those of this writer; see `DatasetWriter.append`."""
-        if self._closed:
+        if self.closed:
             raise UsageError(f"{self._root.name}: the writer is closed")
         if self._writer is None:
             spec, encoders, generation = self._arguments
@@ -112,7 +112,7 @@ class ShardedDatasetWriter:
 
     def close(self) -> None:
         """Finishes the last shard."""
-        self._closed = True
+        self.closed = True
         self._finish_shard()
 
     def _finish_shard(self) -> None:
@@ -131,7 +131,7 @@ class ShardedDatasetWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None and self._writer is not None:
-            self._closed = True
+            self.closed = True
             self._writer.__exit__(kind, error, trace)
             self._writer = None
         else:
@@ -192,9 +192,13 @@ class ShardedDatasetReader:
                 self.readers = list(pool.map(open_shard, selected))
         else:
             self.readers = [open_shard(name) for name in selected]
+        self.closed = False
         self._name = root.name
         self._check_specs(selected)
         self._bounds = [0, *itertools.accumulate(len(reader) for reader in self.readers)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "closed": False}
 
     def _check_specs(self, names: Sequence[str]) -> None:
         for name, reader in zip(names, self.readers, strict=True):
@@ -249,22 +253,20 @@ class ShardedDatasetReader:
 
     def get_many(self, indices: Any, out: Mapping[str, Array]) -> dict[str, Array]:
         """Many datapoints into arrays; see `DatasetReader.get_many`."""
-        numbers = np.asarray(indices)
-        shards = np.searchsorted(self._bounds, numbers, "right") - 1
-        for row, (number, shard) in enumerate(zip(numbers.tolist(), shards.tolist(), strict=True)):
-            if not 0 <= number < len(self):
-                raise IndexError(f"{self._name}: datapoint {number} of {len(self)}")
+        for row, index in enumerate(np.asarray(indices).tolist()):
+            reader, number = self._locate(index)
             part = {key: target[row : row + 1] for key, target in out.items()}
-            self.readers[shard].get_many([number - self._bounds[shard]], part)
+            reader.get_many([number], part)
         return dict(out)
 
     def copy(self) -> ShardedDatasetReader:
         """A reader of the same shards that shares nothing with this one."""
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, readers=[reader.copy() for reader in self.readers])
+        other.__dict__.update(self.__getstate__(), readers=[reader.copy() for reader in self.readers])
         return other
 
     def close(self) -> None:
+        self.closed = True
         for reader in self.readers:
             reader.close()
 

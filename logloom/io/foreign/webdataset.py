@@ -21,10 +21,9 @@ from logloom.io.storage import Store
 from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.samples import EXTENSION, META
-from logloom.io.tar.stream import open_stream, stream_samples
+from logloom.io.tar.stream import SUFFIXES, open_stream, stream_samples
 from logloom.schema import RESERVED_LAST_PARTS
 
-SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _KEY = "__key__"
 
 

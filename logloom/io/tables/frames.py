@@ -111,13 +111,29 @@ class OpenFrame:
     log_ids: tuple[Ints, Sequence[str]] | None
     stamps: NDArray[np.int64] | None
 
+    @property
+    def may_lack(self) -> frozenset[int]:
+        """The slots that rows may have no part of, merged as they were by how="left"."""
+        left = [step for step in self.steps if step.how == "left"]
+        return frozenset(slot for step in left for slot in range(step.slot, step.slot + step.width))
+
     def variants(self) -> tuple[list[tuple[int, ...]], Ints | None]:
-        """The combinations of tables that rows lie in, and each row's number; None if there is just one."""
-        if all(len(slot.tables) == 1 and (slot.log_codes >= 0).all() for slot in self.slots):
+        """The combinations of tables that rows lie in, and each row's number; None if there is just one.
+
+        Rows that may lack a table count to its first, so that they have its columns.
+        """
+        may_lack = self.may_lack
+        if all(
+            len(slot.tables) == 1 and (number in may_lack or (slot.log_codes >= 0).all())
+            for number, slot in enumerate(self.slots)
+        ):
             return [(0,) * len(self.slots)], None
         if not self.length:
             return [], None
         tables = np.stack([slot.tables_of_rows() for slot in self.slots], axis=1)
+        for number in may_lack:
+            if self.slots[number].tables:
+                tables[:, number] = np.maximum(tables[:, number], 0)
         found, numbers = np.unique(tables, axis=0, return_inverse=True)
         return [tuple(row) for row in found.tolist()], numbers.reshape(-1).astype(np.int32)
 
@@ -260,13 +276,13 @@ def shown_columns(
 
 def _joined(left: Mapping[str, Column], right: Mapping[str, Column], step: MergeStep) -> dict[str, Column]:
     pairs = [
-        (f"{name}{step.suffixes[0]}" if name in right and name not in step.on else name, column)
+        (f"{name}{step.suffixes[0]}" if name in right and name not in step.shared else name, column)
         for name, column in left.items()
     ]
     pairs += [
         (f"{name}{step.suffixes[1]}" if name in left else name, column)
         for name, column in right.items()
-        if name not in left or name not in step.on
+        if name not in left or name not in step.shared
     ]
     found = dict(pairs)
     if len(found) < len(pairs):

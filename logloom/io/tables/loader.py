@@ -91,6 +91,7 @@ class RowLoader:
         self._windows = Windows(frame, max_gap, reader, storage_options)
         self._read = PlanReader(frame, self._windows, reader, check)
         self._variants, self._variant_of_row = frame.variants()
+        self._may_lack = bool(frame.may_lack)
         self._find_columns()
         self._plans: dict[Any, Plan] = {}
         self._default = columns
@@ -98,6 +99,10 @@ class RowLoader:
 
     def _find_columns(self) -> None:
         """Names and types of the columns; each combination of tables that rows come from has its own."""
+        for number in sorted(self._frame.may_lack):
+            slot = self._frame.slots[number]
+            if len(slot.tables) > 1:  # rows that have none of them are read as if of the first
+                self._described(number, range(len(slot.tables)))
         self._shown = [self._shown_in(variant) for variant in self._variants]
         parts = []
         for variant, shown in zip(self._variants, self._shown, strict=True):
@@ -205,17 +210,23 @@ class RowLoader:
                 f"a batch of rows of {where}, {error}: read them apart, or a row at a time"
             ) from error
 
+    def _position(self, pos: int) -> int:
+        """A position from 0, of one that may count from the end."""
+        if not -self._length <= pos < self._length:
+            raise self._outside(pos)
+        return pos % self._length
+
     def _outside(self, pos: object) -> RowPositionError:
         return RowPositionError(
             f"position {pos} of {self._length} rows (of {self._place}); positions count the frame's rows, "
-            "from 0"
+            "from 0, negative ones from the end"
         )
 
     def get_row(self, pos: int, columns: Patterns = None) -> dict[str, Any]:
         """One row: log_id and timestamp where the frame has them, then the columns, in schema order.
 
         Args:
-            pos: of the row in the frame, from 0.
+            pos: of the row in the frame, from 0; negative ones count from the end.
             columns: names or globs in which `*` crosses dots; `.*` alone means every column.
 
         Returns:
@@ -227,9 +238,9 @@ class RowLoader:
             DatasetError: what is stored is damaged or missing; names table, part, columns and row.
         """
         if not 0 <= pos < self._length:
-            raise self._outside(pos)
+            pos = self._position(pos)
         plan = self._plan(columns, pos)
-        if self._check:
+        if self._check or self._may_lack:
             return self._read.rows(plan, at_positions(np.array([pos])))[0]
         row = plan.template.copy()
         if self._log_ids is not None:
@@ -262,7 +273,7 @@ class RowLoader:
         """The rows around one: neighbours in its log as stored, whatever the frame was filtered to.
 
         Args:
-            pos: of the row in the frame.
+            pos: of the row in the frame, as for `get_row`.
             columns: as for `get_row`.
             offsets: rows before (negative) and after (positive); 0 is the row itself.
             stride: what offsets are multiplied by.
@@ -276,8 +287,7 @@ class RowLoader:
         Raises:
             RowPositionError: `on_edge` is "error" and a row doesn't exist.
         """
-        if not 0 <= pos < self._length:
-            raise self._outside(pos)
+        pos = self._position(pos)
         _check_edge(on_edge, ("error", "drop", "pad"))
         steps, low, high, consecutive = _offsets(*_hashable(offsets), stride)
         plan = self._plan(columns, pos, max(1, len(steps)))
@@ -303,7 +313,7 @@ class RowLoader:
         Reads are sorted, joined where they are neighbours, and done in several threads.
 
         Args:
-            positions: (n,) in the frame, in any order, repeating or not.
+            positions: (n,) in the frame, as for `get_row`, in any order, repeating or not.
             columns: as for `get_row`.
             out: arrays to fill by column name, for example pinned memory: (n, *shape) for a fixed shape, at
                 least as many elements as needed for a ragged one.
@@ -337,7 +347,7 @@ class RowLoader:
         """The windows around many rows.
 
         Args:
-            positions: (n,) in the frame.
+            positions: (n,) in the frame, as for `get_row`.
             offsets, stride: of the k rows of a window, as for `get_rows`.
             on_edge: "pad" gives NaN, 0, false or empty where a row doesn't exist.
             out: as for `get_many`, for n·k rows.
@@ -410,10 +420,11 @@ class RowLoader:
                 f"positions are whole numbers, not {given.dtype}; of a mask take np.flatnonzero(mask)"
             )
         given = given.reshape(-1)
-        outside = (given < 0) | (given >= self._length)
+        outside = (given < -self._length) | (given >= self._length)
         if outside.any():
             raise self._outside(given[outside][0])
-        return given.astype(np.int64)
+        where = given.astype(np.int64)
+        return np.where(where < 0, where + self._length, where)
 
     def _batch_plan(self, columns: Patterns, positions: Ints, rows: int = 1) -> Plan:
         if not len(positions):

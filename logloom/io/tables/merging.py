@@ -13,24 +13,40 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.tables import description as d
 
+How = Literal["inner", "left"]
+
+_NO_PLACE = "would give rows that the left frame lacks, and windows count that one's rows"
+
 
 @dataclass(frozen=True)
 class MergeStep:
-    """How the tables `slot` to `slot + width - 1` were merged to those from `base` to `slot - 1`."""
+    """How the tables `slot` to `slot + width - 1` were merged to those from `base` to `slot - 1`.
+
+    Attributes:
+        on, right_on: the keys' names on either side.
+    """
 
     slot: int
     base: int
     width: int
     on: tuple[str, ...]
+    right_on: tuple[str, ...]
     suffixes: tuple[str, str]
+    how: How = "inner"
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Keys of one name on both sides, which the merged rows have once."""
+        return tuple(name for name, right in zip(self.on, self.right_on, strict=True) if name == right)
 
     def to_json(self) -> str:
         return json.dumps({k: v for k, v in asdict(self).items() if k not in ("slot", "base")})
@@ -44,38 +60,47 @@ def num_slots(columns: Iterable[object]) -> int:
 def merge(
     left: pd.DataFrame,
     right: pd.DataFrame,
-    on: str | Sequence[str],
+    on: str | Sequence[str] | None = None,
     *,
+    how: How = "inner",
+    left_on: str | Sequence[str] | None = None,
+    right_on: str | Sequence[str] | None = None,
     suffixes: tuple[str | None, str | None] = ("_x", "_y"),
+    indicator: bool | str = False,
 ) -> pd.DataFrame:
-    """Joins two tables' frames row by row where the columns `on` are equal; other rows are left out.
+    """Joins to each row of `left` the row of `right` with the same key, as pandas' merge of that name does.
 
     Rows come in the order of `left`, whose rows are also what windows count. Both frames may be merged
     already.
 
     Args:
-        on: names of index columns that both frames have; a key stands for one row on each side.
+        on: names of index columns that both frames have. On the right a key stands for one row; on the left
+            for any number of them, such as all rows of a log where `right` has one for each log.
+        how: "inner" leaves out rows of `left` without a match; "left" keeps them: their columns of `right`
+            are missing in the frame, and NaN, 0, false or empty in rows that are read.
+        left_on, right_on: instead of `on`, the keys by the names that they have on either side.
         suffixes: added to the names of other columns that both sides have, stored columns too; None or ""
             leaves a side's names as they are.
+        indicator: adds a column, `_merge` or of that name, that says "both" or "left_only".
 
     Raises:
-        UsageError: a key is missing, of different type, or repeats; or suffixes leave two columns of one
-            name. Names tables and rows.
+        UsageError: a key is missing, of different type, or repeats on the right; or suffixes leave two
+            columns of one name. Names tables and rows.
     """
-    keys = [on] if isinstance(on, str) else list(on)
-    if not keys:
-        raise UsageError('merge: on is empty; name index columns, such as on=["log_id", "timestamp"]')
+    keys, right_keys = _keys(on, left_on, right_on)
+    _check_how(how)
     if not isinstance(suffixes, Sequence) or isinstance(suffixes, str) or len(suffixes) != 2:
         raise UsageError(f"merge: suffixes={suffixes!r}; give two, such as ('_x', '_y')")
-    for side, frame in (("left", left), ("right", right)):
-        _check_keys(side, frame, keys)
-    for key in keys:
-        _check_types(key, left, right)
-    rows = _matching_rows(left, right, keys)
+    _check_keys("left", left, keys)
+    _check_keys("right", right, right_keys)
+    _check_unique(right, right_keys)
+    for pair in zip(keys, right_keys, strict=True):
+        _check_types(pair, left, right)
+    rows = _matching_rows(left, right, keys, right_keys, how)
     first = num_slots(left.columns)
     ends = (suffixes[0] or "", suffixes[1] or "")
-    step = MergeStep(first, 0, num_slots(right.columns), tuple(keys), ends)
-    kept_left, kept_right = left.iloc[rows[0]], right.iloc[rows[1]].drop(columns=keys)
+    step = MergeStep(first, 0, num_slots(right.columns), tuple(keys), tuple(right_keys), ends, how)
+    kept_left, kept_right = left.iloc[rows[0]], _taken(right.drop(columns=[*step.shared]), rows[1])
     shared = [
         name
         for name in kept_right.columns
@@ -96,9 +121,49 @@ def merge(
         )
     kept_left, kept_right = kept_left.reset_index(drop=True), kept_right.reset_index(drop=True)
     merged: pd.DataFrame = pd.concat([kept_left, kept_right], axis=1)
-    how = pd.CategoricalDtype([step.to_json()])
-    merged[d.service(first, "merge")] = pd.Categorical.from_codes(np.zeros(len(merged), np.int8), dtype=how)
+    said = pd.CategoricalDtype([step.to_json()])
+    merged[d.service(first, "merge")] = pd.Categorical.from_codes(np.zeros(len(merged), np.int8), dtype=said)
+    if indicator:
+        name = indicator if isinstance(indicator, str) else "_merge"
+        if name in merged.columns:
+            raise UsageError(f"merge: there is a column {name} already; call the indicator otherwise")
+        met = pd.CategoricalDtype(["left_only", "right_only", "both"])
+        merged[name] = pd.Categorical.from_codes(np.where(rows[1] < 0, 0, 2), dtype=met)
     return merged
+
+
+def _keys(*given: str | Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """The keys' names on either side, from on, left_on and right_on."""
+    on, left, right = ([keys] if isinstance(keys, str) else keys for keys in given)
+    if on is not None and left is None and right is None:
+        left = right = on
+    elif on is not None or left is None or right is None:
+        raise UsageError("merge: give on=, or else both left_on= and right_on=")
+    if not left or len(left) != len(right or ()):
+        what = "on is empty" if not left else f"left_on names {len(left)} keys, right_on {len(right or ())}"
+        raise UsageError(f'merge: {what}; name index columns, such as on=["log_id", "timestamp"]')
+    return list(left), list(right or ())
+
+
+def _check_how(how: str) -> None:
+    if how in get_args(How):
+        return
+    ways = {
+        "right": f"{_NO_PLACE}; swap the sides: merge(right, left, how='left')",
+        "outer": f"{_NO_PLACE}; merge both ways with how='left', and read the two frames apart",
+    }
+    raise UsageError(f"merge: how={how!r} {ways.get(how, 'is unknown; there are inner and left')}")
+
+
+def _taken(frame: pd.DataFrame, positions: NDArray[np.int64]) -> pd.DataFrame:
+    """Rows of a frame by position; -1 gives a row that is missing everywhere."""
+    if (positions >= 0).all():
+        return frame.iloc[positions]
+    taken = frame.reset_index(drop=True).reindex(positions)
+    for name in frame.columns:
+        if d.SERVICE_COLUMN.fullmatch(str(name)) and frame[name].dtype.kind in "iu":
+            taken[name] = taken[name].fillna(-1).astype(np.int64)  # a byte offset is no float
+    return taken
 
 
 def _place(frame: pd.DataFrame) -> str:
@@ -127,25 +192,29 @@ def _check_keys(side: str, frame: pd.DataFrame, keys: Sequence[str]) -> None:
             f"merge: the {side} frame (of {_place(frame)}) has no column {missing[0]!r}; it has "
             f"{', '.join(names)}. A key has to be an index column of both tables"
         )
+
+
+def _check_unique(frame: pd.DataFrame, keys: Sequence[str]) -> None:
     repeated = frame.duplicated(subset=list(keys), keep=False)
     if repeated.any():
         position = int(repeated.to_numpy().argmax())
-        equal = (frame[keys] == frame[keys].iloc[position]).all(axis=1).to_numpy()
+        equal = (frame[[*keys]] == frame[[*keys]].iloc[position]).all(axis=1).to_numpy()
         again = int(np.flatnonzero(equal)[1]) if equal.sum() > 1 else position  # NaN keys repeat, yet differ
         value = ", ".join(f"{key} {frame[key].iloc[position]}" for key in keys)
         raise UsageError(
-            f"merge: {int(repeated.sum())} rows of the {side} frame share their key, first at position "
+            f"merge: {int(repeated.sum())} rows of the right frame share their key, first at position "
             f"{position} and again at {again} ({value}: {_row(frame, position)}, {_row(frame, again)}); "
-            "merge before repeating rows, or on more columns"
+            "merge before repeating rows, or on more columns; or swap the sides, to give each its own"
         )
 
 
-def _check_types(key: str, left: pd.DataFrame, right: pd.DataFrame) -> None:
-    kinds = [_kind(frame[key]) for frame in (left, right)]
+def _check_types(keys: tuple[str, str], left: pd.DataFrame, right: pd.DataFrame) -> None:
+    kinds = [_kind(frame[key]) for key, frame in zip(keys, (left, right), strict=True)]
     if kinds[0] != kinds[1]:
+        key, name = " or ".join(dict.fromkeys(map(repr, keys))), keys[0]
         raise UsageError(
-            f"merge: key {key!r} is {kinds[0]} on the left ({_place(left)}), {kinds[1]} on the right "
-            f"({_place(right)}); convert one, such as with frame.assign({key}=frame.{key}.astype(...))"
+            f"merge: key {key} is {kinds[0]} on the left ({_place(left)}), {kinds[1]} on the right "
+            f"({_place(right)}); convert one, such as with frame.assign({name}=frame.{name}.astype(...))"
         )
 
 
@@ -158,12 +227,15 @@ def _kind(series: pd.Series[Any]) -> str:
     return str(dtype)
 
 
-def _matching_rows(left: pd.DataFrame, right: pd.DataFrame, keys: Sequence[str]) -> tuple[Any, Any]:
-    """Positions of the rows whose keys meet, in the order of `left`."""
+def _matching_rows(
+    left: pd.DataFrame, right: pd.DataFrame, left_keys: Sequence[str], right_keys: Sequence[str], how: How
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of the rows whose keys meet, in the order of `left`; -1 on the right where none does."""
     sides = []
-    for frame in (left, right):
-        plain = {key: frame[key].array for key in keys}
+    for frame, own in ((left, left_keys), (right, right_keys)):
+        plain: dict[Any, Any] = {number: frame[key].array for number, key in enumerate(own)}
         sides.append(pd.DataFrame(plain | {"position": range(len(frame))}))
+    keys = range(len(left_keys))
     for key in keys:
         kinds = [side[key].dtype for side in sides]
         if any(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
@@ -172,8 +244,10 @@ def _matching_rows(left: pd.DataFrame, right: pd.DataFrame, keys: Sequence[str])
             for side, column in zip(sides, columns, strict=True):
                 side[key] = column.set_categories(both).codes
     met = sides[0].merge(sides[1], on=list(keys), how="left", suffixes=("", ".right"))
-    found = met["position.right"].notna().to_numpy()
-    return met["position"].to_numpy()[found], met["position.right"].to_numpy()[found].astype("int64")
+    positions = met["position"].to_numpy()
+    found = met["position.right"].fillna(-1).to_numpy().astype(np.int64)
+    kept = (found >= 0) | (how == "left")
+    return positions[kept], found[kept]
 
 
 def _category(series: pd.Series[Any]) -> pd.Categorical:
@@ -210,7 +284,15 @@ def merge_steps(frame: pd.DataFrame) -> list[MergeStep]:
         how = json.loads(texts[0])
         while slot >= open_until[-1][1]:
             open_until.pop()
-        step = MergeStep(slot, open_until[-1][0], how["width"], tuple(how["on"]), tuple(how["suffixes"]))
+        step = MergeStep(
+            slot,
+            open_until[-1][0],
+            how["width"],
+            tuple(how["on"]),
+            tuple(how.get("right_on", how["on"])),  # frames that were pickled may lack it
+            tuple(how["suffixes"]),
+            how.get("how", "inner"),
+        )
         steps.append(step)
         open_until.append((slot, slot + step.width))
     return steps

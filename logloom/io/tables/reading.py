@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
 from logloom.io.tables.batches import StepBatch, missing_value, prepare
@@ -46,7 +47,8 @@ class PlanReader:
             for row, stamp in zip(rows, self._stamps[start:stop], strict=False):
                 row["timestamp"] = stamp
         for step in plan.steps:
-            if self._check or not step.places.follow(start, stop - 1):
+            lacks = step.places.codes.item(start) < 0
+            if self._check or lacks or not step.places.follow(start, stop - 1):
                 self._read_step(step, at_positions(np.arange(start, stop)), rows)
                 continue
             places = step.places
@@ -77,10 +79,11 @@ class PlanReader:
 
     def _read_step(self, step: Step, window: Window, rows: Sequence[dict[str, Any]]) -> None:
         """Adds one group's columns to rows."""
-        existing = np.flatnonzero(window.exists).tolist()
+        present = self._windows.present(step, window)
+        existing = np.flatnonzero(present).tolist()
         files, offsets, lengths = (part.tolist() for part in self._windows.ranges(step, window))
         if len(existing) < len(rows):
-            for number in np.flatnonzero(~window.exists).tolist():
+            for number in np.flatnonzero(~present).tolist():
                 rows[number].update((name, missing_value(name, ctype)) for name, ctype in step.types.items())
             files, offsets, lengths = ([part[i] for i in existing] for part in (files, offsets, lengths))
         try:
@@ -98,28 +101,26 @@ class PlanReader:
 
     def batch(self, plan: Plan, windows: Sequence[Window], out: Mapping[str, Any] | None) -> dict[str, Any]:
         """Rows of windows, stacked column by column."""
-        exists = np.concatenate([window.exists for window in windows])
-        existing = np.flatnonzero(exists)
-        whole = len(existing) == len(exists)
-        steps: list[tuple[Step, StepBatch]] = []
+        steps: list[tuple[Step, StepBatch, Ints]] = []
         large: dict[str, Any] = {}
         try:
-            places = [self._places(step, windows) for step in plan.steps]
-            real = places if whole else [(f[exists], o[exists], n[exists]) for f, o, n in places]
-            if real:  # none where no column is wanted
-                self._reader.check(*_joined(real))
+            found_places = [self._places(step, windows) for step in plan.steps]
+            if found_places:  # none where no column is wanted
+                self._reader.check(*_joined([own for own, _ in found_places]))
             wanted, apart = [], []
-            for step, own in zip(plan.steps, real, strict=True):
+            for step, (own, present) in zip(plan.steps, found_places, strict=True):
+                whole = bool(present.all())
                 if step.large is not None and whole and self._reads_large(step.large, own[0], own[2]):
                     apart.append((step.large, own))
                     continue
-                steps.append((step, prepare(step, own[2], existing, len(exists), out or {})))
+                existing: Ints = np.flatnonzero(present)
+                steps.append((step, prepare(step, own[2], existing, len(present), out or {}), existing))
                 wanted.append(own)
             # Last, since memory that was kept for them may be too short for arrays of many rows.
             for group, own in apart:
                 large |= group.batch(self._reader, *own, out or {})
             if steps:
-                targets = [target for _, batch in steps for target in batch.targets]
+                targets = [target for _, batch, _ in steps for target in batch.targets]
                 self._reader.read_into(_joined(wanted), targets)
         except DatasetError:
             for window in windows:
@@ -132,14 +133,19 @@ class PlanReader:
         if isinstance(found.get("timestamp"), list):
             found["timestamp"] = np.array(found["timestamp"], np.int64)
         found.update(large)
-        for step, batch in steps:
+        for step, batch, existing in steps:
             found.update(self._finish(step, batch, windows, existing))
         return found
 
-    def _places(self, step: Step, windows: Sequence[Window]) -> Ranges:
-        """(file, offset, length) of a group's chunks for the rows of all windows."""
+    def _places(self, step: Step, windows: Sequence[Window]) -> tuple[Ranges, NDArray[np.bool_]]:
+        """(file, offset, length) of a group's chunks for those rows of all windows that have any, and (k,)
+        which do."""
         parts = [self._windows.ranges(step, window) for window in windows]
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        files, offsets, lengths = parts[0] if len(parts) == 1 else _joined(parts)
+        present = np.concatenate([self._windows.present(step, window) for window in windows])
+        if present.all():
+            return (files, offsets, lengths), present
+        return (files[present], offsets[present], lengths[present]), present
 
     def _reads_large(self, large: LargeChunks, files: Ints, lengths: Ints) -> bool:
         if self._check or int(lengths.min()) < large.batch_limit:
@@ -209,6 +215,7 @@ class PlanReader:
         """The index file and the row in it of a window's row."""
         if window.positions is None:
             log, rows = window.stored[slot]
+            assert log is not None  # or no row would have been read from it
             return log.uri, int(rows[number])
         position, own = int(window.positions[number]), self._slots[slot]
         return own.logs[int(own.log_codes[position])], int(own.rows[position])

@@ -40,13 +40,13 @@ class Window:
         exists: (k,) whether there is such a row.
         origin: position of the row that it was asked for.
         positions: (k,) where it stands in the frame; None if it has to be found as stored.
-        stored: of each slot the log as stored, and the (k,) rows in it.
+        stored: of each slot the log as stored, and the (k,) rows in it, -1 for rows that have no part of it.
     """
 
     exists: NDArray[np.bool_]
     origin: int
     positions: Ints | None = None
-    stored: Sequence[tuple[StoredLog, Ints]] = ()
+    stored: Sequence[tuple[StoredLog | None, Ints]] = ()
 
 
 class Windows:
@@ -62,7 +62,7 @@ class Windows:
         """Takes what a frame points to; `max_gap` (ns) replaces what the tables say."""
         self._slots, self._steps, self._stamps = frame.slots, frame.steps, frame.stamps
         self._reader, self._storage = reader, storage_options
-        self._max_gap = max_gap
+        self._max_gap, self._may_lack = max_gap, frame.may_lack
         self._runs: NDArray[np.int32] | None = None
         self._forget()
 
@@ -138,51 +138,84 @@ class Windows:
             runs = np.zeros(first.rows, np.int64)
             np.cumsum(np.diff(stamps) > self._gap_of(table), out=runs[1:])
             exists &= runs[np.where(exists, rows, 0)] == runs[own]
-        stored = [(first, np.where(exists, rows, 0))]
+        stored: list[tuple[StoredLog | None, Ints]] = [(first, np.where(exists, rows, -1))]
         for step in self._steps:
-            log = self._log(step.slot, position)
-            found = self._look_up(step, log, stored, exists)
-            if found[-1] != self._slots[step.slot].rows[position]:
+            log = self._merged_log(step, position, stored)
+            found = self._look_up(step, log, stored)
+            stored.append((log, found))
+            if step.how == "inner":
+                self._leave_out(step.base, found < 0, stored)
+        for step in self._steps:
+            log, found = stored[step.slot]
+            if log is not None and found[-1] != self._slots[step.slot].rows[position]:
                 raise UsageError(
                     f"windows: position {position}: by {', '.join(step.on)} {log.uri} has another row than "
                     "the frame was merged with, so neighbours that the frame lacks can't be found; merge on "
                     "columns as they were read"
                 )
-            exists = exists & (found >= 0)
-            stored.append((log, np.maximum(found, 0)))
+        exists = stored[0][1] >= 0
         return Window(exists[:-1], position, stored=[(log, found[:-1]) for log, found in stored])
+
+    def _leave_out(
+        self, base: int, lacking: NDArray[np.bool_], stored: Sequence[tuple[StoredLog | None, Ints]]
+    ) -> None:
+        """Takes rows out of the tables from `base` on, and out of those that these were merged to."""
+        steps = {step.slot: step for step in self._steps}
+        while base and steps[base].how == "inner":
+            base = steps[base].base
+        for _, rows in stored[base:]:
+            rows[lacking] = -1
+
+    def _merged_log(
+        self, step: MergeStep, position: int, stored: Sequence[tuple[StoredLog | None, Ints]]
+    ) -> StoredLog | None:
+        """The log of a later table that a row's neighbours are merged with; None where there is none."""
+        own = self._slots[step.slot]
+        if own.log_codes[position] >= 0 or step.slot not in self._may_lack:
+            return self._log(step.slot, position)
+        # The row itself has no match; the log of those that have one is told by the key.
+        names = {log.log_id: log.file for table in own.descriptions for log in table.logs}
+        left = dict(zip(step.right_on, step.on, strict=True)).get("log_id")
+        if left is None:
+            return self.log(step.slot, own.logs[0]) if len(own.logs) == 1 else None
+        log, rows = next((log, rows) for log, rows in stored[step.base :] if log and left in log.columns)
+        file = names.get(str(log.columns[left][rows.max()])) if log and rows.max() >= 0 else None
+        uris = [uri for uri in own.logs if file is not None and uri.endswith(f"/{file}")]
+        return self.log(step.slot, uris[0]) if uris else None
 
     def _look_up(
         self,
         step: MergeStep,
-        log: StoredLog,
-        stored: Sequence[tuple[StoredLog, Ints]],
-        exists: NDArray[np.bool_],
+        log: StoredLog | None,
+        stored: Sequence[tuple[StoredLog | None, Ints]],
     ) -> Ints:
         """(k,) rows of a later table's log that have the keys of the rows found so far; -1: none.
 
         Raises:
             UsageError: the index lacks a key, or a key doesn't tell the row.
         """
-        if "log_id" not in step.on and len(self._slots[step.slot].logs) > 1:
+        exists = stored[step.base][1] >= 0
+        if "log_id" not in step.right_on and len(self._slots[step.slot].logs) > 1:
             raise UsageError(
                 f"windows: merged on {', '.join(step.on)}, which doesn't tell the log among the "
                 f"{len(self._slots[step.slot].logs)} of table {step.slot + 1}, so neighbours that the frame "
                 "lacks can't be found; merge on log_id too"
             )
+        if log is None or not exists.any():
+            return np.full(len(exists), -1)
         columns = []
-        for key in step.on:
-            holders = [found for found in stored[step.base :] if key in found[0].columns]
-            if not holders or key not in log.columns:
+        for key, right in zip(step.on, step.right_on, strict=True):
+            holders = [(own, rows) for own, rows in stored[step.base :] if own and key in own.columns]
+            if not holders or right not in log.columns:
                 raise UsageError(
-                    f"windows: the merge key {key!r} is no index column of {log.uri}, so neighbours that the "
-                    "frame lacks can't be found"
+                    f"windows: the merge key {right!r} is no index column of {log.uri}, so neighbours that "
+                    "the frame lacks can't be found"
                 )
             columns.append(holders[0][0].columns[key][holders[0][1]].tolist())
         lookup = self._lookups.get((step.slot, log.uri))
         if lookup is None:
             lookup = {}
-            keys = zip(*(log.columns[key].tolist() for key in step.on), strict=True)
+            keys = zip(*(log.columns[key].tolist() for key in step.right_on), strict=True)
             for row, values in enumerate(keys):
                 lookup[values] = _REPEATED if values in lookup else row
             self._lookups[step.slot, log.uri] = lookup
@@ -212,7 +245,7 @@ class Windows:
                 return found
         own = self._slots[slot]
         table = own.descriptions[own.table_of_log[own.logs.index(uri)]]
-        wanted = {"timestamp", *(key for step in self._steps for key in step.on)}
+        wanted = {"timestamp", *(key for step in self._steps for key in (*step.on, *step.right_on))}
         found = read_log(
             uri,
             table,
@@ -227,11 +260,19 @@ class Windows:
                 self._lookups.pop((slot, uri), None)
         return found
 
+    def present(self, step: Step, window: Window) -> NDArray[np.bool_]:
+        """(k,) whether there is such a row, and it has a part of the step's table."""
+        if window.positions is not None:
+            return window.exists & (step.places.codes[window.positions] >= 0)
+        return window.exists & (window.stored[step.slot][1] >= 0)
+
     def ranges(self, step: Step, window: Window) -> Ranges:
         """(file, offset, length) of a group's chunks for the rows of a window; anything where none exists."""
         if window.positions is not None:
             return step.places.take(window.positions)
         log, rows = window.stored[step.slot]
+        if log is None:
+            return (np.zeros(len(rows), np.int64),) * 3
         uris, codes = log.blobs[step.group]
         files = np.array([self._reader.number_of(uri) for uri in uris], np.int64)
         places = log.places[step.group][rows]
@@ -243,5 +284,6 @@ class Windows:
             assert self._stamps is not None
             return self._stamps[window.positions]
         log, rows = window.stored[0]
+        assert log is not None  # it is the row's own
         stamps: NDArray[np.int64] = log.columns["timestamp"][rows]
         return stamps

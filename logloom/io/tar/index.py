@@ -14,11 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import UsageError
 from logloom.io.tar.members import Entry, TarCutShort, group, walk
 from logloom.io.tar.sources import Source
-
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
 
 @dataclass(frozen=True)
@@ -52,15 +49,7 @@ def index_of(source: Source, allow_truncated: bool = False) -> ShardIndex:
 
     Raises:
         DatasetError: the shard is damaged or holds members that are refused.
-        UsageError: it is compressed.
     """
-    head = source.read_head(0, 8)
-    for magic, name in _COMPRESSED.items():
-        if head.startswith(magic):
-            raise UsageError(
-                f"{source.uri}: compressed by {name}, rows can't be reached at random; unpack it, or iterate "
-                "over it with logloom.datasets.tar.sampleiterator"
-            )
     keys: list[str] = []
     layouts: dict[tuple[str, ...], int] = {}
     layout, starts, offsets, sizes = array("q"), array("q", [0]), array("q"), array("q")

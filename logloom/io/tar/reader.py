@@ -20,6 +20,7 @@ from logloom.io.storage import file_name_of
 from logloom.io.tar.index import ShardIndex, index_of
 from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
 from logloom.io.tar.sources import Source
+from logloom.io.tar.unpacked import unpacked
 from logloom.schema import ColumnType, Schema
 
 
@@ -45,8 +46,15 @@ class _Plan:
 class _Shard:
     """One archive and, once asked for, its index."""
 
-    def __init__(self, source: Source, entry: Mapping[str, Any] | None, allow_truncated: bool):
-        self.source = source
+    def __init__(
+        self,
+        uri: str,
+        entry: Mapping[str, Any] | None,
+        allow_truncated: bool,
+        options: Mapping[str, Any] | None,
+    ):
+        self.source = Source(uri, options)
+        self._options = options
         self.entry = entry
         self.plans: dict[tuple[int, tuple[str, ...]], _Plan] = {}
         self._allow_truncated = allow_truncated
@@ -65,6 +73,7 @@ class _Shard:
                     f"{self.source.uri}: {self.source.size} bytes, {said['bytes']} were written: "
                     "it was cut short or changed"
                 )
+            self.source = unpacked(self.source, self._options)
             index = index_of(self.source, self._allow_truncated)
             if said and len(index) != said["rows"]:
                 raise DatasetError(f"{self.source.uri}: {len(index)} rows, {said['rows']} were written")
@@ -97,7 +106,8 @@ class TarReader(UnitRows):
         """Nothing is opened yet.
 
         Args:
-            uris: paths or fsspec URIs of uncompressed tars, in row order.
+            uris: paths or fsspec URIs of tars, in row order. Compressed ones are unpacked into the temporary
+                folder (TMPDIR) when first read.
             entries: what the writer's `close` gave for each; sizes and row counts are held against it.
             allow_truncated: whether a shard that was cut short gives the samples that are whole.
             storage_options: for fsspec, by protocol.
@@ -109,7 +119,7 @@ class TarReader(UnitRows):
         self._has_schema = schema is not None
         given: Sequence[Mapping[str, Any] | None] = entries if entries else [None for _ in self.uris]
         self._shards = [
-            _Shard(Source(uri, storage_options), entry, allow_truncated)
+            _Shard(uri, entry, allow_truncated, storage_options)
             for uri, entry in zip(self.uris, given, strict=True)
         ]
 

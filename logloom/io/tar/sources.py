@@ -60,19 +60,27 @@ class Source:
         gap: unwanted bytes between two ranges that cost less to read than another request.
     """
 
-    def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None):
+    def __init__(
+        self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None, path: str | None = None
+    ):
+        """Opens nothing yet.
+
+        Args:
+            path: of a local copy, which is read instead.
+        """
         self.uri = os.fspath(uri)
         self._options = options
         self._file: _OpenFile | None = None
         self._size: int | None = None
-        self.is_local = is_local(self.uri)
-        self._path = self.uri.split("://", 1)[-1] if self.is_local else self.uri
+        self.is_local = path is not None or is_local(self.uri)
+        self._copy = path
+        self._path = path or (self.uri.split("://", 1)[-1] if self.is_local else self.uri)
         self.gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
         self._window: tuple[int, bytes] = (0, b"")
         self._last_head = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Source, (self.uri, self._options))
+        return (Source, (self.uri, self._options, self._copy))
 
     @property
     def size(self) -> int:

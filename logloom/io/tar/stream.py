@@ -1,16 +1,18 @@
 """Samples of a tar archive that streams by: from a pipe, a compressed file, an object store.
 
-Here: opening and decompressing streams, and `stream_samples`.
+Here: opening and decompressing streams, `compression_of`, and `stream_samples`.
 Elsewhere: the walk and its checks (members), random access (reader), the pipeline (logloom.datasets.tar).
 """
 
 from __future__ import annotations
 
+import bz2
 import io
+import lzma
 import os
 import subprocess
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
@@ -21,12 +23,21 @@ from logloom.io.tar.members import TarCutShort, group, walk
 _STEP = 16 << 20  # what is read at a time of a member that claims to be large
 _BUFFER = 256 << 10
 PIPE = "pipe:"
+SUFFIXES = (
+    ".tar",
+    ".tgz",
+    *(f".tar.{kind}" for kind in ("gz", "zst", "bz2", "xz")),
+    ".tbz2",
+    ".txz",
+    ".tzst",
+)
+_MAX_DICTIONARY = 128 << 20  # bytes that xz may ask for; `xz -9` takes half of it
 
 
 def open_stream(
     source: str | os.PathLike[str], allow_pipe: bool = False, options: Mapping[str, Any] | None = None
 ) -> BinaryIO:
-    """Opens a shard for reading from its beginning; gzip and zstd are undone.
+    """Opens a shard for reading from its beginning; gzip, zstd, bzip2 and xz are undone.
 
     Args:
         source: a path, an fsspec URI, or `pipe:<shell command>`.
@@ -81,15 +92,16 @@ class _Pipe(io.RawIOBase):
 
 
 def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
-    """The stream, or what it holds compressed by gzip or zstd, by its first bytes; a cut one just ends."""
+    """The stream, or what it holds compressed (`compression_of`), by its first bytes; a cut one just ends."""
     if not hasattr(stream, "peek"):
         stream = _buffered(cast(io.RawIOBase, stream))
-    magic = cast(io.BufferedReader, stream).peek(4)[:4]
-    if magic.startswith(b"\x1f\x8b"):
-        return _buffered(_Unpacked(stream, name, _gunzipped(stream)))
-    if magic == b"\x28\xb5\x2f\xfd":
-        return _buffered(_Unpacked(stream, name, _unzstd(stream)))
-    return stream
+    kind = compression_of(cast(io.BufferedReader, stream).peek(8))
+    return stream if kind is None else _buffered(_Unpacked(stream, name, _UNPACKERS[kind](stream)))
+
+
+def compression_of(head: bytes) -> str | None:
+    """What a file is compressed by, told by its first bytes: gzip, zstd, bzip2 or xz."""
+    return next((name for name, magic in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def _buffered(raw: io.RawIOBase) -> BinaryIO:
@@ -114,6 +126,32 @@ def _unzstd(stream: BinaryIO) -> Iterator[bytes]:
 
     reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=False)
     yield from iter(lambda: reader.read(_BUFFER), b"")
+
+
+def _unpacked_by(make: Callable[[], Any]) -> Callable[[BinaryIO], Iterator[bytes]]:
+    """A function that gives what a stream of bzip2 or xz holds, piece by piece."""
+
+    def pieces(stream: BinaryIO) -> Iterator[bytes]:
+        part = make()
+        data = stream.read(_BUFFER)
+        while data or not part.needs_input:
+            yield part.decompress(data, _BUFFER)
+            if part.eof:
+                data = part.unused_data.lstrip(b"\0") or stream.read(_BUFFER)
+                part = make()
+            else:
+                data = stream.read(_BUFFER) if part.needs_input else b""
+
+    return pieces
+
+
+_MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
+_UNPACKERS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
+    "gzip": _gunzipped,
+    "zstd": _unzstd,
+    "bzip2": _unpacked_by(bz2.BZ2Decompressor),
+    "xz": _unpacked_by(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _MAX_DICTIONARY)),
+}
 
 
 class _Unpacked(io.RawIOBase):

@@ -473,6 +473,55 @@ def test_a_root_with_gaps_or_rubbish_is_refused(tmp_path):
         granular.ShardedDatasetReader(root, granular.decoders)
 
 
+def test_closed_says_whether_a_reader_or_writer_was_closed(tmp_path):
+    made = {
+        "bag": (granular.BagWriter(tmp_path / "one.bag"), lambda: granular.BagReader(tmp_path / "one.bag")),
+        "dataset": (
+            granular.DatasetWriter(tmp_path / "data", PLAIN, granular.encoders),
+            lambda: granular.DatasetReader(tmp_path / "data", granular.decoders),
+        ),
+        "shards": (
+            granular.ShardedDatasetWriter(tmp_path / "root", PLAIN, granular.encoders),
+            lambda: granular.ShardedDatasetReader(tmp_path / "root", granular.decoders),
+        ),
+    }
+    for writer, open_reader in made.values():
+        assert not writer.closed
+        with writer:
+            writer.append(b"x" if isinstance(writer, granular.BagWriter) else plain_points(1)[0])
+        assert writer.closed
+        with open_reader() as reader:
+            assert not reader.closed
+        assert reader.closed
+        with pytest.raises(UsageError, match="is closed"):
+            reader[0]
+        assert not reader.copy().closed
+        assert pickle.loads(pickle.dumps(reader))[0] is not None
+        assert not pickle.loads(pickle.dumps(reader)).closed
+    with (
+        pytest.raises(KeyError),
+        granular.DatasetWriter(tmp_path / "no", PLAIN, granular.encoders) as writer,
+    ):
+        raise KeyError
+    assert writer.closed
+
+
+def test_negative_numbers_count_from_the_end_in_batches_too(tmp_path):
+    points = [{"x": np.full(2, number, "f4")} for number in range(5)]
+    write(tmp_path / "one", {"x": "array"}, points)
+    with granular.ShardedDatasetWriter(tmp_path / "root", {"x": "array"}, granular.encoders, 2) as writer:
+        for point in points:
+            writer.append(point)
+    for reader in (
+        granular.DatasetReader(tmp_path / "one", granular.decoders),
+        granular.ShardedDatasetReader(tmp_path / "root", granular.decoders),
+    ):
+        out = {"x": np.empty((3, 2), "f4")}
+        assert reader.get_many([-1, 0, -5], out)["x"][:, 0].tolist() == [4, 0, 0]
+        with pytest.raises(IndexError, match="datapoint -6 of 5"):
+            reader.get_many([-6], {"x": np.empty((1, 2), "f4")})
+
+
 def test_many_open_shards_do_not_run_out_of_descriptors(tmp_path):
     code = f"""
 import resource

@@ -122,11 +122,28 @@ def test_torch_style_batches_of_rows(typed):
         assert_rows_equal(row, rows[position])
 
 
+def test_negative_positions_count_from_the_end_as_in_sequences(typed):
+    loader = tt.row_loader(tt.read_index(f"{typed[0]}/plain"))
+    for negative in (-1, -30, np.int64(-7)):
+        position = int(negative) + 30
+        np.testing.assert_equal(loader.get_row(negative), loader.get_row(position))
+        np.testing.assert_equal(loader[negative], loader[position])
+        np.testing.assert_equal(loader.__getitems__([negative]), [loader[position]])
+        np.testing.assert_equal(loader.get_many([negative, 3]), loader.get_many([position, 3]))
+        for window in (range(-2, 1), [1]):
+            both = [loader.get_rows(p, "vector", window, on_edge="pad") for p in (negative, position)]
+            np.testing.assert_equal(*both)
+            both = [
+                loader.get_window_many([p], "vector", window, on_edge="pad") for p in (negative, position)
+            ]
+            np.testing.assert_equal(*both)
+
+
 def test_empty_and_wild_positions_are_refused(typed):
     loader = tt.row_loader(tt.read_index(f"{typed[0]}/plain"))
     with pytest.raises(UsageError, match="an empty batch"):
         loader.get_many([])
-    for wild in (-1, 30, 10**12, 2**63 + 1):
+    for wild in (-31, 30, 10**12, 2**63 + 1):
         with pytest.raises(IndexError, match=f"position {wild} of 30 rows"):
             loader.get_many([wild])
         with pytest.raises(IndexError, match=f"position {wild} of 30 rows"):

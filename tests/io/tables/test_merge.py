@@ -104,7 +104,8 @@ def test_keys_that_repeat_are_refused_with_their_place(tables):
     with pytest.raises(UsageError, match=words):
         tt.merge(left, twice, on=ON)
     with pytest.raises(
-        UsageError, match=r"rows of the left frame share their key, first at position 0.*drive-0"
+        UsageError,
+        match=r"rows of the right frame share their key, first at position 0.*drive-0.*swap the sides",
     ):
         tt.merge(left, right, on="log_id")
 
@@ -175,6 +176,15 @@ def test_a_suffix_of_none_leaves_names_as_they_are_as_in_pandas(tables):
     ("choices", "words"),
     [
         ({"on": []}, r"on is empty; name index columns"),
+        ({}, "give on=, or else both left_on= and right_on="),
+        ({"left_on": "speed"}, "give on=, or else both left_on= and right_on="),
+        ({"on": ON, "left_on": ON, "right_on": ON}, "give on=, or else both"),
+        ({"left_on": ON, "right_on": "timestamp"}, "left_on names 2 keys, right_on 1"),
+        ({"on": ON, "how": "right"}, r"rows that the left frame lacks.*merge\(right, left, how='left'\)"),
+        ({"on": ON, "how": "outer"}, "rows that the left frame lacks.*merge both ways"),
+        ({"on": ON, "how": "cross"}, "how='cross' is unknown; there are inner and left"),
+        ({"left_on": "speed", "right_on": "timestamp"}, "key 'speed' or 'timestamp' is float64 on the left"),
+        ({"on": ON, "suffixes": ("", "_y"), "indicator": "speed"}, "a column speed already"),
         ({"on": ON, "suffixes": "_x"}, "suffixes='_x'; give two"),
         ({"on": ON, "suffixes": None}, "suffixes=None; give two"),
         ({"on": ON, "suffixes": ("_x",)}, r"suffixes=\('_x',\); give two"),
@@ -189,8 +199,137 @@ def test_merges_that_make_no_sense_are_refused(tables, choices, words):
 def test_missing_keys_that_repeat_are_refused(tables):
     index = tt.read_index(f"{tables[0]}/sensors")
     lacking = index.assign(speed=index.speed.where(index.speed > 0.5))
-    with pytest.raises(UsageError, match="rows of the left frame share their key, first at position"):
-        tt.merge(lacking, index, on="speed")
+    with pytest.raises(UsageError, match="rows of the right frame share their key, first at position"):
+        tt.merge(index, lacking, on="speed")
+
+
+def test_a_left_merge_keeps_rows_without_a_match_as_pandas_does(tables):
+    root, rows = tables
+    left, right = tt.read_index(f"{root}/sensors"), tt.read_index(f"{root}/labels")
+    merged = tt.merge(left, right, on=ON, how="left", indicator=True)
+    plain = [name for name in merged.columns if not name.startswith("__")]
+    shown = [frame[[name for name in frame.columns if not name.startswith("__")]] for frame in (left, right)]
+    wanted = shown[0].merge(shown[1], on=ON, how="left", indicator=True)
+    pd.testing.assert_frame_equal(merged[plain], wanted, check_categorical=False, check_dtype=False)
+    loader, found = tt.row_loader(merged, check=True), labels(rows)
+    assert len(loader) == len(rows)
+    batch = loader.get_many(range(len(rows)), ["labels.*", "speed"])
+    values, lengths = batch["labels.boxes"]
+    for position, row in enumerate(rows):
+        has = position % 2 == 0
+        own = found[position] if has else {"labels.boxes": np.zeros((0, 7), "f4"), "labels.count": 0}
+        assert_rows_equal(loader.get_row(position), row | own)
+        assert batch["labels.count"][position] == own["labels.count"]
+        assert lengths[position] == len(own["labels.boxes"])
+    assert len(values) == lengths.sum()
+    assert loader.schema.select("labels.*") == ("labels.boxes", "labels.count")
+
+
+def test_rows_of_a_left_merge_that_all_lack_a_match_have_its_columns_still(tables):
+    root, _ = tables
+    merged = tt.merge(*(tt.read_index(f"{root}/{name}") for name in ("sensors", "labels")), on=ON, how="left")
+    alone = tt.row_loader(merged[merged["labels.count"].isna()])
+    assert alone.get_row(0, "labels.count") | {"timestamp": 0} == {
+        "log_id": "drive-0",
+        "timestamp": 0,
+        "labels.count": 0,
+    }
+    batch = alone.get_many([0, 3, -1], "labels.*")
+    assert batch["labels.count"].tolist() == [0, 0, 0]
+    assert batch["labels.boxes"][1].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kept", ["all", "matched", "unmatched", "shuffled"])
+def test_windows_of_a_left_merge_are_those_of_the_left_table(tables, kept):
+    root, rows = tables
+    merged = tt.merge(*(tt.read_index(f"{root}/{name}") for name in ("sensors", "labels")), on=ON, how="left")
+    chosen = {
+        "all": merged,
+        "matched": merged[merged["labels.count"].notna()],
+        "unmatched": merged[merged["labels.count"].isna()],
+        "shuffled": merged.sample(frac=1, random_state=1),
+    }[kept]
+    loader = tt.row_loader(chosen)
+    number = {(row["log_id"], row["timestamp"]): n for n, row in enumerate(rows)}
+    for position in range(len(chosen)):
+        own = number[chosen.log_id.iloc[position], chosen.timestamp.iloc[position]]
+        window, mask = loader.get_rows(position, ["speed", "labels.*"], range(-2, 2), on_edge="pad")
+        for offset, found, exists in zip(range(-2, 2), window, mask, strict=True):
+            there = 0 <= own % 12 + offset < 12
+            assert exists == there
+            if there:
+                assert found["speed"] == rows[own + offset]["speed"]
+                count = own + offset if (own + offset) % 2 == 0 else 0
+                assert found["labels.count"] == count
+                assert len(found["labels.boxes"]) == count % 4
+    batch, mask = loader.get_window_many(range(len(chosen)), "labels.count", range(-1, 1), on_edge="pad")
+    assert batch["labels.count"].shape == mask.shape == (len(chosen), 2)
+
+
+def test_keys_of_other_names_meet_and_both_stay_as_in_pandas(tmp_path):
+    rows = drive(num_logs=2, rows=6)
+    tt.write_table(f"{tmp_path}/sensors", rows, index="speed")
+    others = [
+        {"drive": row["log_id"], "stamp": row["timestamp"], "n": number} for number, row in enumerate(rows)
+    ]
+    tt.write_table(f"{tmp_path}/others", others[::-1], index=["drive", "stamp"])
+    left, right = tt.read_index(f"{tmp_path}/sensors"), tt.read_index(f"{tmp_path}/others")
+    merged = tt.merge(left, right, left_on=ON, right_on=["drive", "stamp"])
+    assert merged["stamp"].tolist() == merged["timestamp"].tolist()
+    loader = tt.row_loader(merged)
+    assert [int(row["n"]) for row in loader] == list(range(12))
+    apart = tt.row_loader(merged.iloc[[9]])  # neighbours that the frame lacks are looked up by those keys
+    assert [int(row["n"]) for row in apart.get_rows(0, "n", range(-2, 1))] == [7, 8, 9]
+
+
+def test_a_table_with_one_row_a_log_is_joined_to_all_rows_of_the_log(tmp_path):
+    rows = drive(num_logs=3, rows=8)
+    tt.write_table(f"{tmp_path}/sensors", rows, index="speed")
+    logs = [{"log_id": f"drive-{log}", "city": f"city {log}", "map": bytes(log + 1)} for log in (2, 0)]
+    tt.write_table(f"{tmp_path}/logs", logs, index="city")
+    left, right = tt.read_index(f"{tmp_path}/sensors"), tt.read_index(f"{tmp_path}/logs")
+    merged = tt.merge(left, right, on="log_id")
+    assert len(merged) == 16
+    loader = tt.row_loader(merged)
+    for row, wanted in zip(loader, [*rows[:8], *rows[16:]], strict=True):
+        log = int(wanted["log_id"][-1])
+        assert_rows_equal(row, wanted | {"city": f"city {log}", "map": bytes(log + 1)})
+    batch, _ = tt.row_loader(merged.iloc[::3]).get_window_many([1, 2], ["city", "speed"], [-1, 0])
+    assert batch["city"] == [["city 0", "city 0"], ["city 0", "city 0"]]
+    kept = tt.row_loader(tt.merge(left, right, on="log_id", how="left").iloc[[0, 9, 20]])
+    assert kept.get_many([0, 1, 2], "city")["city"] == ["city 0", "", "city 2"]
+    for position, city in enumerate(["city 0", "", "city 2"]):
+        assert kept.get_rows(position, "city", [0, 1])[1]["city"] == city
+
+
+@pytest.mark.parametrize("outer", ["inner", "left"])
+@pytest.mark.parametrize("inner", ["inner", "left"])
+def test_windows_in_nested_merges_leave_out_what_the_merges_leave_out(tmp_path, outer, inner):
+    rows = drive(num_logs=1, rows=12)
+    keys = [{key: row[key] for key in ON} for row in rows]
+    tt.write_table(f"{tmp_path}/a", [key | {"a": n + 1} for n, key in enumerate(keys)])
+    tt.write_table(f"{tmp_path}/b", [key | {"b": n + 1} for n, key in enumerate(keys) if n % 2 == 0])
+    tt.write_table(f"{tmp_path}/c", [key | {"c": n + 1} for n, key in enumerate(keys) if n % 3 == 0])
+    a, b, c = (tt.read_index(f"{tmp_path}/{name}") for name in "abc")
+    merged = tt.merge(a, tt.merge(b, c, on=ON, how=inner), on=ON, how=outer)
+
+    def values(n):
+        b, c = (n + 1) * (n % 2 == 0), (n + 1) * (n % 2 == 0 and n % 3 == 0)
+        right = (b, c) if c or inner == "left" else (0, 0)
+        return (n + 1, *right) if any(right) or outer == "left" else None
+
+    wanted = {n: values(n) for n in range(12)}
+    assert [tuple(int(row[k]) for k in "abc") for row in tt.row_loader(merged)] == [
+        found for found in wanted.values() if found
+    ]
+    for position in range(len(merged)):
+        loader = tt.row_loader(merged.iloc[[position]])
+        own = int(loader.get_row(0)["a"]) - 1
+        window, mask = loader.get_rows(0, None, range(-3, 4), on_edge="pad")
+        for offset, row, exists in zip(range(-3, 4), window, mask, strict=True):
+            expected = wanted.get(own + offset)
+            assert exists == (expected is not None)
+            assert tuple(int(row[k]) for k in "abc") == (expected or (0, 0, 0))
 
 
 def test_a_table_merged_with_itself_and_with_nothing(tables):

@@ -30,7 +30,7 @@ from logloom.io.logs.part import Part
 from logloom.io.logs.ranges import File
 from logloom.io.logs.rosbag2.copies import UnpackedFile
 from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
-from logloom.io.storage import file_name_of, filesystem, is_local
+from logloom.io.storage import file_name_of, filesystem, is_local, uri_in
 
 _BAG_FILE = re.compile(r".*\.(db3|mcap)(\.zstd|\.zst)?")
 _PACKED = tuple(f".{kind}{suffix}" for kind in ("db3", "mcap") for suffix in ZSTD_SUFFIXES)
@@ -135,5 +135,4 @@ def _files_of(uri: str, options: OpenOptions) -> list[str]:
     found = [name for name in names if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1])]
     if not found:
         raise LogReadError(f"{uri}: there are no .db3 or .mcap files beside it; the bag is incomplete")
-    prefix = "" if is_local(uri) else f"{uri.split('://', 1)[0]}://"
-    return [name if "://" in name else prefix + name for name in found]
+    return found if is_local(uri) else [uri_in(uri, name) for name in found]
