@@ -20,6 +20,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
+from logloom.pipelines import splits
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import reading_of
@@ -173,6 +174,8 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "chunk_reads": plan.chunk_reads,
         "columns": len(plan.job.schema.columns),
         "outputs": list(plan.job.outputs),
+        "splits": (counts := splits.planned_splits(plan)),
+        "warnings": splits.empty_splits(counts),
     }
 
 
@@ -184,6 +187,8 @@ def in_words(name: str, value: Any) -> str:
         return human_bytes(value)
     if isinstance(value, int):
         return f"{value:,}"
+    if name == "splits":
+        return splits.in_words(value)
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
