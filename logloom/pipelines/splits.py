@@ -52,8 +52,8 @@ def empty_splits(counts: Counts) -> list[str]:
     for name, found in counts.items():
         if total and not found["logs"]:
             warnings.append(
-                f"split {name!r} gets none of {total:,} logs: shares are those of many logs, for a hash of its "
-                "log_id (of `split.by`) decides where each log falls; add logs, or change the shares or `by`"
+                f"split {name!r} gets none of {total:,} logs: shares are those of many logs, for a hash of "
+                "its log_id (of `split.by`) decides where a log falls; add logs, or change the shares or `by`"
             )
         elif total and not any(count for unit, count in found.items() if unit != "logs"):
             warnings.append(f"split {name!r} gets no row of its {found['logs']:,} logs")
