@@ -38,7 +38,10 @@ def head(
     why: Annotated[
         bool, typer.Option("--why", help="The messages behind each value: time, age, place.")
     ] = False,
-    output: Annotated[str | None, typer.Option(help="Which output to read; the first by default.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="Which output to read; by default that of logloom.datasets.open."),
+    ] = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:

@@ -19,7 +19,7 @@ from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, format_named
+from logloom.io.units import by_preference
 from logloom.pipelines import splits
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import human_bytes
@@ -271,9 +271,7 @@ def head(
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
     reading = reading_of(store, manifest)
-    # Assembled formats map columns, so their rows tell less of where values come from.
-    by_choice = sorted(manifest.outputs, key=lambda o: isinstance(format_named(o), AssembledFormat))
-    output = output or by_choice[0]
+    output = output or by_preference(manifest.outputs)[0]
     if output not in manifest.outputs:
         raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
     explainer = Explainer(store, manifest) if why else None
