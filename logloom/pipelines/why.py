@@ -31,12 +31,14 @@ class Why:
         columns: the recipe's; none of a version that was converted.
         lineages: of each column that comes from a topic of the log.
         is_read: whether the log was there to look into.
+        has_files: whether it consists of several files, so that places name theirs.
         problem: why other columns have no lineage.
     """
 
     columns: Mapping[str, TopicColumn | DerivedColumn] = field(default_factory=dict)
     lineages: Mapping[str, Lineage] = field(default_factory=dict)
     is_read: bool = False
+    has_files: bool = False
     problem: str = ""
 
     def lines(self, name: str, value: str, age: int | None) -> list[tuple[str, ...]]:
@@ -50,12 +52,16 @@ class Why:
             stored = "" if age is None else _milliseconds(age)
             return [(name, value, "", "", stored, self._source(column))]
         topic = lineage.column.topic
-        told = [_told(source, topic) for source in lineage.used]
+        told = [self._told(source, topic) for source in lineage.used]
         if lineage.reason:
             told = [("", "", "", f"{topic}: no usable message: {lineage.reason}")]
-            told += [_told(source, "nearest") for source in lineage.nearest]
+            told += [self._told(source, "nearest") for source in lineage.nearest]
         told = told or [("", "", "", f"{topic}: no message")]
         return [(name, value, *told[0]), *(("", "", *more) for more in told[1:])]
+
+    def _told(self, source: Source, what: str) -> tuple[str, ...]:
+        place = f"{what} {place_in_words(source.place, self.has_files)}"
+        return str(source.time), iso8601(source.time), _milliseconds(source.age), place
 
     def _source(self, column: TopicColumn | DerivedColumn | None) -> str:
         if isinstance(column, DerivedColumn):
@@ -88,19 +94,15 @@ def iso8601(time_ns: int) -> str:
     return f"{np.datetime64(time_ns, 'ns')}Z"
 
 
-def _told(source: Source, what: str) -> tuple[str, ...]:
-    place = f"{what} {place_in_words(source.place)}"
-    return str(source.time), iso8601(source.time), _milliseconds(source.age), place
-
-
 def _milliseconds(age: int) -> str:
     return f"{age / 1e6:.3f} ms"
 
 
-def place_in_words(place: MessagePlace) -> str:
-    """A message for people: its number in its topic, its file, and where in that (chunk + byte within)."""
+def place_in_words(place: MessagePlace, with_file: bool) -> str:
+    """A message for people: its number in its topic, and where it lies (chunk + byte within)."""
     inside = "" if place.within is None else f"+{place.within}"
-    return f"#{place.number}, {file_name_of(place.uri)} {place.unit} {place.offset}{inside}"
+    file = f"{file_name_of(place.uri)} " if with_file else ""
+    return f"#{place.number}, {file}{place.unit} {place.offset}{inside}"
 
 
 def _as_json(source: Source) -> dict[str, Any]:
@@ -145,7 +147,8 @@ class Explainer:
             found = dict(trace(log, plan, tick)) if plan else {}
         except (LogloomError, OSError) as error:
             return Why(columns, problem=f"the log can't be read: {error}")
-        return Why(columns, found, True, "the log has no message of this topic")
+        several = len(record.uris) > 1
+        return Why(columns, found, True, several, "the log has no message of this topic")
 
     def _open(self, recipe: Recipe, record: LogRecord) -> tuple[Log, RowPlan | None] | str:
         options = OpenOptions("salvage", self._store.options, self._store.uri_of("index"))

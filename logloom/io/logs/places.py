@@ -1,6 +1,6 @@
 """Where messages lie in the files of a log of containers: what people and other tools find them by.
 
-Elsewhere: places in logs of tables (tables.log), positions, which are a log's own numbers (gathering).
+Elsewhere: logs of tables (tables), positions, which are a log's own numbers (gathering).
 """
 
 from __future__ import annotations
