@@ -80,6 +80,7 @@ def _planned(
 ) -> BuildPlan:
     from logloom.pipelines.plan import plan_build
     from logloom.pipelines.progress import steps
+    from logloom.pipelines.splits import empty_splits, planned_splits
 
     options = parse_storage_options(storage)
     recipe, base = _load(sources, options)
@@ -93,6 +94,8 @@ def _planned(
         say(f"note: {note}")
     for record in plan.unreadable:
         say(f"skipped: {record.log_id}: {record.reasons[0]}")
+    for warning in empty_splits(planned_splits(plan)):
+        say(f"warning: {warning}")
     return plan
 
 
@@ -217,7 +220,10 @@ def _report_submitted(job: Submitted, planned: BuildPlan, json: bool) -> None:
 
 
 def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
+    from logloom.pipelines.splits import built_splits, empty_splits, in_words, planned_splits
+
     manifest = built.manifest
+    counts = built_splits(manifest)
     if json:
         result = {
             "version": manifest.version,
@@ -227,12 +233,19 @@ def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
             "dropped": built.dropped,
         }
         result |= {"units_built": built.built, "units_reused": built.reused}
+        result |= {"splits": counts, "warnings": empty_splits(counts)}
         print_json(result | {"storage_retries": built.counters.get("storage_retries", 0)})
     root = planned.job.store.uri
     if planned.up_to_date:
         say(f"up to date: version {manifest.version} of {root} says all that the logs say")
     else:
         _tell_version(built, root)
+    if len(counts) > 1:
+        say(f"rows by split: {in_words(counts)}")
+    told = empty_splits(planned_splits(planned))
+    for warning in empty_splits(counts):
+        if warning not in told:
+            say(f"warning: {warning}")
     if again := built.counters.get("storage_retries"):
         say(f"{again} requests to the object store were refused or lost, and sent again")
     if built.copied:
@@ -284,6 +297,7 @@ def plan(
     if json:
         print_json(summary)
     else:
+        del summary["warnings"]  # told to people on stderr
         print_table(
             "", ("", ""), [(name.replace("_", " "), in_words(name, value)) for name, value in summary.items()]
         )

@@ -36,9 +36,12 @@ def head(
         list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
     ] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="Where each value comes from: log, message time, age.")
+        bool, typer.Option("--why", help="The messages behind each value: time, age, place.")
     ] = False,
-    output: Annotated[str | None, typer.Option(help="Which output to read; the first by default.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="Which output to read; by default that of logloom.datasets.open."),
+    ] = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
@@ -54,14 +57,15 @@ def head(
         start=skip,
         count=rows,
         columns=columns,
+        why=why,
         storage_options=parse_storage_options(storage_option),
     )
     if json:
-        print_json([row.to_json(why) for row in shown])
+        print_json([row.to_json() for row in shown])
         return
     for row in shown:
         print_table(
-            row.headline(why), ("column", "value", *(("message time", "age", "from") * why)), row.lines(why)
+            row.headline(), ("column", "value", *(("message time", "UTC", "age", "from") * why)), row.lines()
         )
 
 

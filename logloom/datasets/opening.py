@@ -52,7 +52,8 @@ def open(
             .tar.gz, .tar.zst, …), one shard, or many in braces (train-{000..099}.tar); or a folder with one
             of these for each split. Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default).
-        output: of a version: the format to read; by default the first there is of table, zarr, bags, tar.
+        output: of a version: the format to read; by default the first there is of table, zarr, bags, tar,
+            any other, l5kit.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
         where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
             it may also name log_id, timestamp, partition, split and row.

@@ -243,6 +243,14 @@ class Store:
         except MISSING:
             return None
 
+    def state(self, name: str) -> Any:
+        """What changes with a file, as far as its storage tells: its size, and time of change or ETag."""
+        if self.local is not None:
+            stat = self.path_of(name).stat()
+            return stat.st_size, stat.st_mtime_ns
+        info = self.fs.info(self.uri_of(name))
+        return info.get("size"), str(info.get("ETag") or info.get("mtime") or info.get("updated"))
+
     def copy(self, name: str, new: str) -> None:
         """Copies an object within the store, without its bytes coming here.
 

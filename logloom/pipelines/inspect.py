@@ -19,10 +19,12 @@ from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, format_named
+from logloom.io.units import by_preference
+from logloom.pipelines import splits
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import reading_of
+from logloom.pipelines.why import Explainer, Why, iso8601
 from logloom.schema import NO_AGE, Schema
 from logloom.transforms.match import LogFiles, group_logs
 
@@ -173,6 +175,8 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "chunk_reads": plan.chunk_reads,
         "columns": len(plan.job.schema.columns),
         "outputs": list(plan.job.outputs),
+        "splits": (counts := splits.planned_splits(plan)),
+        "warnings": splits.empty_splits(counts),
     }
 
 
@@ -184,6 +188,8 @@ def in_words(name: str, value: Any) -> str:
         return human_bytes(value)
     if isinstance(value, int):
         return f"{value:,}"
+    if name == "splits":
+        return splits.in_words(value)
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
@@ -196,6 +202,7 @@ class ShownRow:
 
     Attributes:
         values: log_id, timestamp, columns, and the ages and availabilities that the output holds.
+        why: its lineage, where it was asked for.
     """
 
     values: Mapping[str, Any]
@@ -203,48 +210,42 @@ class ShownRow:
     columns: tuple[str, ...]
     record: LogRecord
     entry: Entry
-    topics: Mapping[str, str]
+    why: Why | None = None
 
-    def headline(self, why: bool = False) -> str:
-        """Which row it is, and of which files."""
+    def headline(self) -> str:
+        """Which row it is, and with its lineage of which files."""
         stamp = int(self.values["timestamp"])
-        files = "".join(f"\n{uri}" for uri in self.record.uris) if why else ""
+        files = "".join(f"\n{uri}" for uri in self.record.uris) if self.why else ""
         return f"{self.values['log_id']} {stamp} ({utc(stamp)}){files}"
 
-    def lines(self, why: bool) -> list[tuple[str, ...]]:
-        """(column, value) for a table, with lineage (message time, age, topic)."""
-        lines = []
+    def lines(self) -> list[tuple[str, ...]]:
+        """(column, value) for a table, with lineage (message time, the same in UTC, age, place)."""
+        lines: list[tuple[str, ...]] = []
         for name in self.columns:
-            line: tuple[str, ...] = (name, brief(self.values[name]))
-            if why:
-                age = int(self.values.get(f"{name}.age", NO_AGE))
-                stamp = "" if age == NO_AGE else str(int(self.values["timestamp"]) - age)
-                line += (stamp, "" if age == NO_AGE else f"{age / 1e6:.3f} ms", self._source(name))
-            lines.append(line)
+            value = brief(self.values[name])
+            lines += self.why.lines(name, value, self._age(name)) if self.why else [(name, value)]
         return lines
 
-    def _source(self, name: str) -> str:
-        topic = self.topics.get(name)
-        if topic is None:
-            return "derived"
-        available = bool(self.values.get(f"{name}.available", True))
-        return topic if available else f"{topic}: no usable message"
+    def _age(self, name: str) -> int | None:
+        age = int(self.values.get(f"{name}.age", NO_AGE))
+        return None if age == NO_AGE else age
 
-    def to_json(self, why: bool) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         row = {"log_id": self.values["log_id"], "timestamp": int(self.values["timestamp"])}
         row |= {name: as_json(self.values[name]) for name in self.columns}
-        if not why:
+        if self.why is None:
             return row
         lineage = {
             name: {
                 "age": as_json(self.values.get(f"{name}.age")),
                 "available": as_json(self.values.get(f"{name}.available")),
-                "topic": self.topics.get(name),
+                **self.why.to_json(name),
             }
             for name in self.columns
         }
+        why = {"timestamp_iso": iso8601(row["timestamp"]), "uris": list(self.record.uris)}
         unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.entry.folder}
-        return row | {"why": {"uris": list(self.record.uris), "unit": unit, "columns": lineage}}
+        return row | {"why": {**why, "unit": unit, "columns": lineage}}
 
 
 def head(
@@ -255,9 +256,14 @@ def head(
     start: int = 0,
     count: int = 5,
     columns: Sequence[str] | None = None,
+    why: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[ShownRow]:
     """Rows `start` to `start + count` of a version, read through its connector.
+
+    Args:
+        output: None for the one that `logloom.datasets.open` takes.
+        why: also find their lineage in the logs.
 
     Raises:
         UsageError: no such version, output, column or row.
@@ -265,12 +271,10 @@ def head(
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
     reading = reading_of(store, manifest)
-    # Assembled formats map columns, so their rows tell less of where values come from.
-    by_choice = sorted(manifest.outputs, key=lambda o: isinstance(format_named(o), AssembledFormat))
-    output = output or by_choice[0]
+    output = output or by_preference(manifest.outputs)[0]
     if output not in manifest.outputs:
         raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
-    topics = {name: c["topic"] for name, c in manifest.recipe["columns"].items() if c.get("topic")}
+    explainer = Explainer(store, manifest) if why else None
     shown: list[ShownRow] = []
     skip = start
     for record, entry in entries_of(store, manifest.logs):
@@ -284,7 +288,8 @@ def head(
         wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
         for index in range(start, min(entry.rows, start + count - len(shown))):
             values = reader.row(index, wanted)
-            shown.append(ShownRow(values, reader.schema, names, record, entry, topics))
+            found = explainer.why(record, int(values["timestamp"])) if explainer else None
+            shown.append(ShownRow(values, reader.schema, names, record, entry, found))
         start = 0
         if len(shown) >= count:
             break

@@ -65,7 +65,7 @@ class Piece:
 
     def __init__(self, log: Log, plan: RowPlan, span: Span, statics: Mapping[str, Static]):
         self.span = span
-        self.messages = log.read(_requests(plan, log.summary, span))
+        self.messages = log.read(requests_of(plan, log.summary, span))
         self.ticks = self._ticks(plan)
         self.columns: dict[str, Sampled | Still] = {}
         uri = log.summary.uris[0] if log.summary.uris else ""
@@ -85,7 +85,7 @@ class Piece:
         )
 
 
-def _requests(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, TopicRequest]:
+def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, TopicRequest]:
     """The span itself and the halo of its columns, by topic."""
     rules: dict[str, tuple[object, ...]] = {}
     requests: dict[str, TopicRequest] = {}
@@ -123,12 +123,12 @@ class Sampled:
         self._column, self._messages, self._span = column, messages, span
         none = np.empty(0, np.int64)
         self._times = none if messages is None else messages.time
-        self._usable = np.arange(len(self._times))
+        self.usable = np.arange(len(self._times))  # messages that may be used at all
         self._refused: tuple[Refusal, ...] = ()
         rotates = column.sampling.policy == "slerp" or _adapter(column) is not None
         if rotates and not column.message_type.is_ragged and messages is not None and len(messages):
             self._refuse_zero_norms(messages, uri)
-        times = shifted(self._times[self._usable], column.sampling.offset)
+        times = shifted(self._times[self.usable], column.sampling.offset)
         self._choice = choose(column.sampling, times, ticks)
         self._used = np.zeros(len(self._times), np.bool_)
 
@@ -136,10 +136,14 @@ class Sampled:
     def available(self) -> Mask:
         return self._choice.available
 
+    def used(self, tick: int) -> Indices:
+        """The messages that a tick uses, in the order of their times."""
+        return self.usable[self._choice.used(tick)]
+
     def rows(self, ticks: Indices) -> Column:
         """The column at some of the piece's ticks."""
         column, choice = self._column, self._choice.select(ticks)
-        used = self._usable[choice.rows]
+        used = self.usable[choice.rows]
         if column.sampling.policy == "count" or self._messages is None or len(used) == 0:
             values = empty(column.message_type)
         else:
@@ -148,7 +152,7 @@ class Sampled:
 
     def keep(self, ticks: Indices) -> None:
         """Notes that the messages of these ticks stand in rows."""
-        self._used[self._usable[self._choice.select(ticks).rows]] = True
+        self._used[self.usable[self._choice.select(ticks).rows]] = True
 
     def seen(self) -> Seen:
         positions = np.empty(0, np.int64) if self._messages is None else self._messages.position
@@ -158,12 +162,12 @@ class Sampled:
     def _refuse_zero_norms(self, messages: Messages, uri: str) -> None:
         """Leaves out rotations that are none, before neighbours are chosen."""
         column = self._column
-        values = _checked(column, messages.take(column.spec, self._usable))
+        values = _checked(column, messages.take(column.spec, self.usable))
         assert isinstance(values, np.ndarray)
         zero = kernels.has_zero_norm(values)
         own = np.flatnonzero(zero & within(self._times, self._span)).tolist()
         reason = f"column {column.name}: a quaternion of norm zero is no rotation"
-        self._usable = np.flatnonzero(~zero)
+        self.usable = np.flatnonzero(~zero)
         self._refused = tuple(
             Refusal(uri, -1, column.topic, int(messages.position[i]), int(messages.log_time[i]), reason)
             for i in own

@@ -65,6 +65,10 @@ class Choice:
         """The messages that any tick uses, as ascending indices without repeats."""
         return np.sort(self.order[self._needed()])
 
+    def used(self, tick: int) -> Indices:
+        """The messages that a tick uses, in the order of their times."""
+        return self.order[self.lo[tick] : self.hi[tick]]
+
     def select(self, ticks: Indices | Mask | slice) -> Choice:
         """The same for some of the ticks."""
         return replace(self, ticks=self.ticks[ticks], lo=self.lo[ticks], hi=self.hi[ticks])

@@ -95,3 +95,19 @@ def test_zarr_2_reads_what_initialize_and_append_wrote(zarr2, tmp_path):
     np.testing.assert_array_equal(arrays["agents"][5:], rows)
     assert not arrays["agents"][:5]["yaw"].any()
     assert attrs["format_version"] == FORMAT_VERSION
+
+
+ZIP = """
+import sys, numpy, zarr
+store = zarr.ZipStore(sys.argv[2], mode="w")
+zarr.copy_store(zarr.DirectoryStore(sys.argv[1]), store)
+store.close()
+"""
+
+
+def test_we_read_what_the_zip_store_of_zarr_2_writes(zarr2, tmp_path):
+    store = Store.at(str(tmp_path))
+    folder, _ = assemble(store, stage(store, make_rows(300), [100]))
+    zarr2(ZIP, folder, tmp_path / "x.zarr.zip")
+    plain = ChunkedDataset(folder).open()
+    check_equal(ChunkedDataset(tmp_path / "x.zarr.zip").open(), {n: getattr(plain, n)[:] for n in ARRAYS})

@@ -256,11 +256,11 @@ def test_progress_leaves_it_to_the_build_to_tell_of_a_damaged_entry(drive, tmp_p
 
 
 def test_head_shows_rows_and_where_they_come_from(built):
-    rows = head(str(built), count=12)
+    rows = head(str(built), count=12, why=True)
     assert len(rows) == 12
     stamps = [int(row.values["timestamp"]) for row in rows]
     assert (np.diff(stamps) > 0).all()
-    why = rows[0].to_json(why=True)["why"]
+    why = rows[0].to_json()["why"]
     assert why["uris"][0].endswith(".mcap")
     assert any(column["topic"] for column in why["columns"].values())
     assert head(str(built), start=5, count=1)[0].values["timestamp"] == stamps[5]

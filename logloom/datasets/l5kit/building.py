@@ -59,14 +59,20 @@ def _boxes(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) -> Box
 def _semantic(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) -> Rasterizer:
     path = _map_file(cfg, data_manager, "semantic_map_key")
     meta = pathlib.Path(_map_file(cfg, data_manager, "dataset_meta_key"))
-    semantic_map = SemanticMap.read(path, _matrix(meta, "world_to_ecef"))
+    world_to_ecef = _matrix(meta, "world_to_ecef")
+    if np.linalg.det(world_to_ecef[:3, :3]) == 0:
+        raise DatasetError(f"{meta}: world_to_ecef can't be inverted, so the map has no place in the world")
+    semantic_map = SemanticMap.read(path, world_to_ecef)
     return SemanticRasterizer(RenderContext.of(cfg), semantic_map)
 
 
 def _satellite(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) -> Rasterizer:
     path = _map_file(cfg, data_manager, "satellite_map_key")
     meta = pathlib.Path(_map_file(cfg, data_manager, "dataset_meta_key"))
+    # Of ecef_to_aerial only the rows of row and column count; the third is often all zeros.
     world_to_aerial = _matrix(meta, "ecef_to_aerial") @ _matrix(meta, "world_to_ecef")
+    if not world_to_aerial[:2, :3].any(axis=1).all():
+        raise DatasetError(f"{meta}: by ecef_to_aerial all places lie in one row or column of the image")
     return SatelliteRasterizer(RenderContext.of(cfg), _aerial_image(path), world_to_aerial)
 
 
@@ -99,8 +105,8 @@ def _matrix(path: pathlib.Path, key: str) -> Matrix:
         raise DatasetError(f"{path}: holds no matrix {key}: {error}") from error
     if matrix.shape == (3, 4):
         matrix = np.concatenate([matrix, [[0, 0, 0, 1]]])
-    if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or np.linalg.det(matrix[:3, :3]) == 0:
-        raise DatasetError(f"{path}: {key} has to be a matrix of 4 x 4 numbers that can be inverted")
+    if matrix.shape != (4, 4) or not np.isfinite(matrix).all():
+        raise DatasetError(f"{path}: {key} has to be a matrix of 4 x 4 finite numbers, found {matrix.shape}")
     return matrix
 
 

@@ -29,8 +29,7 @@ def load_config_data(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     import yaml
 
-    folder, _, name = os.fspath(path).rpartition("/")
-    store = Store.at(folder or ("/" if os.fspath(path).startswith("/") else "."))
+    store, name = _place(path)
     try:
         value = yaml.safe_load(store.read(name))
     except OSError as error:
@@ -40,6 +39,31 @@ def load_config_data(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{path}: a configuration has sections such as model_params, found {type(value)}")
     return value
+
+
+def save_config_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Writes a configuration as YAML, so that `load_config_data` gives it back.
+
+    Args:
+        path: of the file, or any fsspec URI; replaces what is there.
+
+    Raises:
+        UsageError: a value is none that YAML knows: a number, text, a list or a section.
+    """
+    import yaml
+
+    try:
+        text = yaml.safe_dump(dict(data))
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: can't write this configuration: {error}") from error
+    store, name = _place(path)
+    store.replace(name, text.encode())
+
+
+def _place(path: str | os.PathLike[str]) -> tuple[Store, str]:
+    """The folder of a file, and its name there."""
+    folder, _, name = os.fspath(path).rpartition("/")
+    return Store.at(folder or ("/" if os.fspath(path).startswith("/") else ".")), name
 
 
 class LocalDataManager:

@@ -10,7 +10,6 @@ import logging
 import os
 import pathlib
 from dataclasses import astuple
-from typing import Any
 
 import numpy as np
 from blake3 import blake3
@@ -84,17 +83,8 @@ def _fingerprint(dataset: ChunkedDataset, thresholds: MaskThresholds) -> str:
     digest = blake3(repr((store.uri, astuple(thresholds))).encode())
     for array in ("scenes", "frames", "agents"):
         for name in store.names(array):
-            digest.update(repr((array, name, _state_of(store, f"{array}/{name}"))).encode())
+            digest.update(repr((array, name, store.state(f"{array}/{name}"))).encode())
     return str(digest.hexdigest(length=16))
-
-
-def _state_of(store: Store, name: str) -> Any:
-    """Size and time of change of a file, as far as its storage tells."""
-    if store.local is not None:
-        stat = store.path_of(name).stat()
-        return stat.st_size, stat.st_mtime_ns
-    info = store.fs.info(store.uri_of(name))
-    return info.get("size"), str(info.get("ETag") or info.get("mtime") or info.get("updated"))
 
 
 def _read_kept(path: pathlib.Path, shape: tuple[int, int]) -> NDArray[np.uint32] | None:

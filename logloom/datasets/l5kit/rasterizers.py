@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.l5kit.geometry import Matrix, RenderContext, transform_points, yaw_of, yaws_of
+from logloom.datasets.l5kit.geometry import (
+    Matrix,
+    RenderContext,
+    rotation33_as_yaw,
+    transform_points,
+    yaws_of,
+)
 from logloom.datasets.l5kit.sampling import EGO_EXTENT
 from logloom.errors import UsageError
 from logloom.io.l5kit.mask import are_agents
@@ -173,7 +179,9 @@ def _faded(channels: Array, color: Any) -> NDArray[np.float32]:
 def around(context: RenderContext, frame: Any, agent: Any) -> Matrix:
     """raster_from_world for an agent, or for the vehicle where that is None."""
     if agent is None:
-        return context.raster_from_world(frame["ego_translation"][:2], yaw_of(frame["ego_rotation"]))
+        return context.raster_from_world(
+            frame["ego_translation"][:2], rotation33_as_yaw(frame["ego_rotation"])
+        )
     return context.raster_from_world(agent["centroid"], float(agent["yaw"]))
 
 

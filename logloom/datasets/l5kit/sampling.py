@@ -20,11 +20,11 @@ from logloom.datasets.l5kit.config import SampleSettings
 from logloom.datasets.l5kit.geometry import (
     Matrix,
     RenderContext,
-    angle_between,
+    angular_distance,
+    compute_agent_pose,
     pose_from_world,
+    rotation33_as_yaw,
     transform_points,
-    world_from_pose,
-    yaw_of,
     yaws_of,
 )
 from logloom.datasets.l5kit.scenes import SceneRows
@@ -77,7 +77,7 @@ class Way:
             self.steps,
             transform_points(self.positions, agent_from_world).astype(np.float32),
             # In float32 like the yaws: at ±π the side an angle falls on depends on the precision.
-            angle_between(self.yaws, np.float32(yaw)),
+            angular_distance(self.yaws, np.float32(yaw)),
             self.extents,
         )
 
@@ -158,13 +158,13 @@ def sample_at(
     if track_id is None:
         frame, way = moment.history_frames[0], moment.ego
         centroid, extent = frame["ego_translation"][:2], EGO_EXTENT.copy()
-        yaw = yaw_of(frame["ego_rotation"])
+        yaw = rotation33_as_yaw(frame["ego_rotation"])
     else:
         agent = _agent_in(moment.scene.agents_of(moment.state), track_id, moment)
         way = moment.way_of(track_id)
         centroid, extent, yaw = agent["centroid"].copy(), agent["extent"].copy(), float(agent["yaw"])
     agent_from_world = pose_from_world(centroid, yaw)
-    world_from_agent = world_from_pose(centroid, yaw)
+    world_from_agent = compute_agent_pose(centroid, yaw)
     raster_from_world = context.raster_from_local @ agent_from_world
     way = way.relative(agent_from_world, yaw)
     sample: dict[str, Any] = {"frame_index": moment.state}

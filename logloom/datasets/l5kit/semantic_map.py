@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.l5kit.geometry import Matrix
+from logloom.datasets.l5kit.geometry import Matrix, geodetic_to_ecef
 from logloom.errors import DatasetError
 
 LANE_POINTS = 20
-EARTH_RADIUS_M = 6378137.0
-EARTH_ECCENTRICITY_SQUARED = 6.69437999014e-3
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # The fields of a traffic control element that say: this is a face, of this colour.
 _FACE_COLORS = {
@@ -217,8 +215,7 @@ def ecef_of_local(points: Array, latitude: float, longitude: float) -> NDArray[n
     up = np.array([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
     east = np.array([-np.sin(lam), np.cos(lam), 0.0])
     north = np.cross(up, east)
-    normal = EARTH_RADIUS_M / np.sqrt(1 - EARTH_ECCENTRICITY_SQUARED * np.sin(phi) ** 2)
-    origin = up * normal * [1, 1, 1 - EARTH_ECCENTRICITY_SQUARED]
+    origin = geodetic_to_ecef((latitude, longitude))
     placed: NDArray[np.float64] = points @ np.stack([east, north, up]) + origin
     return placed
 

@@ -20,11 +20,9 @@ from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.manifest import Entry, LogRecord, Manifest, read_log_part, unit_folder, view_folder
 from logloom.io.storage import Store
-from logloom.io.units import options_of
+from logloom.io.units import by_preference, options_of
 from logloom.schema import Schema
 
-# Of several outputs the first of these is opened: the quickest at random rows first, mapped ones last.
-PREFERRED = ("table", "zarr", "bags", "tar")
 TIMED = ("table", "zarr", "l5kit", "bags")  # that keep timestamps together
 WITHOUT_ROWS = ("annotations",)
 _ASSEMBLED = {"l5kit": "L5KitSource", "zarr": "ZarrSource"}
@@ -82,19 +80,12 @@ def max_gap_of(manifest: Manifest) -> int | None:
 def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
     readable = [name for name in manifest.outputs if name not in WITHOUT_ROWS]
     if output is None:
-        ranked = sorted(readable, key=lambda name: (_rank(name), name))
-        if not ranked:
+        if not readable:
             raise UsageError(f"{place}: no output with rows; {near('', manifest.outputs)}")
-        return ranked[0]
+        return by_preference(readable)[0]
     if output not in readable:
         raise UsageError(f"{place}: no output {output!r}; {near(output, readable)}")
     return output
-
-
-def _rank(name: str) -> int:
-    if name in PREFERRED:
-        return PREFERRED.index(name)
-    return len(PREFERRED) + (name == "l5kit")
 
 
 def _named_splits(manifest: Manifest) -> Iterable[str]:

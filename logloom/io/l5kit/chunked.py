@@ -13,6 +13,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
+from logloom.io.l5kit import zipped
 from logloom.io.l5kit.array import ChunkCache, ChunkedArray
 from logloom.io.l5kit.dtypes import (
     AGENTS,
@@ -49,7 +50,8 @@ class ChunkedDataset:
         """Names a dataset; nothing is opened yet.
 
         Args:
-            path: of the zarr group: a folder or any fsspec URI.
+            path: of the zarr group: a folder, or a zip archive (x.zarr.zip), which is only read; or any
+                fsspec URI of one.
             key: of a group within it.
             storage_options: for fsspec, by protocol.
         """
@@ -160,15 +162,17 @@ class ChunkedDataset:
 
     @property
     def store(self) -> Store:
-        """The folder of its group.
+        """The folder of its group, on storage or in an archive.
 
         Raises:
             UsageError: it lies in memory.
         """
         if not self.path:
             raise UsageError("this dataset lies in memory, there is nothing to open")
-        store = Store.at(self.path, self.storage_options)
-        return Store(store.uri_of(self.key.strip("/")), store.options)
+        store, key = Store.at(self.path, self.storage_options), self.key.strip("/")
+        if store.uri.endswith(zipped.SUFFIX) and not (store.local is not None and store.local.is_dir()):
+            return zipped.ZipStore(store.uri, store.options, f"{key}/" if key else "")
+        return Store(store.uri_of(key), store.options)
 
     def _group(self, mode: str) -> Any:
         import zarr
@@ -178,12 +182,25 @@ class ChunkedDataset:
         register()
         store = self.store
         try:
+            if isinstance(store, zipped.ZipStore):
+                return self._zipped_group(store, mode)
             if store.local is not None:
                 return zarr.open_group(store.local, mode=mode, zarr_format=2)  # type: ignore[arg-type]
             options = dict(store.options.get(store.uri.split("://", 1)[0], {}))
             return zarr.open_group(store.uri, mode=mode, zarr_format=2, storage_options=options)  # type: ignore[arg-type]
         except FileNotFoundError:
             raise DatasetError(f"{store.uri}: there is no zarr group here") from None
+
+    def _zipped_group(self, store: zipped.ZipStore, mode: str) -> Any:
+        import zarr
+
+        if mode != "r" or store.local is None:
+            raise UsageError(
+                f"{store.uri}: an archive is only read, by zarr itself on a disk alone: "
+                f"write or copy it to a folder (x.zarr), and zip that"
+            )
+        opened = zarr.storage.ZipStore(store.local, mode="r")
+        return zarr.open_group(opened, path=store.folder.rstrip("/"), mode="r", zarr_format=2)
 
     def __str__(self) -> str:
         frames, scenes = len(self.frames), len(self.scenes)

@@ -77,6 +77,24 @@ def place(unit: str, offset: int) -> str:
 
 
 @dataclass(frozen=True)
+class MessagePlace:
+    """Where a message lies in the files of its log.
+
+    Attributes:
+        unit: what `offset` counts: "byte", "row" of a table (from 0), or "rowid" in a sqlite file.
+        offset: of the message's record in the file; of one in a chunk that of the chunk's record.
+        within: of a message in a chunk, the byte of its record in the uncompressed chunk; else None.
+        number: how many messages of its topic lie before it in the log.
+    """
+
+    uri: str
+    unit: str
+    offset: int
+    within: int | None
+    number: int
+
+
+@dataclass(frozen=True)
 class LogSummary:
     """What the index of a log says; a few KB, made without reading messages.
 
@@ -192,6 +210,15 @@ class Log(Protocol):
 
         Raises:
             LogReadError: damage, under `on_error` fail.
+        """
+        ...
+
+    def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+        """Where messages of a topic lie, given by `Messages.position`.
+
+        Raises:
+            UsageError: a position is that of no message of the topic.
+            LogReadError: the log can't be read there.
         """
         ...
 

@@ -21,6 +21,7 @@ from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.base import (
     FieldSpec,
     LogSummary,
+    MessagePlace,
     Messages,
     OpenOptions,
     Refusal,
@@ -32,6 +33,7 @@ from logloom.io.logs.container import Chunk, Container
 from logloom.io.logs.gathering import Gathering, is_sparse
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import Part, damage_error, open_part
+from logloom.io.logs.places import places_of
 from logloom.io.logs.ranges import File, content_id
 from logloom.io.logs.raw import Decoder, RawMessages
 from logloom.io.logs.sidecar import BOUNDS, Sidecars
@@ -137,6 +139,9 @@ class ContainerLog:
         if self._options.on_error == "fail":
             self._raise_refused([r for messages in selected.values() for r in messages.refused])
         return dict(selected)
+
+    def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+        return places_of(self._parts, topic, positions)
 
     def last_message(self, topic: str) -> Messages:
         decoder = self._decoder(topic)

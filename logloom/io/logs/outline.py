@@ -11,7 +11,18 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from logloom.io.logs.base import FieldSpec, Log, LogSummary, Messages, TimeSource, TopicRequest
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.logs.base import (
+    FieldSpec,
+    Log,
+    LogSummary,
+    MessagePlace,
+    Messages,
+    TimeSource,
+    TopicRequest,
+)
 from logloom.schema import ColumnType
 
 
@@ -35,6 +46,9 @@ class Outline:
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
         return self.unopened.read(requests)
+
+    def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+        return self.unopened.places(topic, positions)
 
     def last_message(self, topic: str) -> Messages:
         return self.unopened.last_message(topic)

@@ -154,14 +154,18 @@ def test_a_map_cut_short_is_refused_with_its_byte(tmp_path):
         SemanticMap.read(tmp_path / "map.pb", enu_to_ecef())
 
 
-def write_aerial(folder):
-    """Quarter metres per pixel, north up, the world's origin at column 400, row 300; red runs with x."""
+def write_aerial(folder, third_row=(0, 0, 1, 0)):
+    """Quarter metres per pixel, north up, the world's origin at column 400, row 300; red runs with x.
+
+    Only the first two rows of the matrix say where in the image a place lies; L5Kit's third one is zero.
+    """
     image = np.zeros((600, 800, 3), np.uint8)
     image[..., 0] = np.arange(800)[None, :] * 255 // 799
     image[..., 1] = np.arange(600)[:, None] * 255 // 599
     cv2.imwrite(str(folder / "aerial.png"), image[..., ::-1])
-    row_and_column = np.array([[0, -4.0, 0, 300], [4, 0, 0, 400], [0, 0, 1, 0], [0, 0, 0, 1]])
+    row_and_column = np.array([[0, -4.0, 0, 300], [4, 0, 0, 400], third_row, [0, 0, 0, 1]])
     matrix = row_and_column @ np.linalg.inv(enu_to_ecef())
+    assert (matrix[2] == 0).all() == (not any(third_row))
     write_folder(folder, make_map())
     meta = json.loads((folder / "meta.json").read_text())
     (folder / "meta.json").write_text(json.dumps(meta | {"ecef_to_aerial": matrix.tolist()}))
@@ -179,6 +183,27 @@ def test_an_aerial_image_lies_where_its_metres_say(tmp_path, yaw):
         x, y, _ = world_from_raster @ [column, row, 1]
         expected = aerial[round(300 - 4 * y), round(400 + 4 * x)].astype(int)
         assert np.abs(image[row, column].astype(int) - expected).max() <= 2
+
+
+@pytest.mark.parametrize("map_type", ["satellite_debug", "py_satellite"])
+def test_an_aerial_matrix_without_a_height_draws_the_same_image(tmp_path, map_type):
+    dataset = standing(yaw=0.3, position=(5, -3, 2))
+    write_aerial(tmp_path)
+    expected = draw(config_of(map_type), dataset, tmp_path)
+    write_aerial(tmp_path, third_row=(0, 0, 0, 0))
+    assert expected[..., -3:].any()
+    np.testing.assert_array_equal(draw(config_of(map_type), dataset, tmp_path), expected)
+
+
+def test_an_aerial_matrix_that_names_no_row_or_column_is_refused(tmp_path):
+    write_aerial(tmp_path)
+    meta = json.loads((tmp_path / "meta.json").read_text())
+    for row in (0, 1):
+        matrix = np.array(meta["ecef_to_aerial"])
+        matrix[row, :3] = 0
+        (tmp_path / "meta.json").write_text(json.dumps(meta | {"ecef_to_aerial": matrix.tolist()}))
+        with pytest.raises(DatasetError, match=r"meta\.json: by ecef_to_aerial"):
+            build_rasterizer(config_of("satellite_debug"), LocalDataManager(tmp_path))
 
 
 def test_beyond_an_aerial_image_all_is_black(tmp_path):

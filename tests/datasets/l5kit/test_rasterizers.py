@@ -5,7 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from logloom.datasets.l5kit import AgentDataset, EgoDataset, build_rasterizer
+from logloom.datasets.l5kit import (
+    AgentDataset,
+    EgoDataset,
+    build_rasterizer,
+    load_config_data,
+    save_config_data,
+)
 from logloom.datasets.l5kit.rasterizers import fill_boxes
 from logloom.errors import UsageError
 from logloom.io.l5kit import AGENT_DTYPE
@@ -132,3 +138,12 @@ def test_without_opencv_the_way_to_get_it_is_named(monkeypatch):
     with pytest.raises(UsageError, match=r"logloom\[l5kit\]"):
         build_rasterizer(make_config())
     build_rasterizer(make_config(map_type="stub_debug"))
+
+
+def test_a_configuration_that_is_written_reads_back(tmp_path):
+    config = make_config()
+    save_config_data(config, tmp_path / "config.yaml")
+    assert load_config_data(tmp_path / "config.yaml") == config
+    with pytest.raises(UsageError, match=r"config\.yaml: can't write"):
+        save_config_data({"model_params": object()}, tmp_path / "config.yaml")
+    assert load_config_data(tmp_path / "config.yaml") == config

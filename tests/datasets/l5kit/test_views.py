@@ -19,7 +19,7 @@ from logloom.datasets.l5kit import (
     scenes,
 )
 from logloom.datasets.l5kit import build_rasterizer as build
-from logloom.datasets.l5kit.geometry import yaw_of, yaws_of
+from logloom.datasets.l5kit.geometry import rotation33_as_yaw, yaws_of
 from logloom.datasets.l5kit.scenes import SceneCache, SceneRows
 from logloom.errors import DatasetError, UsageError
 from tests.datasets.l5kit.scenes_made import assert_samples_equal, make_config, make_dataset, rotation
@@ -320,7 +320,7 @@ def test_a_rotation_straight_up_has_no_yaw():
     upright = np.array([[0, 0, 1], [0, 1, 0], [-1, 0, 0]], float)
     rotations = np.array([upright, rotation(2.5), rotation(-3.0)])
     np.testing.assert_allclose(yaws_of(rotations), [0, 2.5, -3.0])
-    assert [yaw_of(matrix) for matrix in rotations] == yaws_of(rotations).tolist()
+    assert [rotation33_as_yaw(matrix) for matrix in rotations] == yaws_of(rotations).tolist()
 
 
 def test_a_config_is_read_and_a_broken_one_is_refused(tmp_path):

@@ -26,6 +26,7 @@ from logloom.io.logs.base import (
     MIN_TIME,
     FieldSpec,
     LogSummary,
+    MessagePlace,
     Messages,
     OpenOptions,
     Refusal,
@@ -152,6 +153,20 @@ class TableLog:
             rows = np.flatnonzero(within(topic.time, request.start, request.stop) & (topic.time != MIN_TIME))
             found[name] = self._messages(name, rows)
         return found
+
+    def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+        found = self._topic(topic)
+        known, usable = found.position, np.cumsum(found.time != MIN_TIME) - 1
+        rows = np.searchsorted(known, positions)
+        if not (known[np.minimum(rows, len(known) - 1)] == positions).all():
+            raise UsageError(f"{found.files[0].uri}: not all of {positions.tolist()} are positions of rows")
+        places = []
+        for row in rows.tolist():
+            at, group = found.groups[int(found.group[row])]
+            file = found.files[at]
+            line = file.groups[group].first + int(found.row[row])
+            places.append(MessagePlace(file.uri, "row", line, None, int(usable[row])))
+        return places
 
     def last_message(self, topic: str) -> Messages:
         usable = np.flatnonzero(self._topic(topic).time != MIN_TIME)

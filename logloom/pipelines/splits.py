@@ -1,0 +1,60 @@
+"""What each split of a version gets: logs and rows, counted before a build and after it.
+
+Elsewhere: which split a log falls into (logloom.transforms.match).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from logloom.io.manifest import Manifest
+from logloom.pipelines.plan import BuildPlan
+
+Counts = dict[str, dict[str, int]]
+
+
+def planned_splits(plan: BuildPlan) -> Counts:
+    """By split, `logs` and `rows_at_most`: rows of logs that stay, and ticks of those that will be read."""
+    kept = [(record.split, record.rows) for record in plan.job.kept if record.part]
+    read = [(log.task.split, log.num_ticks) for log in plan.logs]
+    return _count(plan.job.recipe, [*kept, *read], "rows_at_most")
+
+
+def built_splits(manifest: Manifest) -> Counts:
+    """By split, its `logs` and `rows`."""
+    logs = [(record.split, record.rows) for record in manifest.logs if record.part]
+    return _count(manifest.recipe, logs, "rows")
+
+
+def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int]], unit: str) -> Counts:
+    """Splits in the recipe's order, those that get nothing too; "all" for a recipe without."""
+    named = (recipe.get("order") or {}).get("split") or ["all"]
+    counts: Counts = {name: {"logs": 0, unit: 0} for name in named}
+    for split, rows in logs:
+        found = counts.setdefault(split, {"logs": 0, unit: 0})
+        found["logs"] += 1
+        found[unit] += rows
+    return counts
+
+
+def in_words(counts: Counts) -> str:
+    """One line for people: "train 900 of 2 logs, val 0 of 0 logs"."""
+    (unit,) = {unit for found in counts.values() for unit in found} - {"logs"}
+    shown = (f"{name} {found[unit]:,} of {found['logs']:,} logs" for name, found in counts.items())
+    return ", ".join(shown)
+
+
+def empty_splits(counts: Counts) -> list[str]:
+    """A warning for each split that gets nothing, where another gets something."""
+    total = sum(found["logs"] for found in counts.values())
+    warnings = []
+    for name, found in counts.items():
+        if total and not found["logs"]:
+            warnings.append(
+                f"split {name!r} gets none of {total:,} logs: shares are those of many logs, for a hash of "
+                "its log_id (of `split.by`) decides where a log falls; add logs, or change the shares or `by`"
+            )
+        elif total and not any(count for unit, count in found.items() if unit != "logs"):
+            warnings.append(f"split {name!r} gets no row of its {found['logs']:,} logs")
+    return warnings

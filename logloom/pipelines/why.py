@@ -1,0 +1,175 @@
+"""Why a row holds what it holds: the lineage of rows of a version, found in its logs again.
+
+Here: reading the lineage, and what `logloom head --why` says of it as a table and as JSON.
+Elsewhere: choosing messages (logloom.transforms.lineage), the rows themselves (inspect).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import LogloomError
+from logloom.io.logs.base import Log, MessagePlace, OpenOptions
+from logloom.io.logs.opening import open_log
+from logloom.io.manifest import LogRecord, Manifest
+from logloom.io.storage import Store, file_name_of
+from logloom.recipe import DerivedColumn, Recipe, Rows, TopicColumn
+from logloom.transforms.columns import RowPlan
+from logloom.transforms.lineage import Lineage, Source, trace
+from logloom.transforms.resolve import resolve
+
+
+@dataclass(frozen=True)
+class Why:
+    """The lineage of one row.
+
+    Attributes:
+        columns: the recipe's; none of a version that was converted.
+        lineages: of each column that comes from a topic of the log.
+        is_read: whether the log was there to look into.
+        has_files: whether it consists of several files, so that places name theirs.
+        problem: why other columns have no lineage.
+    """
+
+    columns: Mapping[str, TopicColumn | DerivedColumn] = field(default_factory=dict)
+    lineages: Mapping[str, Lineage] = field(default_factory=dict)
+    is_read: bool = False
+    has_files: bool = False
+    problem: str = ""
+
+    def lines(self, name: str, value: str, age: int | None) -> list[tuple[str, ...]]:
+        """Lines of a table for a column: its name and value, then message time, UTC, age and place.
+
+        Args:
+            age: as the output holds it, for where the logs say nothing.
+        """
+        column, lineage = self.columns.get(name), self.lineages.get(name)
+        if lineage is None:
+            stored = "" if age is None else _milliseconds(age)
+            return [(name, value, "", "", stored, self._source(column))]
+        topic = lineage.column.topic
+        told = [self._told(source, topic) for source in lineage.used]
+        if lineage.reason:
+            told = [("", "", "", f"{topic}: no usable message: {lineage.reason}")]
+            told += [self._told(source, "nearest") for source in lineage.nearest]
+        told = told or [("", "", "", f"{topic}: no message")]
+        return [(name, value, *told[0]), *(("", "", *more) for more in told[1:])]
+
+    def _told(self, source: Source, what: str) -> tuple[str, ...]:
+        place = f"{what} {place_in_words(source.place, self.has_files)}"
+        return str(source.time), iso8601(source.time), _milliseconds(source.age), place
+
+    def _source(self, column: TopicColumn | DerivedColumn | None) -> str:
+        if isinstance(column, DerivedColumn):
+            return f"derived from {', '.join(column.from_)} by {column.derive}"
+        reason = self._reason(column)
+        return f"{column.topic}: {reason}" if column else reason
+
+    def _reason(self, column: TopicColumn | DerivedColumn | None) -> str:
+        made = column is None and self.columns
+        return "the output made it of the recipe's columns" if made else self.problem
+
+    def to_json(self, name: str) -> dict[str, Any]:
+        """See docs/commands.md; without `age` and `available`."""
+        column, lineage = self.columns.get(name), self.lineages.get(name)
+        if isinstance(column, DerivedColumn):
+            return {"topic": None, "derived_from": list(column.from_), "function": column.derive}
+        if lineage is None:
+            none: list[Any] | None = [] if column and self.is_read else None
+            topic = column.topic if column else None
+            return {"topic": topic, "messages": none, "reason": self._reason(column)}
+        told: dict[str, Any] = {"topic": lineage.column.topic, "policy": lineage.column.sampling.policy}
+        told["messages"] = [_as_json(source) for source in lineage.used]
+        if lineage.reason:
+            told |= {"reason": lineage.reason, "nearest": [_as_json(source) for source in lineage.nearest]}
+        return told
+
+
+def iso8601(time_ns: int) -> str:
+    """A time in UTC with nanoseconds: 2020-09-13T12:26:40.123456789Z."""
+    return f"{np.datetime64(time_ns, 'ns')}Z"
+
+
+def _milliseconds(age: int) -> str:
+    return f"{age / 1e6:.3f} ms"
+
+
+def place_in_words(place: MessagePlace, with_file: bool) -> str:
+    """A message for people: its number in its topic, and where it lies (chunk + byte within)."""
+    inside = "" if place.within is None else f"+{place.within}"
+    file = f"{file_name_of(place.uri)} " if with_file else ""
+    return f"#{place.number}, {file}{place.unit} {place.offset}{inside}"
+
+
+def _as_json(source: Source) -> dict[str, Any]:
+    place = source.place
+    return {
+        "message_time": source.time,
+        "message_time_iso": iso8601(source.time),
+        "log_time": source.log_time,
+        "age": source.age,
+        "uri": place.uri,
+        "unit": place.unit,
+        "offset": place.offset,
+        "within": place.within,
+        "number": place.number,
+    }
+
+
+class Explainer:
+    """Finds the lineage of rows of one version; each log is opened once."""
+
+    def __init__(self, store: Store, manifest: Manifest):
+        self._store, self._recipe = store, None
+        self._problem = ""
+        self._logs: dict[str, tuple[Log, RowPlan | None] | str] = {}
+        if source := manifest.recipe.get("convert"):
+            self._problem = f"this version was converted from {source['from']}, not built from logs"
+        else:
+            self._recipe = Recipe.model_validate(manifest.recipe)
+
+    def why(self, record: LogRecord, tick: int) -> Why:
+        """The lineage of a row; logs that are gone, damaged or changed are no error, but its `problem`."""
+        if self._recipe is None:
+            return Why(problem=self._problem)
+        columns = self._recipe.columns
+        if record.log_id not in self._logs:
+            self._logs[record.log_id] = self._open(self._recipe, record)
+        opened = self._logs[record.log_id]
+        if isinstance(opened, str):
+            return Why(columns, problem=opened)
+        log, plan = opened
+        try:
+            found = dict(trace(log, plan, tick)) if plan else {}
+        except (LogloomError, OSError) as error:
+            return Why(columns, problem=f"the log can't be read: {error}")
+        several = len(record.uris) > 1
+        return Why(columns, found, True, several, "the log has no message of this topic")
+
+    def _open(self, recipe: Recipe, record: LogRecord) -> tuple[Log, RowPlan | None] | str:
+        options = OpenOptions("salvage", self._store.options, self._store.uri_of("index"))
+        try:
+            log = open_log(record.uris, options)
+            topics = {name for name, info in log.summary.topics.items() if info.num_messages}
+            if log.summary.content_id != record.content_id:
+                return "the log has changed since the build; `logloom verify --against-logs` says how"
+            return log, _plan_of(recipe, record.log_id, log, topics)
+        except (LogloomError, OSError) as error:
+            return f"the log can't be read: {error}"
+
+
+def _plan_of(recipe: Recipe, log_id: str, log: Log, topics: set[str]) -> RowPlan | None:
+    """The plan of those columns that this log has messages for; None where it has none."""
+    columns = {
+        name: column
+        for name, column in recipe.columns.items()
+        if isinstance(column, TopicColumn) and column.topic in topics
+    }
+    times = {topic: rule for topic, rule in recipe.time.topics.items() if topic in topics}
+    changes = {"columns": columns, "rows": Rows(), "outputs": {}}
+    changes["time"] = recipe.time.model_copy(update={"topics": times})
+    return resolve(recipe.model_copy(update=changes), {log_id: log})[0] if columns else None
