@@ -114,11 +114,13 @@ class RowSource(abc.ABC):
         place: the URI, for messages.
         max_gap: ns between two rows of a log beyond which no window goes; None: no limit.
         has_stamps: whether rows have a log_id and a timestamp.
+        unknown: what can't be checked, for people; "" where all that is read can.
     """
 
     place: str
     max_gap: int | None = None
     has_stamps: bool = True
+    unknown: str = ""
     _opened: tuple[int, Any] | None = None
 
     @property
@@ -226,6 +228,7 @@ class ChainedSource(RowSource):
         """
         self.place, self.max_gap, self._timed_by = place, max_gap, timed_by
         self.has_stamps = all(part.has_stamps for part in parts)
+        self.unknown = "; ".join(dict.fromkeys(part.unknown for part in parts if part.unknown))
         self._parts = list(parts)
         self._schema = schema
 

@@ -33,6 +33,12 @@ class ZarrSource(RowSource):
         """
         self.place = uri
         self._storage, self._told = storage_options, stretches
+        if stretches is None:
+            self.unknown = (
+                "zarr.json of zarr format 3 (its chunks have checksums)"
+                if self.reader.format == 3
+                else "the files of zarr format 2, which have no checksums"
+            )
 
     @functools.cached_property
     def schema(self) -> Schema:
@@ -87,6 +93,7 @@ class ArraysSource(RowSource):
     """Row i is entry i of each array of a zarr group: what others, such as xarray, wrote."""
 
     has_stamps = False
+    unknown = "zarr arrays whose codecs have no checksum"
 
     def __init__(
         self, uri: str, storage_options: Mapping[str, Any], columns: Sequence[str] | None, log_id: str = ""
