@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from logloom.datasets.concatenation import concat
     from logloom.datasets.dataset import Dataset
     from logloom.datasets.loader import Loader, SharedArray, torch_dataset
     from logloom.datasets.opening import open
@@ -12,11 +13,12 @@ _HOMES = {
     "Dataset": "dataset",
     "Loader": "loader",
     "SharedArray": "loader",
+    "concat": "concatenation",
     "open": "opening",
     "torch_dataset": "loader",
 }
 
-__all__ = ["Dataset", "Loader", "SharedArray", "open", "torch_dataset"]
+__all__ = ["Dataset", "Loader", "SharedArray", "concat", "open", "torch_dataset"]
 
 
 def __getattr__(name: str) -> Any:
