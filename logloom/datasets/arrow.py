@@ -37,8 +37,8 @@ def type_of(ctype: ColumnType) -> Any:
     if ctype.kind != "array":
         return pa.string() if ctype.kind == "string" else pa.binary()
     found = _leaf_type(ctype.dtype)
-    for length in reversed(ctype.shape):
-        found = pa.list_(found) if length is None else pa.list_(found, length)
+    for length in reversed(ctype.shape):  # polars has no fixed-size lists of nothing
+        found = pa.list_(found, length) if length else pa.list_(found)
     return found
 
 
@@ -117,11 +117,10 @@ def _fixed(values: Array) -> Any:
     found = _leaves(values.reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
         rows, length = int(np.prod(values.shape[:axis])), values.shape[axis]
-        wanted = pa.list_(found.type, length)
         if length:
-            found = pa.FixedSizeListArray.from_arrays(found, type=wanted)
+            found = pa.FixedSizeListArray.from_arrays(found, type=pa.list_(found.type, length))
         else:
-            found = pa.array([[]] * rows, wanted)
+            found = pa.array([[]] * rows, pa.list_(found.type))
     return found
 
 

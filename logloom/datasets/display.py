@@ -16,6 +16,7 @@ from logloom.schema import ColumnType
 _WIDTH = 80
 _COLUMNS = 16  # that are listed
 _LOGS = 3
+_NAME = 48  # letters of a column's name
 
 
 def described(
@@ -34,19 +35,23 @@ def described(
     """
     numbers = np.unique(stretches.number_of(positions)).tolist() if len(positions) else []
     logs = sorted({stretches.log_ids[number] for number in numbers})
-    rows = f"{len(positions):,} rows" if len(positions) != 1 else "1 row"
-    told = ", ".join([*logs[:_LOGS], *([f"… and {len(logs) - _LOGS} more"] if len(logs) > _LOGS else [])])
-    lines = [f"<Dataset {_shortened(place, _WIDTH - 10)}", f"{rows}, logs: {told or 'none'}", *notes]
-    lines += [f"columns: {len(columns)}" if columns else "no columns"]
+    told = ", ".join([*logs[:_LOGS], *(["…"] if len(logs) > _LOGS else [])])
+    rows = f"{_count(len(positions), 'row')} of {_count(len(logs), 'log')}{told and ': '}{told}"
+    lines = [f"<Dataset {_shortened(place, _WIDTH - 10)}", rows, *notes, f"{_count(len(columns), 'column')}:"]
     shown = columns if len(columns) <= _COLUMNS else columns[: _COLUMNS - 1]
-    wide = min(48, max(map(len, shown), default=0))
+    wide = min(_NAME, max(map(len, shown), default=0))
     for name in shown:
         ctype = types.get(name)
         unit = f"  {ctype.unit}" if ctype is not None and ctype.unit else ""
-        lines.append(f"  {name:{wide}}  {ctype or 'object'}{unit}")
+        short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+        lines.append(f"  {short:{wide}}  {ctype or 'object'}{unit}")
     if len(shown) < len(columns):
         lines.append(f"  … and {len(columns) - len(shown)} more")
     return "\n".join([lines[0], *(_cut(f"  {line}") for line in lines[1:])]) + ">"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _cut(line: str) -> str:
