@@ -10,8 +10,6 @@ LogloomError
 |   `-- ReadBackError        what was read back differs from what was written
 |-- CommitConflictError      another build committed this version first
 `-- StorageError             a disk or an object store refused
-
-UncheckedWarning             a warning: some of what is to be checked has no checksum
 """
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "RecipeError",
     "StorageError",
     "TruncatedLogError",
-    "UncheckedWarning",
     "UnknownEncodingError",
     "UsageError",
 ]
@@ -67,7 +64,3 @@ class CommitConflictError(LogloomError):
 
 class StorageError(LogloomError):
     """A disk or an object store refused: full, read-only, no permission, gone."""
-
-
-class UncheckedWarning(UserWarning):
-    """Some of what a caller wants checked has no checksum, so damage to it can't be told."""

@@ -1,7 +1,8 @@
 """Datasets one after the other, as one.
 
 Here: `concat`.
-Elsewhere: sources one after the other (`ChainedSource`), the splits of one dataset (sources.splits).
+Elsewhere: sources one after the other (`ChainedSource`), the splits of one dataset
+(logloom.datasets.sources.splits).
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from logloom.datasets.picking import names_of, near
 from logloom.datasets.sources.base import Ints, RowSource
 from logloom.datasets.sources.splits import SplitsSource
 from logloom.datasets.sources.version import open_version
-from logloom.errors import DatasetError, UncheckedWarning, UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.braces import braceexpand
-from logloom.io.checks import with_check
+from logloom.io.checks import UncheckedWarning, with_check
 from logloom.io.manifest import read_manifest, split_root, version_numbers
 from logloom.io.storage import Store, absolute_uri
 

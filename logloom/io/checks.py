@@ -1,7 +1,7 @@
 """Files whose content is known before they are opened: a version's entries hold the BLAKE3 of each.
 
-Here: `KnownFiles`, which travels with the storage options to wherever a file is opened, and what is called
-there.
+Here: `KnownFiles`, which travels with the storage options to wherever a file is opened, what is called there,
+and `UncheckedWarning`.
 Elsewhere: checksums that formats have themselves (their readers), what manifests and entries say
 (logloom.io.manifest).
 """
@@ -32,6 +32,10 @@ from logloom.io.storage import MISSING, Store, absolute_uri, explained, filesyst
 CHECK = "logloom.check"  # in storage options, beside the protocols
 _IN_VIEW = re.compile(r"(?P<root>.+)/(?P<folder>v(?P<version>\d{8})/(?P<output>[^/]+))/.+")
 _PIECE = 16 << 20
+
+
+class UncheckedWarning(UserWarning):
+    """Some of what a caller wants checked has no checksum, so damage to it can't be told."""
 
 
 class KnownFiles:

@@ -11,9 +11,10 @@ import pytest
 
 import logloom.datasets
 import logloom.io.tables as tt
+from logloom.datasets import UncheckedWarning
 from logloom.datasets.openmmlab import BaseDataset
 from logloom.demo import demo_recipe, make_drives
-from logloom.errors import DatasetError, UncheckedWarning
+from logloom.errors import DatasetError
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines.build import build

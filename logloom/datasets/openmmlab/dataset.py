@@ -19,9 +19,9 @@ import numpy as np
 
 from logloom.datasets.openmmlab import serialized
 from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS
-from logloom.errors import DatasetError, UncheckedWarning
+from logloom.errors import DatasetError
 from logloom.io.annotations.files import AnnotationError, is_absolute, joined, load_annotations, read_names
-from logloom.io.checks import options_in_view
+from logloom.io.checks import UncheckedWarning, options_in_view
 
 logger = logging.getLogger("logloom.datasets.openmmlab")
 
