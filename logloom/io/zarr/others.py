@@ -22,7 +22,7 @@ Groups = dict[str, dict[str, Any]]
 def open_groups(store: Store) -> Groups:
     """The outermost groups that have arrays: by path ("" is the group itself), their arrays by name.
 
-    The arrays are as zarr opens them, scalars among them.
+    The arrays are as zarr opens them, scalars are left out.
 
     Raises:
         DatasetError: no group, a damaged one, or an array that zarr can't open.
@@ -31,11 +31,13 @@ def open_groups(store: Store) -> Groups:
     found, unreadable = find_groups(store)
     for path, reason in unreadable.items():
         raise DatasetError(f"{store.uri_of(path)}: no zarr array that can be read ({reason})")
-    return found
+    return {
+        path: {name: array for name, array in arrays.items() if array.ndim} for path, arrays in found.items()
+    }
 
 
 def find_groups(store: Store) -> tuple[Groups, dict[str, str]]:
-    """As `open_groups`, and by path why zarr can't open the arrays that it can't open.
+    """As `open_groups`, with scalars, and by path why zarr can't open the arrays that it can't open.
 
     Raises:
         DatasetError: no group, or a damaged one.
