@@ -21,7 +21,15 @@ from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretc
 from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.checks import assembled_files, unit_files, with_check
-from logloom.io.manifest import Entry, LogRecord, Manifest, read_log_part, unit_folder, view_folder
+from logloom.io.manifest import (
+    Entry,
+    LogRecord,
+    Manifest,
+    read_log_part,
+    unit_folder,
+    version_file,
+    view_folder,
+)
 from logloom.io.storage import Store
 from logloom.io.units import format_named
 from logloom.schema import Schema
@@ -61,7 +69,7 @@ def open_version(
     logs = [log for log in manifest.logs if log.part and log.split in wanted]
     units = _units(store, logs)
     parts, order = _parts(store, manifest, output, units.get(output, []), check)
-    schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
+    schema = parts[0].schema if parts else _schema_of(store, manifest)
     max_gap = max_gap_of(manifest)
     timed_by = _timed_by(store, manifest, units, check) if output == "tar" else None
     return ChainedSource(f"{place}/{output}", parts, schema, max_gap, timed_by), order
@@ -162,11 +170,28 @@ def _stretches(units: Sequence[Unit]) -> Stretches:
     )
 
 
+def _schema_of(store: Store, manifest: Manifest) -> Schema:
+    try:
+        schema = Schema.from_json(manifest.schema)
+        if unknown := set(schema.sampled) - set(schema.columns):
+            raise ValueError(f"ages of {', '.join(sorted(unknown))}, which is no column")
+        return schema
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _damaged(store, manifest, error) from error
+
+
+def _damaged(store: Store, manifest: Manifest, error: Exception) -> DatasetError:
+    return DatasetError(f"{store.uri_of(version_file(manifest.version))}: damaged ({error!r:.300})")
+
+
 def _unit_sources(
     store: Store, manifest: Manifest, output: str, units: Sequence[Unit], check: bool
 ) -> list[RowSource]:
-    schema = Schema.from_json(manifest.schema)
-    options = format_named(output).Options.model_validate(manifest.outputs[output])
+    schema = _schema_of(store, manifest)
+    try:
+        options = format_named(output).Options.model_validate(manifest.outputs[output])
+    except ValueError as error:
+        raise _damaged(store, manifest, error) from error
     return [
         UnitSource(
             output,
