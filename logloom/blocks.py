@@ -200,12 +200,13 @@ def empty(ctype: ColumnType, num_rows: int = 0) -> Values:
 
 
 def fill_missing(rows: Array) -> None:
-    """Writes the value of "not usable" into every element: NaN for floats, else zero."""
+    """Writes the value of "not usable" into every element: NaN for floats, NaT for times, else zero."""
     if rows.dtype.names is not None:
         for name in rows.dtype.names:
             fill_missing(rows[name])
     else:
-        rows[...] = np.nan if rows.dtype.kind == "f" else np.zeros((), rows.dtype)
+        missing = {"f": np.nan, "m": np.timedelta64("NaT"), "M": np.datetime64("NaT")}
+        rows[...] = missing.get(rows.dtype.kind, np.zeros((), rows.dtype))
 
 
 @dataclass

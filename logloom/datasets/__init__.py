@@ -4,22 +4,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from logloom.datasets.concatenation import concat
     from logloom.datasets.dataset import Dataset
     from logloom.datasets.loader import Loader, SharedArray, torch_dataset
     from logloom.datasets.opening import open
+    from logloom.io.checks import UncheckedWarning
 
 _HOMES = {
-    "Dataset": "dataset",
-    "Loader": "loader",
-    "SharedArray": "loader",
-    "open": "opening",
-    "torch_dataset": "loader",
+    "Dataset": "logloom.datasets.dataset",
+    "Loader": "logloom.datasets.loader",
+    "SharedArray": "logloom.datasets.loader",
+    "UncheckedWarning": "logloom.io.checks",
+    "concat": "logloom.datasets.concatenation",
+    "open": "logloom.datasets.opening",
+    "torch_dataset": "logloom.datasets.loader",
 }
 
-__all__ = ["Dataset", "Loader", "SharedArray", "open", "torch_dataset"]
+__all__ = ["Dataset", "Loader", "SharedArray", "UncheckedWarning", "concat", "open", "torch_dataset"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -160,11 +160,12 @@ def _folded(column: Any, num_windows: int, steps: int) -> Any:
 
 def windows_of(batch: Batch, num_windows: int) -> list[dict[str, Any]]:
     """The windows of a folded batch: arrays (k, *shape), and lists of k for all that isn't of one shape."""
-    columns = {name: _window_values(column) for name, column in batch.items()}
+    columns = {name: window_values(column) for name, column in batch.items()}
     return [{name: values[n] for name, values in columns.items()} for n in range(num_windows)]
 
 
-def _window_values(column: Any) -> Any:
+def window_values(column: Any) -> Any:
+    """A column of a folded batch as something that gives the value of a window by its number."""
     if not isinstance(column, tuple):
         return column
     values, lengths = column

@@ -10,27 +10,44 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, cast, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.datasets import batches, views
 from logloom.datasets.batches import Batch
-from logloom.datasets.picking import Pick, names_of
+from logloom.datasets.display import described
+from logloom.datasets.filters import passing
+from logloom.datasets.picking import Pick, instead_of, names_of
+from logloom.datasets.scanning import mask_of
 from logloom.datasets.sources.base import Ints, RowSource
+from logloom.datasets.windows import mapped_windows, window_batch
 from logloom.errors import UsageError
 from logloom.schema import RESERVED_LAST_PARTS, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from typing_extensions import TypeVar
 
-Fn = Callable[[dict[str, Any]], Any]
+    Sample = TypeVar("Sample", default=dict[str, Any], covariant=True)
+    Made = TypeVar("Made")
+else:
+    from typing import TypeVar
+
+    Sample, Made = TypeVar("Sample"), TypeVar("Made")
+
+Fn = Callable[[Any], Any]
 _STAMP_KEYS = ("log_id", "timestamp")
 
 
-class Dataset:
+class RowNumberError(UsageError, TypeError):
+    """A dataset was indexed by something that is no row number; the message says what does that."""
+
+
+class Dataset(Generic[Sample]):
     """Rows by number: `len(dataset)`, `dataset[7]`, `dataset[-1]`, `for row in dataset`.
 
     A row is a dict: log_id and timestamp, then the columns, as numpy values (bytes and str for those kinds).
@@ -57,12 +74,18 @@ class Dataset:
         return other
 
     def __repr__(self) -> str:
-        window = f", windows of {len(self._window.steps)}" if self._window is not None else ""
-        return f"<Dataset {self._source.place}: {len(self)} rows of {', '.join(self.columns)}{window}>"
+        notes = []
+        if self._window is not None:
+            steps = self._window.steps
+            notes.append(f"windows of {len(steps)} rows, {min(steps)} to {max(steps)}")
+        if self._fns or self._row_fns:
+            notes.append("mapped; the columns are those that functions are given")
+        stretches, types = self._source.stretches, self._source.schema.all
+        return described(self.place, stretches, self.positions, self.columns, types, notes)
 
     # --- views ------------------------------------------------------------------------------------------
 
-    def select(self, columns: str | Sequence[str]) -> Self:
+    def select(self, columns: str | Sequence[str]) -> Dataset[dict[str, Any]]:
         """The same rows with fewer columns; no others are read.
 
         Args:
@@ -73,8 +96,9 @@ class Dataset:
             UsageError: one matches nothing; names the nearest.
         """
         if self._fns or self._row_fns:
-            return self.map(Pick([columns] if isinstance(columns, str) else columns))
-        return self._with(columns=names_of(columns, self._source.schema, self.columns, self._source.place))
+            return cast("Dataset[Any]", self).map(Pick([columns] if isinstance(columns, str) else columns))
+        chosen = names_of(columns, self._source.schema, self.columns, self._source.place)
+        return cast("Dataset[dict[str, Any]]", self._with(columns=chosen))
 
     def window(
         self,
@@ -84,7 +108,7 @@ class Dataset:
         *,
         max_gap: int | Literal["recipe"] | None = "recipe",
         mask: str = "mask",
-    ) -> Self:
+    ) -> Dataset[dict[str, Any]]:
         """Each row with rows around it: its neighbours in the log as stored, whatever this view shows.
 
         A sample then holds (k, *shape) arrays, and lists of k values where these are ragged, bytes or text;
@@ -116,7 +140,8 @@ class Dataset:
         runs = views.runs_of(self._source.stretches, stamps, gap)
         window = views.Window(views.steps_of(offsets, stride), runs, on_edge, mask)
         positions = window.whole(self.positions) if on_edge == "drop" else self.positions
-        return self._with(positions=positions, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
+        made = self._with(positions=positions, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
+        return cast("Dataset[dict[str, Any]]", made)
 
     def shuffle(self, seed: int = 0) -> Self:
         """The same rows in an order that follows from the seed alone."""
@@ -138,19 +163,66 @@ class Dataset:
         """
         return self._with(positions=views.taken(self.positions, rows))
 
-    def map(self, fn: Fn) -> Self:
+    def head(self, rows: int = 5) -> Self:
+        """The first rows; as `take`."""
+        return self.take(operator.index(rows))
+
+    def filter(
+        self,
+        where: str | Callable[[Any], Any],
+        columns: str | Sequence[str] | None = None,
+        *,
+        batched: bool = False,
+    ) -> Self:
+        """The rows that pass. Reads, here and now, what the filter looks at, of all rows of this view.
+
+            rows.filter("ego.speed > 3 and available(camera.front)")
+            rows.filter(lambda row: len(row["objects"]) > 2, columns="objects")
+            rows.filter(lambda batch: batch["ego.speed"] > 3, columns="ego.speed", batched=True)
+
+        Args:
+            where: as for `logloom.datasets.open`: on rows as they are stored, whatever `window` and `map`
+                make of them; of windows, on the row that each is around. Or a function that is given a
+                sample of this view and says whether it stays.
+            columns: those that the function is given, and no others are read; all of this view by default.
+            batched: whether the function is given many samples at once, as `get_many` gives them, and gives
+                (n,) bool.
+
+        Raises:
+            UsageError: the filter can't be parsed, or names what isn't there; the function gave no (n,) bool.
+        """
+        if isinstance(where, str):
+            if columns is not None or batched:
+                raise UsageError("filter: columns= and batched= go with a function; text names its columns")
+            return self._with(positions=passing(self._source, self.positions, where))
+        if not callable(where):
+            raise UsageError(f"filter: expected text or a function, got a {type(where).__name__}")
+        view: Dataset[Any] = self if columns is None else self.select(columns)
+        return self.take(mask_of(view, where, batched))
+
+    def map(self, fn: Callable[[Sample], Made]) -> Dataset[Made]:
         """What a function makes of each row, or of each window where `window` came first.
 
         Args:
             fn: gives a dict, or anything; of the top level of a module, so that workers can be spawned.
         """
-        return self._with(_fns=(*self._fns, fn))
+        return cast("Dataset[Made]", self._with(_fns=(*self._fns, fn)))
 
-    def torch(self) -> Self:
+    def torch(self) -> Dataset[dict[str, Any]]:
         """Tensors for numbers and arrays that torch has a type for; the rest stays as it is."""
-        return self.map(batches.to_tensors)
+        return cast("Dataset[Any]", self).map(batches.to_tensors)
 
     # --- what there is ----------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> str:
+        """The URI of what was opened."""
+        return self._source.place
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """What lies there that rows don't have, by name, and why: zarr arrays that can't be columns."""
+        return self._source.left_out
 
     @property
     def schema(self) -> Schema:
@@ -160,6 +232,27 @@ class Dataset:
         schema = self._source.schema
         columns = {name: ctype for name, ctype in schema.columns.items() if name in own or name in of}
         return Schema(columns, tuple(name for name in schema.sampled if name in columns))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What a sample has, before functions given to `map` change it."""
+        mask = (self._window.mask,) if self._window is not None and self._window.on_edge == "pad" else ()
+        return (*(_STAMP_KEYS if self._source.has_stamps else ()), *self.columns, *mask)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether functions were given to `map`."""
+        return bool(self._fns or self._row_fns)
+
+    @property
+    def window_steps(self) -> int:
+        """How many rows a window has; 0 where samples are rows."""
+        return 0 if self._window is None else len(self._window.steps)
+
+    @property
+    def source(self) -> RowSource:
+        """Where the rows come from."""
+        return self._source
 
     @property
     def max_gap(self) -> int | None:
@@ -177,7 +270,7 @@ class Dataset:
 
         if not len(self):
             raise UsageError(f"{self._source.place}: no rows, so nothing says what a sample looks like")
-        spec = spec_of(self[0])
+        spec = spec_of(self._samples([0])[0])
         if "log_id" in spec and not self._fns:
             widest = max(map(len, self._source.stretches.log_ids))
             spec["log_id"] = (np.dtype(f"<U{max(1, widest)}"), ())
@@ -210,21 +303,31 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[number] for number in range(len(self)))
+    def __iter__(self) -> Iterator[Sample]:
+        return (self._samples([number])[0] for number in range(len(self)))
 
-    def __getitem__(self, number: Any) -> Any:
+    @overload
+    def __getitem__(self, number: SupportsIndex) -> Sample: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Self: ...
+
+    def __getitem__(self, number: SupportsIndex | slice) -> Sample | Self:
         """A sample; a view for a slice.
 
         Raises:
             IndexError: there is no such row, so that a for loop ends.
             DatasetError: what is stored is damaged.
+            RowNumberError: (a TypeError) a column's name, or a list; says what to call instead.
         """
         if isinstance(number, slice):
             return self.take(number)
-        return self._samples([operator.index(number)])[0]
+        if not hasattr(number, "__index__") or (isinstance(number, np.ndarray) and number.ndim):
+            raise RowNumberError(instead_of(number, self._source.schema, len(self), self.place))
+        sample: Sample = self._samples([operator.index(number)])[0]
+        return sample
 
-    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+    def __getitems__(self, numbers: Sequence[int]) -> list[Sample]:
         """Many samples in the order asked for, read together, as torch's DataLoader asks for them."""
         return self._samples(numbers)
 
@@ -257,9 +360,62 @@ class Dataset:
         if not self._fns and not self._row_fns and len(chosen):
             if self._window is None:
                 return self._source.batch(self.positions[chosen], self.columns, out)
-            return self._window_batch(self._window, self.positions[chosen], out or {})
+            return window_batch(self._source, self._window, self.positions[chosen], self.columns, out or {})
         samples = self._samples(chosen.tolist())
+        if odd := next((type(one).__name__ for one in samples if not isinstance(one, Mapping)), ""):
+            raise UsageError(f"{self.place}: a function given to map made a {odd}; batches are made of dicts")
         return batches.stacked_rows(samples, {}, f"{self._source.place}, mapped", self.positions[chosen])
+
+    # --- other libraries --------------------------------------------------------------------------------
+
+    def to_batches(
+        self, columns: str | Sequence[str] | None = None, rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The samples as Arrow record batches of one schema, read one after the other.
+
+        An axis of fixed length becomes a fixed-size list, a ragged one a list; bytes are binary, structured
+        values structs. `timestamp` and ages stay int64 ns.
+
+        Args:
+            columns: names or globs; all that this view has by default.
+            rows: of a batch; by default as many as take some 64 MiB.
+
+        Raises:
+            UsageError: Arrow can't hold the values of a column; names it.
+        """
+        if rows is not None and operator.index(rows) < 1:
+            raise UsageError(f"to_batches: rows={rows}; a batch has at least one")
+        from logloom.datasets.arrow import batches_of
+
+        return batches_of(self if columns is None else self.select(columns), rows)
+
+    def to_arrow(self, columns: str | Sequence[str] | None = None) -> pa.Table:
+        """All samples as an Arrow table in memory; see `to_batches`."""
+        from logloom.datasets.arrow import table_of
+
+        return table_of(self if columns is None else self.select(columns))
+
+    def to_pandas(self, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
+        """All samples as a DataFrame in memory.
+
+        Numbers and text are columns of their types, all other values are as rows have them: numpy arrays,
+        bytes. `timestamp` and ages stay int64 ns.
+        """
+        from logloom.datasets.arrow import frame_of
+
+        return frame_of(self if columns is None else self.select(columns))
+
+    def to_polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
+        """All samples as a polars DataFrame in memory; types as in `to_batches`.
+
+        Raises:
+            UsageError: polars isn't installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise UsageError("to_polars needs polars: pip install polars") from error
+        return cast("pl.DataFrame", polars.from_arrow(self.to_arrow(columns)))
 
     def _chosen(self, numbers: Any) -> Ints:
         found = np.asarray(numbers)
@@ -277,64 +433,10 @@ class Dataset:
         if self._window is None:
             samples: list[Any] = self._source.rows(positions, self.columns)
         elif self._row_fns:
-            samples = self._mapped_windows(self._window, positions)
+            samples = mapped_windows(self._source, self._window, positions, self.columns, self._row_fns)
         else:
-            samples = batches.windows_of(self._window_batch(self._window, positions, {}), len(positions))
+            found = window_batch(self._source, self._window, positions, self.columns, {})
+            samples = batches.windows_of(found, len(positions))
         for fn in self._fns:
             samples = [fn(sample) for sample in samples]
         return samples
-
-    def _window_rows(self, window: views.Window, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        rows, exists = window.rows(positions)
-        if window.on_edge != "pad" and not exists.all():
-            number = int((~exists).any(axis=1).argmax())
-            stretches = self._source.stretches
-            stretch = int(stretches.number_of(positions[number : number + 1])[0])
-            row = int(positions[number] - stretches.log_starts()[stretch])
-            raise UsageError(
-                f"{self._source.place}: row {row} of log {stretches.log_ids[stretch]!r} has no rows at "
-                f"offsets {window.steps[~exists[number]].tolist()}: the log ends there or has a gap; "
-                'on_edge="drop" or "pad" goes on'
-            )
-        return rows, exists
-
-    def _window_batch(self, window: views.Window, positions: Ints, out: Mapping[str, Array]) -> Batch:
-        rows, exists = self._window_rows(window, positions)
-        count, steps = rows.shape
-        flat = {
-            name: array.reshape(count * steps, *array.shape[2:])
-            for name, array in out.items()
-            if array.shape[:2] == (count, steps) and array.flags.c_contiguous
-        }
-        wanted, is_whole = rows[exists], bool(exists.all())
-        unique, back = np.unique(wanted, return_inverse=True)
-        if len(unique) == len(wanted) and len(wanted):
-            batch = self._source.batch(wanted, self.columns, flat if is_whole else None)
-        else:  # rows that several windows share are read once; types stand in the row itself if none is there
-            read = unique if len(wanted) else positions[:1]
-            batch = batches.take(self._source.batch(read, self.columns), back)
-        log_ids = {"log_id": self._log_ids(positions)} if batch.pop("log_id", None) is not None else {}
-        if not is_whole:
-            batch = batches.filled_up(batch, exists.reshape(-1), self._source.schema.all, flat)
-        mask = {window.mask: exists} if window.on_edge == "pad" else {}
-        return {**log_ids, **batches.folded(batch, count, steps), **mask}
-
-    def _log_ids(self, positions: Ints) -> list[str]:
-        stretches = self._source.stretches
-        return [stretches.log_ids[number] for number in stretches.number_of(positions).tolist()]
-
-    def _mapped_windows(self, window: views.Window, positions: Ints) -> list[Any]:
-        """Windows of rows that went through functions, each row once."""
-        rows, exists = self._window_rows(window, positions)
-        wanted, back = np.unique(np.concatenate([rows[exists], positions]), return_inverse=True)
-        mapped: list[Any] = self._source.rows(wanted, self.columns)
-        for fn in self._row_fns:
-            mapped = [fn(row) for row in mapped]
-        places = np.full(exists.shape, -1)
-        places[exists] = back[: len(back) - len(positions)]
-        windows = []
-        for number in range(len(positions)):
-            own = [mapped[place] if place >= 0 else None for place in places[number].tolist()]
-            sample = batches.stacked_window(own, mapped[back[len(back) - len(positions) + number]])
-            windows.append({**sample, window.mask: exists[number]} if window.on_edge == "pad" else sample)
-        return windows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from logloom.datasets.sources.splits import SplitsSource
 from logloom.datasets.sources.version import open_version
 from logloom.errors import DatasetError, UsageError
 from logloom.io.braces import braceexpand
+from logloom.io.checks import UncheckedWarning, with_check
 from logloom.io.manifest import read_manifest, split_root, version_numbers
 from logloom.io.storage import Store, absolute_uri
 from logloom.io.tar.stream import SUFFIXES
@@ -40,6 +42,7 @@ def open(
     where: str | None = None,
     split: str | Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    check: bool = False,
 ) -> Dataset:
     """Opens the rows of a dataset: of a version that logloom built, or of a folder that others made.
 
@@ -59,6 +62,9 @@ def open(
             it may also name log_id, timestamp, partition, split and row.
         split: one or more of the recipe's, or of the folders; None for all.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+        check: whether to compare what is read with checksums: of a version with the digests in its manifest,
+            chunk by chunk in tables and zarr format 3, else each file whole when a process first opens it.
+            Of datasets without a manifest their formats' own checksums; a warning says what has none.
 
     Returns:
         The rows, ordered by (log_id, timestamp).
@@ -67,7 +73,15 @@ def open(
         UsageError: no such version, tag, output, split or column; names those there are.
         DatasetError: nothing that can be opened lies there, or it is damaged.
     """
-    source, positions = _open_rows(os.fspath(uri), version, output, split, columns, storage_options or {})
+    options = storage_options or {}
+    source, positions = _open_rows(os.fspath(uri), version, output, split, columns, options, check)
+    if check and source.unknown:
+        warnings.warn(
+            f"{source.place}: check=True can't tell damage to {source.unknown}: no manifest here has their "
+            "digests. Open the root that `logloom build` or `logloom convert` wrote",
+            UncheckedWarning,
+            stacklevel=2,
+        )
     if where is not None:
         positions = passing(source, positions, where)
     return Dataset(source, positions, names_of(columns, source.schema, None, source.place))
@@ -80,6 +94,7 @@ def _open_rows(
     split: str | Sequence[str] | None,
     columns: str | Sequence[str] | None,
     options: Mapping[str, Any],
+    check: bool,
 ) -> tuple[RowSource, Ints]:
     splits = [split] if isinstance(split, str) else split
     place = absolute_uri(uri).rstrip("/")
@@ -87,15 +102,16 @@ def _open_rows(
     if found and version_numbers(store := Store.at(found["root"], options)):
         manifest = read_manifest(store, int(found["version"]))
         inside = [found["split"]] if found["split"] else None
-        return open_version(store, manifest, output or found["output"], splits or inside)
+        return open_version(store, manifest, output or found["output"], splits or inside, check)
     root, at_version = split_root(place)
     for candidate, given in ((place, version), (root, version or at_version)):
         store = Store.at(candidate, options)
         if store.names("versions"):
-            return open_version(store, read_manifest(store, given or "latest"), output, splits)
+            return open_version(store, read_manifest(store, given or "latest"), output, splits, check)
     for name, value in (("version", version), ("output", output)):
         if value is not None:
             raise UsageError(f"{place}: no root of logloom, so it has no {name}; leave {name}= out")
+    options = with_check(options) if check else options
     source = _dataset_at(place, columns, options)
     if source is None:
         return _open_splits(place, splits, columns, options)

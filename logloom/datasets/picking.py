@@ -7,8 +7,13 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from logloom.errors import UsageError
 from logloom.schema import RESERVED_LAST_PARTS, Schema
+
+_KEYS = ("log_id", "timestamp")
+_LISTED = 40  # names in a message
 
 
 def near(name: str, choices: Iterable[str]) -> str:
@@ -16,7 +21,8 @@ def near(name: str, choices: Iterable[str]) -> str:
     known = list(choices)
     found = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {found[0]!r}? " if found else ""
-    return f"{hint}there are {', '.join(known)}" if known else "there are none"
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"{hint}there are {', '.join(known[:_LISTED])}{more}" if known else "there are none"
 
 
 def names_of(
@@ -52,6 +58,23 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _is_meta(name: str) -> bool:
     return "." in name and name.rpartition(".")[2] in RESERVED_LAST_PARTS
+
+
+def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
+    """What to call instead of `rows[key]`, where that is no number of a row."""
+    if isinstance(key, str):
+        if key not in (*_KEYS, *schema.all):
+            return f"{place}: no column {key!r}; {near(key, schema.columns)}"
+        alone = "rows.index" if key in _KEYS else f"rows.select({key!r})"
+        return (
+            f"rows[{key!r}]: rows are reached by number, as in rows[0][{key!r}]; {alone} has that column, "
+            f"rows.get_many(range(n))[{key!r}] and rows.to_pandas([…]) the values of many rows"
+        )
+    if isinstance(key, Sequence | np.ndarray):
+        names = len(key) > 0 and all(isinstance(name, str) for name in key)
+        call = "select([…]) chooses columns" if names else "take([…]) gives several rows"
+        return f"rows[[…]]: rows are reached by one number or a slice; rows.{call}"
+    return f"rows[{key!r:.80}]: rows are reached by number, from 0 to {length - 1}, or by a slice"
 
 
 class Pick:

@@ -11,6 +11,7 @@ import copy
 import functools
 import logging
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from logloom.datasets.openmmlab import serialized
 from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS
 from logloom.errors import DatasetError
 from logloom.io.annotations.files import AnnotationError, is_absolute, joined, load_annotations, read_names
+from logloom.io.checks import UncheckedWarning, options_in_view
 
 logger = logging.getLogger("logloom.datasets.openmmlab")
 
@@ -109,6 +111,8 @@ class BaseDataset:
         test_mode: bool = False,
         lazy_init: bool = False,
         max_refetch: int = 1000,
+        *,
+        check: bool = False,
     ):
         """
         Args:
@@ -122,6 +126,8 @@ class BaseDataset:
             test_mode: whether a pipeline that gives None is an error; else another info is tried.
             lazy_init: whether to wait with reading `ann_file` until the first use.
             max_refetch: how many other infos are tried.
+            check: whether to compare `ann_file`, if it lies in a version's view, with the version's digest; a
+                warning says where there is none.
 
         Raises:
             TypeError: `metainfo` has no items, a prefix isn't text.
@@ -136,6 +142,7 @@ class BaseDataset:
         self.serialize_data = serialize_data
         self.test_mode = test_mode
         self.max_refetch = max_refetch
+        self._check = check
         self.data_list: list[Any] = []
         self.data_bytes: serialized.Bytes
         self.data_address: serialized.Ends
@@ -143,6 +150,18 @@ class BaseDataset:
         self.pipeline = Compose(pipeline)
         if not lazy_init:
             self.full_init()
+
+    def _checking(self) -> Mapping[str, Any] | None:
+        """Storage options by which the annotation file is compared with its digest, if that is wanted."""
+        known = options_in_view(self.ann_file or "") if self._check else None
+        if self._check and known is None:
+            warnings.warn(
+                f"{self.ann_file}: check=True can't tell damage, since nothing has a digest of this file: it "
+                "doesn't lie in the view of a version",
+                UncheckedWarning,
+                stacklevel=2,
+            )
+        return known
 
     # --- what subclasses override -----------------------------------------------------------------------
 
@@ -153,7 +172,7 @@ class BaseDataset:
             FileNotFoundError, TypeError, AnnotationError: see `load_annotations`.
             TypeError: `parse_data_info` gave neither a dict nor a list of dicts.
         """
-        annotations = load_annotations(self.ann_file or "")
+        annotations = load_annotations(self.ann_file or "", self._checking())
         for key, value in annotations["metainfo"].items():
             self._metainfo.setdefault(key, value)
         infos: list[dict[str, Any]] = []

@@ -43,11 +43,12 @@ class LogloomDataset(Base):
         split: str | Sequence[str] | None = None,
         label: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        check: bool = False,
         **kwargs: Any,
     ):
         """
         Args:
-            uri, version, output, columns, where, split, storage_options: see `logloom.datasets.open`.
+            uri, version, output, columns, where, split, storage_options, check: see `logloom.datasets.open`.
             label: the column of class numbers that `get_cat_ids` gives; a number, or several.
             kwargs: of BaseDataset: metainfo, pipeline, indices, filter_cfg, serialize_data, test_mode,
                 lazy_init, max_refetch.
@@ -64,6 +65,7 @@ class LogloomDataset(Base):
         self.columns, self.where, self.split = columns, where, split
         self.label = label
         self.storage_options = storage_options
+        self.check = check
         self._rows: Any = None
         super().__init__(ann_file=uri, data_prefix={}, **kwargs)
 
@@ -81,6 +83,7 @@ class LogloomDataset(Base):
                 where=self.where,
                 split=self.split,
                 storage_options=self.storage_options,
+                check=self.check,
             )
         return self._rows
 

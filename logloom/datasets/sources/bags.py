@@ -39,6 +39,8 @@ class DatapointsSource(RowSource):
     Without them each folder of bags is a log, called by its name.
     """
 
+    unknown = "bags, which have no checksums"
+
     def __init__(self, place: str, storage_options: Mapping[str, Any]):
         """Reads the spec.
 

@@ -17,6 +17,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,15 @@ class Stretches:
     Attributes:
         log_ids, partitions, splits: (S,) of each stretch; "" where there are none.
         counts: (S,) int64, how many rows it has.
+        owners: (S,) numbers of the datasets that stretches belong to; () where all are of one. Logs of two
+            are two logs, whatever they are called.
     """
 
     log_ids: Sequence[str]
     partitions: Sequence[str]
     splits: Sequence[str]
     counts: Ints
+    owners: Sequence[int] = ()
 
     @classmethod
     def of_logs(cls, log_ids: Sequence[str], counts: Sequence[int]) -> Stretches:
@@ -59,17 +63,24 @@ class Stretches:
         return cls.of_logs([log_ids[n] for n in starts], np.diff([*starts, len(log_ids)]).tolist())
 
     @classmethod
-    def joined(cls, parts: Sequence[Stretches]) -> Stretches:
-        """The stretches of several sources, one after the other."""
+    def joined(cls, parts: Sequence[Stretches], apart: bool = False) -> Stretches:
+        """The stretches of several sources, one after the other; `apart`: each is a dataset of its own."""
+        owners = [
+            (number, owner)
+            for number, part in enumerate(parts)
+            for owner in part.owners or [0] * len(part.log_ids)
+        ]
+        numbers = {owner: number for number, owner in enumerate(dict.fromkeys(owners))}
         return cls(
             [log_id for part in parts for log_id in part.log_ids],
             [partition for part in parts for partition in part.partitions],
             [split for part in parts for split in part.splits],
             np.concatenate([np.empty(0, np.int64), *(part.counts for part in parts)]),
+            [numbers[owner] for owner in owners] if apart or any(part.owners for part in parts) else (),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Stretches, (self.log_ids, self.partitions, self.splits, self.counts))
+        return (Stretches, (self.log_ids, self.partitions, self.splits, self.counts, self.owners))
 
     @functools.cached_property
     def bounds(self) -> Ints:
@@ -82,7 +93,8 @@ class Stretches:
 
     def log_starts(self) -> Ints:
         """(S,) for each stretch the position of its log's first row."""
-        logs = list(zip(self.splits, self.log_ids, strict=True))
+        owners = self.owners or [0] * len(self.log_ids)
+        logs = list(zip(owners, self.splits, self.log_ids, strict=True))
         firsts = [0, *(n for n in range(1, len(logs)) if logs[n] != logs[n - 1])][: len(logs)]
         lengths = np.diff([*firsts, len(logs)])
         return np.repeat(self.bounds[firsts], lengths)
@@ -114,11 +126,15 @@ class RowSource(abc.ABC):
         place: the URI, for messages.
         max_gap: ns between two rows of a log beyond which no window goes; None: no limit.
         has_stamps: whether rows have a log_id and a timestamp.
+        unknown: what can't be checked, for people; "" where all that is read can.
+        left_out: what lies there that rows don't have, and why.
     """
 
     place: str
     max_gap: int | None = None
     has_stamps: bool = True
+    unknown: str = ""
+    left_out: Mapping[str, str] = MappingProxyType({})
     _opened: tuple[int, Any] | None = None
 
     @property
@@ -226,6 +242,8 @@ class ChainedSource(RowSource):
         """
         self.place, self.max_gap, self._timed_by = place, max_gap, timed_by
         self.has_stamps = all(part.has_stamps for part in parts)
+        self.unknown = "; ".join(dict.fromkeys(part.unknown for part in parts if part.unknown))
+        self.left_out = {name: why for part in parts for name, why in part.left_out.items()}
         self._parts = list(parts)
         self._schema = schema
 
@@ -256,7 +274,8 @@ class ChainedSource(RowSource):
 
     @functools.cached_property
     def small(self) -> Mapping[str, Array]:
-        names = list(self._parts[0].small) if self._parts else []
+        first = self._parts[0].small if self._parts else {}
+        names = [name for name in first if all(name in part.small for part in self._parts)]
         return {name: np.concatenate([part.small[name] for part in self._parts]) for name in names}
 
     def _open(self) -> Any:

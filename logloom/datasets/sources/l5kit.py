@@ -30,6 +30,9 @@ class L5KitSource(RowSource):
         """
         self.place = uri
         self._storage, self._told = storage_options, stretches
+        self.unknown = (
+            "" if stretches is not None else "the files of an L5Kit dataset, which have no checksums"
+        )
 
     @property
     def schema(self) -> Schema:

@@ -15,7 +15,29 @@ from logloom.errors import UsageError
 from logloom.schema import ColumnType, Schema
 
 
-class SplitsSource(ChainedSource):
+class MixedSource(ChainedSource):
+    """Sources one after the other whose types may be narrower than the common ones.
+
+    Where files don't say types, what was learnt of one part may be narrower than what holds for all.
+    """
+
+    @functools.cached_property
+    def _is_uniform(self) -> bool:
+        types = self.schema.columns
+        return all(
+            (own.dtype, own.shape, own.kind) == (ctype.dtype, ctype.shape, ctype.kind)
+            for part in self._parts
+            for name, ctype in types.items()
+            for own in [part.schema.columns[name]]
+        )
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        if self._is_uniform:
+            return super().batch(positions, names, out)
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
+
+
+class SplitsSource(MixedSource):
     """The rows of each split, one split after the other."""
 
     def __init__(self, place: str, splits: Mapping[str, RowSource]):
@@ -26,8 +48,6 @@ class SplitsSource(ChainedSource):
         parts = list(splits.values())
         super().__init__(place, parts, _common_schema(place, splits), parts[0].max_gap)
         self._splits = list(splits)
-        # Where files don't say types, what was learnt of one split may be narrower than what holds for all.
-        self._is_uniform = all(part.schema == self.schema for part in parts)
 
     @functools.cached_property
     def stretches(self) -> Stretches:
@@ -39,18 +59,13 @@ class SplitsSource(ChainedSource):
             ]
         )
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        if self._is_uniform:
-            return super().batch(positions, names, out)
-        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
-
 
 def _common_schema(place: str, splits: Mapping[str, RowSource]) -> Schema:
     (first, source), *others = splits.items()
     columns, sampled = dict(source.schema.columns), source.schema.sampled
     for split, other in others:
         types = other.schema.columns
-        common = {name: _wider(ctype, types.get(name)) for name, ctype in columns.items()}
+        common = {name: wider(ctype, types.get(name)) for name, ctype in columns.items()}
         columns = {name: ctype for name, ctype in common.items() if ctype is not None}
         if (
             columns.keys() != common.keys()
@@ -65,7 +80,7 @@ def _common_schema(place: str, splits: Mapping[str, RowSource]) -> Schema:
     return Schema(columns, sampled)
 
 
-def _wider(one: ColumnType, other: ColumnType | None) -> ColumnType | None:
+def wider(one: ColumnType, other: ColumnType | None) -> ColumnType | None:
     """A type for values of both; None where there is none."""
     if other is None or one == other:
         return None if other is None else one

@@ -11,6 +11,8 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch
 from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.io.checks import is_checked, with_check
+from logloom.io.manifest import FileEntry
 from logloom.io.storage import absolute_uri
 from logloom.io.tables import description as d
 from logloom.schema import Schema
@@ -31,6 +33,12 @@ class TableSource(RowSource):
         self.place = absolute_uri(uri).rstrip("/")
         self._storage, self._told = storage_options, stretches
         self._table = d.read_description(self.place, storage_options)
+        if is_checked(storage_options) and stretches is None:
+            self._storage = with_check(
+                storage_options, functools.partial(_index_files, self.place, self._table)
+            )
+            lacking = "" if all(log.digest for log in self._table.logs) else " and index/"
+            self.unknown = f"{d.FILE}{lacking} of a table that stands by itself"
         self.max_gap = self._table.max_gap
         self.has_stamps = set(d.KEYS) <= set(self._table.keys)
 
@@ -63,8 +71,9 @@ class TableSource(RowSource):
         import logloom.io.tables as tt
 
         frame = tt.read_index(self.place, storage_options=self._storage)
-        loader = self._checked(tt.row_loader(frame, storage_options=self._storage), self._told)
-        return frame, loader
+        check = is_checked(self._storage)
+        loader = tt.row_loader(frame, check=check, storage_options=self._storage)
+        return frame, self._checked(loader, self._told)
 
     def _after_fork(self, reader: Any) -> Any:
         return reader  # row loaders see to it that nothing open crosses a fork
@@ -76,3 +85,8 @@ class TableSource(RowSource):
     def batch(self, positions: Ints, names: Any, out: Mapping[str, Array] | None = None) -> Batch:
         batch: Batch = self.reader[1].get_many(positions, names, out)
         return batch
+
+
+def _index_files(place: str, table: d.Description) -> dict[str, FileEntry]:
+    """The index files whose digest the table tells."""
+    return {f"{place}/{log.file}": FileEntry(log.file, -1, log.digest) for log in table.logs if log.digest}

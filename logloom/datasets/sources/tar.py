@@ -49,6 +49,7 @@ class ShardsSource(RowSource):
     """A row is {"__key__": "098953", "jpg": bytes, …}; a shard is a log, called by its file's name."""
 
     has_stamps = False
+    unknown = "what tar shards hold, whose headers alone have checksums"
 
     def __init__(self, place: str, uris: Sequence[str], storage_options: Mapping[str, Any]):
         """Opens nothing yet.

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.io.checks import check_all
 from logloom.io.units import format_named
 from logloom.schema import Schema
+
+_CHECKED_AS_READ = ("table", "bags", "tar")  # of others nobody knows when they open which file
 
 
 class UnitSource(RowSource):
@@ -56,6 +59,8 @@ class UnitSource(RowSource):
         return np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
 
     def _open(self) -> Any:
+        if self._output not in _CHECKED_AS_READ:
+            check_all(self._storage)
         return format_named(self._output).reader(
             self.place, self._recipe_schema, self._options, self._unit, storage_options=self._storage
         )

@@ -6,11 +6,13 @@ Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,15 @@ from logloom.datasets.picking import near
 from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
 from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.manifest import Entry, LogRecord, Manifest, read_log_part, unit_folder, view_folder
+from logloom.io.checks import assembled_files, unit_files, with_check
+from logloom.io.manifest import (
+    Entry,
+    LogRecord,
+    Manifest,
+    read_log_part,
+    unit_folder,
+    view_folder,
+)
 from logloom.io.storage import Store
 from logloom.io.units import by_preference, options_of
 from logloom.schema import Schema
@@ -32,13 +42,18 @@ Unit = tuple[LogRecord, Entry]
 
 
 def open_version(
-    store: Store, manifest: Manifest, output: str | None, splits: Sequence[str] | None
+    store: Store,
+    manifest: Manifest,
+    output: str | None,
+    splits: Sequence[str] | None,
+    check: bool = False,
 ) -> tuple[RowSource, Ints]:
     """The rows of an output, and their positions ordered by (log_id, timestamp).
 
     Args:
         output: None for the one whose rows are quickest to reach.
         splits: None for all.
+        check: whether to compare what is read with the digests that the version has.
 
     Raises:
         UsageError: there is no such output or split; names those there are.
@@ -50,22 +65,22 @@ def open_version(
     wanted = _chosen_splits(splits, known, place)
     logs = [log for log in manifest.logs if log.part and log.split in wanted]
     units = _units(store, logs)
-    parts, order = _parts(store, manifest, output, units.get(output, []))
+    parts, order = _parts(store, manifest, output, units.get(output, []), check)
     schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
     max_gap = max_gap_of(manifest)
-    timed_by = _timed_by(store, manifest, units) if output == "tar" else None
+    timed_by = _timed_by(store, manifest, units, check) if output == "tar" else None
     return ChainedSource(f"{place}/{output}", parts, schema, max_gap, timed_by), order
 
 
 def _timed_by(
-    store: Store, manifest: Manifest, units: Mapping[str, Sequence[Unit]]
+    store: Store, manifest: Manifest, units: Mapping[str, Sequence[Unit]], check: bool
 ) -> tuple[RowSource, Ints] | None:
     """Another output that has the timestamps of the same rows at hand; in shards they lie between payload."""
     output = next((name for name in TIMED if units.get(name)), None)
     if output is None:
         return None
     try:
-        parts, order = _parts(store, manifest, output, units[output])
+        parts, order = _parts(store, manifest, output, units[output], check)
         return ChainedSource(store.uri_of(output), parts, parts[0].schema, None), order
     except LogloomError:  # it was removed, or is damaged
         return None
@@ -115,12 +130,12 @@ def _units(store: Store, logs: Sequence[LogRecord]) -> dict[str, list[Unit]]:
 
 
 def _parts(
-    store: Store, manifest: Manifest, output: str, units: Sequence[Unit]
+    store: Store, manifest: Manifest, output: str, units: Sequence[Unit], check: bool
 ) -> tuple[list[RowSource], Ints]:
     """The sources of an output, and the order of their rows by log."""
-    opened = _whole_dataset(store, manifest, output)
+    opened = _whole_dataset(store, manifest, output, check)
     if opened is None:
-        return _unit_sources(store, manifest, output, units), _counting(units)
+        return _unit_sources(store, manifest, output, units, check), _counting(units)
     by_split = sorted(range(len(units)), key=lambda number: (units[number][0].split, number))
     groups = itertools.groupby([units[number] for number in by_split], key=lambda unit: unit[0].split)
     parts = [opened(split, _stretches(list(own))) for split, own in groups]
@@ -145,7 +160,9 @@ def _stretches(units: Sequence[Unit]) -> Stretches:
     )
 
 
-def _unit_sources(store: Store, manifest: Manifest, output: str, units: Sequence[Unit]) -> list[RowSource]:
+def _unit_sources(
+    store: Store, manifest: Manifest, output: str, units: Sequence[Unit], check: bool
+) -> list[RowSource]:
     schema = Schema.from_json(manifest.schema)
     options = options_of(store, manifest)[output]
     return [
@@ -156,38 +173,47 @@ def _unit_sources(store: Store, manifest: Manifest, output: str, units: Sequence
             options,
             entry.unit,
             _stretches([(log, entry)]),
-            store.options,
+            with_check(store.options, functools.partial(unit_files, store, entry))
+            if check
+            else store.options,
         )
         for log, entry in units
     ]
 
 
 def _whole_dataset(
-    store: Store, manifest: Manifest, output: str
+    store: Store, manifest: Manifest, output: str, check: bool
 ) -> Callable[[str, Stretches], RowSource] | None:
     """Opens the dataset of a split, for outputs that are put together into one; None for the others."""
+    parts = {part.split: part for part in manifest.assembled if part.output == output}
+
+    def options(split: str, shown: str | None = None) -> Mapping[str, Any]:
+        if not check:
+            return store.options
+        return with_check(store.options, functools.partial(assembled_files, store, parts[split], shown))
+
     if output == "table":
         folder = f"{view_folder(manifest.version)}/table"
         if store.local is None or not store.path_of(folder).is_dir():
             return None  # its blobs lie with the units
         from logloom.datasets.sources.table import TableSource
 
-        return lambda split, told: TableSource(store.uri_of(f"{folder}/{split}"), store.options, told)
-    folders = {
-        part.split: store.uri_of(unit_folder(output, part.identity))
-        for part in manifest.assembled
-        if part.output == output
-    }
+        def opened_table(split: str, told: Stretches) -> RowSource:
+            place = f"{folder}/{split}"
+            return TableSource(store.uri_of(place), options(split, place), told)
+
+        return opened_table
     if output not in _ASSEMBLED:
         return None
     module = importlib.import_module(f"logloom.datasets.sources.{output}")
     kind: Callable[..., RowSource] = getattr(module, _ASSEMBLED[output])
 
     def opened(split: str, told: Stretches) -> RowSource:
-        if split not in folders:
+        if split not in parts:
             raise DatasetError(
                 f"{store.uri}: version {manifest.version} names no {output} of split {split!r}; build again"
             )
-        return kind(folders[split], store.options, told)
+        folder = store.uri_of(unit_folder(output, parts[split].identity))
+        return kind(folder, options(split), told)
 
     return opened

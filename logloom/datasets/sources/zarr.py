@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +16,11 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch
 from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.storage import Store
-from logloom.io.zarr.others import along_rows, open_groups
+from logloom.io.zarr.others import along_rows, find_groups
 from logloom.io.zarr.reader import ZarrReader
-from logloom.schema import TIMESTAMP, ColumnType, Schema
+from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
 
 
 class ZarrSource(RowSource):
@@ -33,6 +34,12 @@ class ZarrSource(RowSource):
         """
         self.place = uri
         self._storage, self._told = storage_options, stretches
+        if stretches is None:
+            self.unknown = (
+                "zarr.json of zarr format 3 (its chunks have checksums)"
+                if self.reader.format == 3
+                else "the files of zarr format 2, which have no checksums"
+            )
 
     @functools.cached_property
     def schema(self) -> Schema:
@@ -67,8 +74,19 @@ def open_arrays(
         UsageError: it holds no arrays, or it isn't clear what a row is.
     """
     wanted = [columns] if isinstance(columns, str) else columns
-    paths = list(open_groups(Store.at(uri, storage_options)))
+    paths, unreadable = find_groups(Store.at(uri, storage_options))
     parts = [ArraysSource(f"{uri}/{path}" if path else uri, storage_options, wanted, path) for path in paths]
+    lacking = unreadable | {name: why for part in parts for name, why in part.unreadable.items()}
+    if wanted is not None:
+        lacking = {name: why for name, why in lacking.items() if _matches(name.rsplit("/", 1)[-1], wanted)}
+    if lacking:
+        told = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items()))
+        warnings.warn(
+            f"{uri}: left out, since they can't be opened: {told[:2000]}. Choose others by columns=[…]",
+            stacklevel=5,
+        )
+    for part in parts:
+        part.others = unreadable
     if len(parts) == 1:
         return parts[0]
     schema = parts[0].schema
@@ -87,6 +105,7 @@ class ArraysSource(RowSource):
     """Row i is entry i of each array of a zarr group: what others, such as xarray, wrote."""
 
     has_stamps = False
+    unknown = "zarr arrays whose codecs have no checksum"
 
     def __init__(
         self, uri: str, storage_options: Mapping[str, Any], columns: Sequence[str] | None, log_id: str = ""
@@ -99,16 +118,31 @@ class ArraysSource(RowSource):
         self.place = uri
         self._storage, self._wanted = storage_options, columns
         self._log_id = log_id or uri.rsplit("/", 1)[-1]
+        self.others: Mapping[str, str] = {}  # beside this group's arrays, what can't be opened
 
     @functools.cached_property
     def schema(self) -> Schema:
-        return Schema(
-            {
-                name: ColumnType(array.dtype, array.shape[1:])
-                for name, array in self.reader.items()
-                if array.dtype.kind in "biufcSUV"
-            }
-        )
+        types = {name: _type_of(array) for name, array in self._along_rows.items()}
+        return Schema({name: ctype for name, ctype in types.items() if ctype is not None})
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Arrays of types that no column has, and what they are."""
+        odd = set(self._along_rows) - set(self.schema.columns)
+        return {name: f"values of type {self._along_rows[name].dtype}" for name in sorted(odd)}
+
+    @property
+    def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Arrays that are no columns, and why."""
+        others = {name: array for name, array in self.reader.items() if name not in self._along_rows}
+        return {**self.others, **self.unreadable} | {
+            name: "the coordinate of another axis" if array.ndim else "a scalar, no entry for each row"
+            for name, array in others.items()
+        }
+
+    @functools.cached_property
+    def _along_rows(self) -> dict[str, Any]:
+        return along_rows(self.reader, self.place)
 
     @functools.cached_property
     def stretches(self) -> Stretches:
@@ -116,33 +150,62 @@ class ArraysSource(RowSource):
 
     @functools.cached_property
     def _num_rows(self) -> int:
-        return next(int(array.shape[0]) for array in self.reader.values())
+        return next(int(array.shape[0]) for array in self._along_rows.values())
 
     @property
     def stamps(self) -> None:
         return None
 
     def _open(self) -> dict[str, Any]:
-        arrays = open_groups(Store.at(self.place, self._storage))[""]
+        arrays: dict[str, Any] = find_groups(Store.at(self.place, self._storage))[0][""]
         if self._wanted is not None:
-            patterns = self._wanted
-            chosen = [name for name in arrays if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
-            arrays = {name: arrays[name] for name in chosen} or arrays  # whoever picks columns tells of typos
-        return along_rows(arrays, self.place)
+            chosen = {name: array for name, array in arrays.items() if _matches(name, self._wanted)}
+            return chosen or arrays  # whoever picks columns tells of typos
+        return arrays
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         batch = self.batch(positions, names)
         return [{name: values[row] for name, values in batch.items()} for row in range(len(positions))]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        batch: Batch = {}
         rows, back = np.unique(positions, return_inverse=True)
+        is_sorted = np.array_equal(back, np.arange(len(rows)))
+        batch: Batch = {}
         for name in names:
-            array = self.reader[name]
-            first, last = int(rows[0]), int(rows[-1])
-            if last - first + 1 == len(rows):
-                found = np.asarray(array[first : last + 1])
+            found = self._read(name, rows)
+            found = found if is_sorted else found[back]
+            ctype = self.schema.columns[name]
+            if ctype.kind != "array":
+                batch[name] = found.tolist()
             else:
-                found = np.asarray(array.oindex[rows])
-            batch[name] = found if np.array_equal(back, np.arange(len(rows))) else found[back]
+                batch[name] = found.astype(object) if ctype.dtype.kind == "O" else found
         return batch
+
+    def _read(self, name: str, rows: Ints) -> Array:
+        """The given rows of an array, ascending."""
+        array, first, last = self.reader[name], int(rows[0]), int(rows[-1])
+        try:
+            if last - first + 1 == len(rows):
+                return np.asarray(array[first : last + 1])
+            return np.asarray(array.oindex[rows])
+        except Exception as error:  # each codec has errors of its own
+            raise DatasetError(
+                f"{self.place}/{name}: rows {first} to {last} can't be read ({type(error).__name__}: {error})"
+            ) from error
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _type_of(array: Any) -> ColumnType | None:
+    """The type of the column that an array is; None where it can't be one."""
+    from zarr.dtype import VariableLengthBytes, VariableLengthUTF8
+
+    stored = getattr(array.metadata, "data_type", None) or array.metadata.dtype
+    texts = {VariableLengthUTF8: STRING, VariableLengthBytes: BYTES}
+    if type(stored) in texts:
+        return texts[type(stored)] if array.ndim == 1 else ColumnType(np.dtype("O"), array.shape[1:])
+    if array.dtype.kind not in "biufcSUVmM":
+        return None
+    return ColumnType(array.dtype, array.shape[1:])

@@ -14,6 +14,7 @@ from typing import Any
 
 from logloom.errors import DatasetError
 from logloom.io.annotations import pickles
+from logloom.io.checks import check_bytes
 from logloom.io.storage import filesystem, is_local
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -69,6 +70,7 @@ def load(uri: str, storage_options: Mapping[str, Any] | None = None) -> Any:
         known = ", ".join(f".{name}" for name in LOADERS)
         raise TypeError(f"{uri or 'ann_file'!r}: annotation files end in {known}")
     data = _read(uri, storage_options)
+    check_bytes(uri, data, storage_options)
     try:
         return LOADERS[suffix](data)
     except pickles.UnsafePickleError as error:

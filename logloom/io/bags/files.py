@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
+from logloom.io.checks import check_file
 from logloom.io.storage import Store, filesystem, is_local
 
 SPEC = "spec.json"  # a folder without it is no dataset, so it appears last
@@ -223,6 +224,7 @@ def open_file(where: Any, options: Mapping[str, Any] | None = None) -> ByteFile:
         return MemoryFile(where)
     if isinstance(where, str | os.PathLike):
         uri = os.fspath(where)
+        check_file(uri, options)
         return LocalFile(uri.split("://", 1)[-1]) if is_local(uri) else RemoteFile(uri, options)
     if hasattr(where, "open"):
         return PathFile(where)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, StorageError
+from logloom.io.checks import check_bytes
 from logloom.io.l5kit.metadata import ArrayMetadata
 from logloom.io.storage import Store
 
@@ -208,8 +209,10 @@ def read_file(store: Store, name: str, missing: str) -> bytes:
         StorageError: it can't be read.
     """
     try:
-        return store.read(name)
+        data = store.read(name)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise DatasetError(f"{store.uri_of(name)}: missing; {missing}") from None
     except OSError as error:
         raise StorageError(f"{store.uri_of(name)}: {error}") from error
+    check_bytes(store.uri_of(name), data, store.options)
+    return data

@@ -26,6 +26,7 @@ import numpy as np
 from blake3 import blake3
 
 from logloom.errors import DatasetError
+from logloom.io.checks import check_bytes
 from logloom.io.storage import Store
 from logloom.schema import Schema
 
@@ -222,6 +223,7 @@ def read_description(
         text = Store.at(uri, storage_options).read(FILE)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoTableError(f"{uri}: no table here ({FILE} is missing, which is written last)") from error
+    check_bytes(f"{uri}/{FILE}", text, storage_options)
     try:
         data = json.loads(text)
         if data["format"] != FORMAT:

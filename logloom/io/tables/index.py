@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.checks import check_file
 from logloom.io.storage import filesystem, is_local
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import HASH_BYTES
@@ -280,6 +281,7 @@ def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> 
 @contextlib.contextmanager
 def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Iterator[Any]:
     """What pyarrow can read a file from; its errors become DatasetErrors that name the file."""
+    check_file(uri, storage_options)
     fs, path = filesystem(uri, storage_options)
     try:
         with contextlib.nullcontext(path) if is_local(uri) else fs.open(path, "rb") as source:
@@ -341,7 +343,7 @@ def read_log(
         stamp = pc.field("timestamp")
         expression = (stamp >= span[0]) & (stamp < span[1])
     root = d.table_of(uri)
-    place = table.file_uri(root, uri.removeprefix(f"{root}/"))
+    place = table.file_uri(root, uri.removeprefix(f"{root}/")) if root else uri
     rows = read_file(place, names, table, storage_options, expression)
 
     def texts(name: str) -> tuple[list[str], NDArray[Any]]:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 
 from logloom.blocks import Block, Ragged, Values
 from logloom.errors import DatasetError
+from logloom.io.checks import is_checked
 from logloom.io.metadata import Count, Name
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import OpenFrame, Places, Slot
@@ -171,4 +172,6 @@ def unit_reader(
     zeros = np.zeros(len(rows), np.int8)
     slot = Slot([folder], [table], np.zeros(1, np.int64), [uri], zeros, rows[ROW].to_numpy(), groups)
     frame = OpenFrame(len(rows), [slot], [], (codes, log_ids), rows["timestamp"].to_numpy())
-    return BlockReader(RowLoader(frame, reader, storage_options=storage_options), partition)
+    check = is_checked(storage_options)
+    loader = RowLoader(frame, reader, check=check, storage_options=storage_options)
+    return BlockReader(loader, partition)

@@ -18,6 +18,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.checks import check_file
 from logloom.io.storage import filesystem, is_local
 
 _MAX_OPEN = 256
@@ -93,6 +94,7 @@ class Source:
                 file = self._open()
                 self._size = os.fstat(file.descriptor).st_size
             else:
+                check_file(self.uri, self._options)
                 fs, path = filesystem(self.uri, self._options)
                 try:
                     self._size = int(fs.size(path))
@@ -231,6 +233,7 @@ class Source:
         file = self._file
         if file is not None:
             return file
+        check_file(self.uri, self._options)
         with _opening:
             if self._file is not None:
                 return self._file

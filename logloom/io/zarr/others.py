@@ -6,6 +6,7 @@ Elsewhere: our own datasets (reader).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,11 +16,28 @@ from logloom.io.storage import Store, filesystem
 FILES = ("zarr.json", ".zgroup", ".zmetadata", ".zattrs")  # one of them makes a folder a group
 _MAX_DEPTH = 8  # of groups in groups
 
+Groups = dict[str, dict[str, Any]]
 
-def open_groups(store: Store) -> dict[str, dict[str, Any]]:
+
+def open_groups(store: Store) -> Groups:
     """The outermost groups that have arrays: by path ("" is the group itself), their arrays by name.
 
-    The arrays are as zarr opens them; scalars are left out.
+    The arrays are as zarr opens them, scalars are left out.
+
+    Raises:
+        DatasetError: no group, a damaged one, or an array that zarr can't open.
+        UsageError: there are no arrays.
+    """
+    found, unreadable = find_groups(store)
+    for path, reason in unreadable.items():
+        raise DatasetError(f"{store.uri_of(path)}: no zarr array that can be read ({reason})")
+    return {
+        path: {name: array for name, array in arrays.items() if array.ndim} for path, arrays in found.items()
+    }
+
+
+def find_groups(store: Store) -> tuple[Groups, dict[str, str]]:
+    """As `open_groups`, with scalars, and by path why zarr can't open the arrays that it can't open.
 
     Raises:
         DatasetError: no group, or a damaged one.
@@ -27,22 +45,48 @@ def open_groups(store: Store) -> dict[str, dict[str, Any]]:
     """
     import zarr
 
+    unreadable: dict[str, str] = {}
     try:
-        found = dict(_with_arrays(zarr.open_group(_zarr_store(store), mode="r"), ""))
+        try:
+            group = zarr.open_group(_zarr_store(store), mode="r")
+        except (ValueError, TypeError):  # metadata of all arrays in one file, where one is of an unknown type
+            group = zarr.open_group(_zarr_store(store), mode="r", use_consolidated=False)
+        found = dict(_with_arrays(group, "", store, unreadable))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{store.uri}: no zarr group that can be read ({error})") from error
     if not found:
-        raise UsageError(f"{store.uri}: a zarr group without arrays has no rows")
-    return found
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in unreadable.items())
+        raise UsageError(f"{store.uri}: a zarr group without arrays has no rows{reasons and f' ({reasons})'}")
+    return found, unreadable
 
 
-def _with_arrays(group: Any, path: str, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
-    arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
-    if arrays:
+def _with_arrays(
+    group: Any, path: str, store: Store, unreadable: dict[str, str], depth: int = 0
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    arrays: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
+    for name in _member_names(group, path, store):
+        place = f"{path}/{name}".lstrip("/")
+        try:
+            node = group[name]
+        except json.JSONDecodeError:
+            raise
+        except Exception as error:  # each type and codec has errors of its own
+            if any(store.exists(f"{place}/{file}") for file in ("zarr.json", ".zarray", ".zgroup")):
+                unreadable[place] = str(error) or type(error).__name__
+            continue
+        (arrays if hasattr(node, "ndim") else groups)[name] = node
+    if any(array.ndim for array in arrays.values()):
         yield path, arrays
     elif depth < _MAX_DEPTH:
-        for name, inner in sorted(group.groups(), key=lambda pair: str(pair[0])):
-            yield from _with_arrays(inner, f"{path}/{name}".lstrip("/"), depth + 1)
+        for name, inner in groups.items():
+            yield from _with_arrays(inner, f"{path}/{name}".lstrip("/"), store, unreadable, depth + 1)
+
+
+def _member_names(group: Any, path: str, store: Store) -> list[str]:
+    told = getattr(group.metadata, "consolidated_metadata", None)
+    names = store.names(path) if told is None else {key.split("/")[0] for key in told.metadata}
+    return sorted(name for name in names if not name.startswith(".") and name != "zarr.json")
 
 
 def _zarr_store(store: Store) -> Any:
@@ -55,11 +99,12 @@ def _zarr_store(store: Store) -> Any:
 
 
 def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The arrays whose first axis is the rows: all but coordinates of their other axes.
+    """The arrays whose first axis is the rows: all but scalars, and coordinates of their other axes.
 
     Raises:
         UsageError: they differ in length.
     """
+    arrays = {name: array for name, array in arrays.items() if array.ndim}
     dimensions = {name: _dimensions(array) for name, array in arrays.items()}
     firsts = {names[0] for name, names in dimensions.items() if names and names != (name,)}
     inner = {axis for names in dimensions.values() for axis in names[1:]} - firsts

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.checks import check_bytes
 from logloom.io.storage import Store
 from logloom.io.zarr.array import ArrayReader, ChunkCache
 from logloom.io.zarr.arrays import arrays_of, check_shapes, join_fields, read_blocks
@@ -37,7 +38,9 @@ def _read_json(store: Store, name: str, missing: str) -> dict[str, Any]:
     """
     place = store.uri_of(name)
     try:
-        data = json.loads(store.read(name))
+        text = store.read(name)
+        check_bytes(place, text, store.options)
+        data = json.loads(text)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise DatasetError(f"{place}: missing; {missing}") from None
     except OSError as error:

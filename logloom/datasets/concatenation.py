@@ -1,0 +1,115 @@
+"""Datasets one after the other, as one.
+
+Here: `concat`.
+Elsewhere: sources one after the other (`ChainedSource`), the splits of one dataset
+(logloom.datasets.sources.splits).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.datasets.dataset import Dataset
+from logloom.datasets.sources.base import RowSource, Stretches
+from logloom.datasets.sources.splits import MixedSource, wider
+from logloom.errors import UsageError
+from logloom.schema import ColumnType, Schema
+
+
+def concat(datasets: Iterable[Dataset[dict[str, Any]]]) -> Dataset[dict[str, Any]]:
+    """The rows of several datasets as one dataset: those of the first, then those of the second, …
+
+        rows = logloom.datasets.concat([open("datasets/day"), open("datasets/night").filter("ego.speed > 3")])
+
+    Windows stay within a log of one dataset, also where another has a log of the same name.
+
+    Args:
+        datasets: at least one, with equal columns: names, dtypes, shapes and units. Lengths may be fixed in
+            one and differ by row in another. `window` and `map` come after.
+
+    Raises:
+        UsageError: columns differ, says where; or a dataset has windows, or was mapped.
+    """
+    views = list(datasets)
+    if not views:
+        raise UsageError("concat: no datasets")
+    for number, view in enumerate(views):
+        if not isinstance(view, Dataset):
+            raise UsageError(f"concat: item {number} is a {type(view).__name__}, no dataset")
+        if view.is_mapped or view.window_steps:
+            raise UsageError(
+                f"concat: dataset {number} ({view.place}) has windows or was mapped; concat first, then call "
+                "window or map on what it gives"
+            )
+    sources = [view.source for view in views]
+    place = "concat of " + ", ".join(dict.fromkeys(view.place for view in views))
+    chained = ConcatSource(place, sources, _common_schema(views))
+    starts = np.cumsum([0, *(len(source) for source in sources[:-1])], dtype=np.int64)
+    positions = np.concatenate([view.positions + start for view, start in zip(views, starts, strict=True)])
+    return Dataset(chained, positions, views[0].columns)
+
+
+class ConcatSource(MixedSource):
+    """The rows of several sources, one source after the other."""
+
+    def __init__(self, place: str, parts: Sequence[RowSource], schema: Schema):
+        super().__init__(place, parts, schema, parts[0].max_gap)
+
+    @property
+    def max_gap(self) -> int | None:
+        """
+        Raises:
+            UsageError: the parts have clocks of several rates.
+        """
+        gaps = {part.max_gap for part in self._parts}
+        if len(gaps) > 1:
+            told = ", ".join(sorted("none" if gap is None else f"{gap} ns" for gap in gaps))
+            raise UsageError(f"{self.place}: their clocks differ, and so do longest gaps ({told}): max_gap=…")
+        return gaps.pop()
+
+    @max_gap.setter
+    def max_gap(self, _: int | None) -> None: ...
+
+    @functools.cached_property
+    def stretches(self) -> Stretches:
+        return Stretches.joined([part.stretches for part in self._parts], apart=True)
+
+
+def _common_schema(views: Sequence[Dataset[dict[str, Any]]]) -> Schema:
+    """The types of the columns that all show.
+
+    Raises:
+        UsageError: they differ.
+    """
+    first = views[0]
+    types: dict[str, ColumnType] = dict(first.schema.columns)
+    sampled = set(first.schema.sampled)
+    for number, view in enumerate(views[1:], 1):
+        problems = []
+        if view.source.has_stamps != first.source.has_stamps:
+            problems.append(f"it has {'' if view.source.has_stamps else 'no '}log_ids and timestamps")
+        problems += [f"it lacks {name}" for name in first.columns if name not in view.columns]
+        problems += [f"it also has {name}" for name in view.columns if name not in first.columns]
+        for name in types.keys() & view.schema.columns.keys():
+            own = view.schema.columns[name]
+            common = wider(types[name], own)
+            if common is None or own.unit != types[name].unit:
+                problems.append(f"its {name} is {_told(own)} instead of {_told(types[name])}")
+            else:
+                types[name] = common
+        if problems:
+            more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
+            raise UsageError(
+                f"concat: dataset {number} ({view.place}) has other columns than dataset 0 ({first.place}): "
+                f"{'; '.join(sorted(problems)[:10])}{more}. Choose by select([…]) what all have alike"
+            )
+        sampled &= set(view.schema.sampled)
+    return Schema(types, tuple(name for name in types if name in sampled))
+
+
+def _told(ctype: ColumnType) -> str:
+    return f"{ctype} in {ctype.unit}" if ctype.unit else str(ctype)
