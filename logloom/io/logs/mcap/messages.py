@@ -20,6 +20,7 @@ from logloom.io.logs.mcap.records import (
     MESSAGE,
     MESSAGE_FIXED,
     MESSAGE_HEAD,
+    PRIVATE,
     RECORD,
     RECORD_HEAD,
     SCHEMA,
@@ -153,8 +154,8 @@ def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, list[int], int]:
     """Follows schema, channel and message records.
 
     Returns:
-        Offsets of the message records, offsets of the others, and where it stopped: the end, or the first
-        record that is of another kind, broken or incomplete.
+        Offsets of the message records, of the schema and channel records, and where it stopped: the end, or
+        the first record that is of another kind, broken or incomplete. Private records are passed over.
     """
     data, end = buffer.data, len(buffer)
     heads = every_offset(buffer, RECORD_HEAD)
@@ -178,6 +179,8 @@ def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, list[int], int]:
             last_size = size
         elif opcode in (SCHEMA, CHANNEL):
             others.append(at)
+            at += size
+        elif opcode >= PRIVATE:
             at += size
         else:
             break
