@@ -1,8 +1,8 @@
 """MCAP's conformance files, made from what the specification says of their records.
 
 Each file is a case (what is recorded) written with a set of features (how): chunks, indices, summary records,
-bytes that follow a record's last field. `mcap_conformance.txt` beside this names the SHA-256 of the files that
-MCAP's own suite has under these names, so that what is made here is proven to be them.
+bytes that follow a record's last field. `mcap_conformance.txt` beside this has the SHA-256 of the files of
+MCAP's own suite by name, so that what is made here is proven to be them.
 """
 
 from __future__ import annotations
