@@ -6,7 +6,8 @@ Elsewhere: record layouts (records), reading files (reader), files without an in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -133,10 +134,10 @@ def walked_chunk(buffer: Buffer, problems: tuple[str, ...] = ()) -> Chunk:
     return chunk_at(buffer, offsets, problems + broken)
 
 
-def walk_over_damage(buffer: Buffer) -> tuple[Int64s, list[int], tuple[str, ...]]:
+def walk_over_damage(buffer: Buffer) -> tuple[Int64s, Sequence[int], tuple[str, ...]]:
     """As `walk`, going on after broken records; the third result says where they are."""
     parts: list[Int64s] = []
-    others: list[int] = []
+    others = array("q")
     broken: list[str] = []
     at = 0
     while at < len(buffer) and len(broken) < MAX_BROKEN:
@@ -150,7 +151,7 @@ def walk_over_damage(buffer: Buffer) -> tuple[Int64s, list[int], tuple[str, ...]
     return np.concatenate([*parts, np.empty(0, np.int64)]), others, tuple(broken)
 
 
-def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, list[int], int]:
+def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, array[int], int]:
     """Follows schema, channel and message records.
 
     Returns:
@@ -160,8 +161,7 @@ def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, list[int], int]:
     data, end = buffer.data, len(buffer)
     heads = every_offset(buffer, RECORD_HEAD)
     runs: list[Int64s] = []
-    singles: list[int] = []
-    others: list[int] = []
+    singles, others = array("q"), array("q")
     last_size = 0
     while at + RECORD.size <= end:
         opcode, length = RECORD.unpack_from(data, at)
@@ -172,9 +172,9 @@ def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, list[int], int]:
             count = _equal_run(heads, at, size) if size == last_size else 1
             if count > 8:
                 runs += [np.array(singles, np.int64), at + size * np.arange(count, dtype=np.int64)]
-                singles = []
+                singles = array("q")
             else:
-                singles += range(at, at + size * count, size)
+                singles.extend(range(at, at + size * count, size))
             at += size * count
             last_size = size
         elif opcode in (SCHEMA, CHANNEL):

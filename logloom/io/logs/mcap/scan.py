@@ -6,14 +6,14 @@ Elsewhere: records (records), messages among them (messages), keeping the result
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.logs.compression import crc32
-from logloom.io.logs.container import Buffer, FileIndex, IndexBuilder
+from logloom.io.logs.container import Budget, Buffer, FileIndex, IndexBuilder
 from logloom.io.logs.mcap.messages import (
     candidates,
     chunk_at,
@@ -61,7 +61,7 @@ class Scan:
         self._file = file
         self._size = file.size
         self._max = max_chunk_bytes
-        self._builder = IndexBuilder()
+        self._builder = IndexBuilder(Budget(file))
         self._schemas: dict[int, tuple[str, str, bytes]] = {}
         self._block = (0, memoryview(b""))
         self._has_chunks = False
@@ -155,10 +155,12 @@ class Scan:
             self._builder.add(chunk_at(buffer[:length], offsets), at, length, 0, loose=True)
         return at + length
 
-    def _take_definitions(self, buffer: Buffer, offsets: list[int], base: int) -> None:
+    def _take_definitions(self, buffer: Buffer, offsets: Sequence[int], base: int) -> None:
         """Takes the schema and channel records at the given offsets of a buffer."""
         data = buffer.data
         for offset in offsets:
+            if len(self._builder.lost) > MAX_LOST:
+                break
             opcode, length = RECORD.unpack_from(data, offset)
             content = data[offset + RECORD.size : offset + RECORD.size + length]
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from logloom.io.logs.container import FileIndex, IndexBuilder
+from logloom.io.logs.container import Budget, FileIndex, IndexBuilder
 from logloom.io.logs.ranges import MIB, File
 from logloom.io.logs.rosbag1.messages import IN_FILE, chunk_at, read_chunk, resync, walk, walk_over_damage
 from logloom.io.logs.rosbag1.records import (
@@ -38,7 +38,7 @@ class Scan:
         self._file = file
         self._size = file.size
         self._max = max_chunk_bytes
-        self._builder = IndexBuilder()
+        self._builder = IndexBuilder(Budget(file))
         self._texts: dict[tuple[str, bytes], bytes] = {}
         self._block = (0, memoryview(b""))
 
