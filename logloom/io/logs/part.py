@@ -235,9 +235,7 @@ def open_part(container: Container, options: OpenOptions) -> Part:
     if file.size == 0:
         raise LogReadError(f"{file.uri}: is empty; the recorder never wrote to it. Leave it out.")
     try:
-        index = container.read_index()
-        if index is not None:
-            _check_size(file, index)
+        index = own_index(container)
     except LogReadError:
         if options.on_error != "salvage":
             raise
@@ -255,6 +253,18 @@ def open_part(container: Container, options: OpenOptions) -> Part:
     if options.on_error != "salvage" and index.lost:
         raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
     return part
+
+
+def own_index(container: Container) -> FileIndex | None:
+    """The index that a file brings; None where it brings none, or not all of it.
+
+    Raises:
+        LogReadError: it is damaged, or claims too much.
+    """
+    index = container.read_index()
+    if index is not None:
+        _check_size(container.file, index)
+    return index
 
 
 def _check_size(file: File, index: FileIndex) -> None:
