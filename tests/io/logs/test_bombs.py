@@ -1,17 +1,25 @@
 """Small files that hold, or claim to hold, very much: refused before memory is taken."""
 
+import io
 import sqlite3
 import struct
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
+from PIL import Image
 
 from logloom.errors import LogReadError
 from logloom.io.logs import compression, container
-from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.decoding import images
+from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import copies
+from logloom.io.logs.tables.files import table_file
 from logloom.pipelines.doctor import examine
 from logloom.pipelines.health import NOTES
 from logloom.transforms.match import LogFiles
@@ -141,3 +149,49 @@ def test_an_index_that_claims_too_much_is_not_believed_when_salvaging(tmp_path):
     with pytest.raises(LogReadError, match="claim to hold"):
         _ = open_log([str(path)]).summary
     assert len(read_all(open_log([str(path)], SALVAGE))["/a"]) == 3
+
+
+TIMES = [n * 1_000_000_000 for n in range(1, 1001)]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_a_table_of_texts_that_repeat_beyond_all_measure_is_refused(tmp_path, kind):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"timestamp_ns": TIMES, "value": pa.array(["x" * 100_000] * 1000, kind)})
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    assert len(open_log([str(path)]).read({"/a": everything()})["/a"]) == 1000
+    with pytest.raises(LogReadError, match="row group 0, once it is decoded, takes 100000000 bytes"):
+        table_file(str(path), OpenOptions()).read(0, ["value"])
+    assert "damaged" in verdict(path)
+
+
+def test_a_table_of_one_number_in_very_many_rows_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"timestamp_ns": np.full(1_000_000, 5), "value": np.zeros(1_000_000)})
+    pq.write_table(table, path, compression="zstd")
+    with pytest.raises(LogReadError, match="row group 0, once it is decoded, takes 8000000 bytes"):
+        table_file(str(path), OpenOptions()).read(0, ["value"])
+    assert "unreadable" in verdict(path)
+
+
+def test_a_table_of_texts_that_repeat_is_read_as_ever(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"timestamp_ns": TIMES, "value": ["left", "right"] * 500}), path)
+    assert verdict(path) == set()
+    assert (
+        table_file(str(path), OpenOptions()).read(0, ["value"])["value"].to_pylist()
+        == ["left", "right"] * 500
+    )
+
+
+def test_images_that_claim_too_much_together_are_refused(monkeypatch):
+    monkeypatch.setattr(images, "_FREE_BYTES", MIB)
+    file = io.BytesIO()
+    Image.new("RGB", (500, 500)).save(file, "WEBP", lossless=True)
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    assert len(data) < 400
+    spec, text = FieldSpec(adapter="image"), np.frombuffer(b"webp", np.uint8)
+    assert len(images.convert(spec, {"format": [text], "data": [data]})) == 1
+    with pytest.raises(UnfitError, match="hold 1500000 bytes"):
+        images.convert(spec, {"format": [text] * 9, "data": [data] * 9})
