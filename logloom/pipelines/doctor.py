@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogReadError
+from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, OpenOptions, TopicRequest
 from logloom.io.logs.container import Chunk, Lost
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.part import Part
+from logloom.io.logs.part import Part, own_index
 from logloom.io.logs.raw import Decoder
 from logloom.pipelines.health import MAX_SKEW, Diagnosis, Finding, LostRange, TopicHealth, judge
 from logloom.transforms.match import LogFiles, group_logs
@@ -270,6 +270,8 @@ def _examine_files(log: ContainerLog) -> Found:
     for part in log.parts:
         remedy = f"{part.container.remedy}; {_SALVAGE}"
         reindex = getattr(part.container, "reindex", "")
+        if part.index.is_scanned and not part.index.lost and (broken := _broken_index(part, remedy)):
+            found.findings.append(broken)
         if part.index.is_scanned and reindex:
             message = "it has no index that can be used, so each reading starts with a scan of the whole file"
             found.findings.append(Finding("index", part.uri, 0, "", 0, message, reindex))
@@ -296,6 +298,16 @@ def _examine_files(log: ContainerLog) -> Found:
         message = f"{count:,} messages of {topic} don't fit their definition; the first has {length:,} bytes"
         found.findings.append(Finding("unfit", uri, offset, topic, count, message, _SALVAGE, unit))
     return found
+
+
+def _broken_index(part: Part, remedy: str) -> Finding | None:
+    """What whoever doesn't salvage is told of a file, though a scan may find all of its messages."""
+    try:
+        own_index(part.container)
+    except LogReadError as error:
+        kind = "truncated" if isinstance(error, TruncatedLogError) else "damaged"
+        return Finding(kind, part.uri, None, "", 0, str(error), remedy)
+    return None
 
 
 def _take_lost(part: Part, found: Found, remedy: str) -> set[tuple[str, int]]:

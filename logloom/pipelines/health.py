@@ -21,12 +21,13 @@ COLUMNS = ("topic", "messages", "Hz", "gap, s", "skew, ms", "back", "twice", "la
 MAX_SKEW = 1_000_000_000  # ns; recipes refuse stamps further from their log time, unless they say otherwise
 LONG_GAP = 10  # times the usual period of a topic
 SHORTEST_GAP = 500_000_000  # ns; shorter silences are nobody's trouble
+NOTES = ("index", "back", "twice", "gap")  # kinds of findings that cost no message
 LISTED = 20  # findings of one kind that are printed
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, and the way out.
+    """One thing that is wrong or worth knowing, and the way out.
 
     Attributes:
         kind: "unreadable", "missing", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped",
@@ -34,6 +35,8 @@ class Finding:
         offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
         unit: what the offset counts; see `Refusal`.
         count: of messages (or bytes where nobody knows of messages) that it concerns.
+        severity: "note" where a build takes all messages nevertheless; else "damage": something is lost, or a
+            build refuses it.
     """
 
     kind: str
@@ -44,6 +47,11 @@ class Finding:
     message: str
     remedy: str
     unit: str = "byte"
+    severity: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.severity:
+            object.__setattr__(self, "severity", "note" if self.kind in NOTES else "damage")
 
     @property
     def place(self) -> str:
@@ -131,7 +139,7 @@ class Diagnosis:
 
     @property
     def is_healthy(self) -> bool:
-        return not self.findings
+        return all(finding.severity == "note" for finding in self.findings)
 
     @property
     def is_readable(self) -> bool:
@@ -153,7 +161,7 @@ class Diagnosis:
 
     def lines(self) -> Iterator[str]:
         """The findings for people, the first `LISTED` of each kind."""
-        if not self.findings:
+        if self.is_healthy:
             yield f"{self.log_id}: healthy"
         if self.unchecked and self.is_readable:
             yield (
@@ -165,7 +173,8 @@ class Diagnosis:
             listed[finding.kind] = listed.get(finding.kind, 0) + 1
             if listed[finding.kind] <= LISTED:
                 place = f"{finding.place}: " if finding.kind != "unreadable" else ""
-                yield f"{finding.kind}: {place}{finding.message}\n    {finding.remedy}"
+                note = "note: " if finding.severity == "note" else ""
+                yield f"{note}{finding.kind}: {place}{finding.message}\n    {finding.remedy}"
         for kind, count in listed.items():
             if count > LISTED:
                 yield f"{kind}: {count - LISTED:,} more; --json lists them all"

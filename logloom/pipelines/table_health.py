@@ -109,7 +109,7 @@ def null_rows(array: pa.Array, name: str) -> dict[str, tuple[NDArray[np.int64], 
 def _of_nulls(uri: str, topic: str, name: str, found: _Nulls) -> Finding:
     message = f"column {name} has {found.count:,} nulls, the first in this row"
     if pa.types.is_floating(found.kind):
-        remedy = "they read as NaN; nothing need be done where that is meant"
+        severity, remedy = "note", "they read as NaN; nothing need be done where that is meant"
     else:
-        remedy = "only floats can be missing: fill them, or leave the column out"
-    return Finding("nulls", uri, found.first, topic, found.count, message, remedy, "row")
+        severity, remedy = "damage", "only floats can be missing: fill them, or leave the column out"
+    return Finding("nulls", uri, found.first, topic, found.count, message, remedy, "row", severity)

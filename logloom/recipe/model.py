@@ -35,7 +35,7 @@ from logloom.errors import RecipeError, StorageError
 from logloom.io.logs.base import TimeSource
 from logloom.io.storage import filesystem, is_local
 from logloom.io.units import format_named
-from logloom.recipe import checks, yaml
+from logloom.recipe import checks, patterns, yaml
 from logloom.recipe.columns import Column, ColumnName, Part, Positive, Topic, as_list, text_check
 from logloom.recipe.mistakes import Mistake, Places, from_pydantic, nearest
 from logloom.recipe.values import Delay, Percent, Rate, Share, Size, decimal_text
@@ -59,14 +59,6 @@ def template_problem(template: str, names: Iterable[str] = TEMPLATE_NAMES) -> st
     return None if template else "is empty"
 
 
-def _pattern_problem(pattern: str) -> str | None:
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        return f"{pattern!r} is no regular expression: {error}"
-    return None
-
-
 def _name_problem(name: str) -> str | None:
     return None if _NAME.fullmatch(name) else f"{name!r}: names are made of letters, digits, and . _ -"
 
@@ -88,7 +80,7 @@ Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidat
 class LogName(Part):
     """`log_id: {match: <regex>, as: "{car}-{day}"}`: named groups of a regex found in the absolute URI."""
 
-    match: Annotated[str, text_check(_pattern_problem)]
+    match: Annotated[str, text_check(patterns.problem)]
     as_: str = Field(alias="as")
 
     @model_validator(mode="after")

@@ -22,6 +22,7 @@ from logloom.io.logs.base import LogSummary
 from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local, uri_in
 from logloom.recipe import LogName, Recipe
 from logloom.recipe.mistakes import Mistake
+from logloom.recipe.patterns import named_groups
 from logloom.transforms.folders import Folders, is_bag_file, parent_of
 
 MAX_LOG_ID = 200  # bytes
@@ -151,10 +152,10 @@ def log_id_of(uri: str, template: str | LogName) -> str:
         UsageError: the expression doesn't match, or the result is no usable name.
     """
     if isinstance(template, LogName):
-        match = re.search(template.match, uri)
-        if match is None:
+        groups = named_groups(template.match, uri)
+        if groups is None:
             raise UsageError(f"{uri}: {template.match!r} is not in it")
-        log_id = template.as_.format(**_words(uri), **{k: v or "" for k, v in match.groupdict().items()})
+        log_id = template.as_.format(**_words(uri), **groups)
     else:
         log_id = fill_template(template, uri)
     if len(log_id.encode()) > MAX_LOG_ID:
@@ -216,7 +217,7 @@ def _named(found: Iterable[_Found], template: str | LogName) -> list[LogFiles]:
         except UsageError as error:
             problems.append(str(error))
     if problems:
-        raise UsageError("\n".join(sorted(problems)))
+        raise UsageError("\n".join(sorted(set(problems))))
     return [
         LogFiles(log_id, tuple(sorted(files[log_id], key=lambda uri: (file_name_of(uri) == METADATA, uri))))
         for log_id in sorted(files)

@@ -121,7 +121,7 @@ def test_a_file_without_checksums_is_not_said_to_be_whole(tmp_path, options, com
     path = write_mcap(tmp_path / "bare.mcap", regular(), compression=compression, **options)
     bare = look(path)
     assert (bare.unchecked, bare.to_json()["unchecked"]) == (200, 200)
-    (note,) = [line for line in bare.lines() if line.startswith("note:")]
+    (note,) = [line for line in bare.lines() if "have no checksum" in line]
     assert note == "note: 200 messages have no checksum, so that a change of their bytes can't be noticed"
 
 
@@ -249,6 +249,8 @@ def test_a_log_time_that_runs_back_is_seen_across_chunks(tmp_path):
     found = look(write_mcap(tmp_path / "drive.mcap", messages))
     assert found.topics[0].log_steps_back == 1
     assert kinds(found) == ["back"]
+    assert found.is_healthy
+    assert {line.partition(": /a")[0] for line in found.lines()} == {"drive: healthy", "note: back"}
 
 
 def test_equal_log_times_of_a_topic_without_stamps_are_counted(tmp_path):
@@ -258,7 +260,8 @@ def test_equal_log_times_of_a_topic_without_stamps_are_counted(tmp_path):
     path = write_mcap(tmp_path / "drive.mcap", messages, encoding="klingon")  # nobody knows its stamps
     found = look(path)
     twice = next(f for f in found.findings if f.kind == "twice")
-    assert (found.topics[0].duplicates, twice.count) == (3, 3)
+    assert (found.topics[0].duplicates, twice.count, twice.severity) == (3, 3, "note")
+    assert not found.is_healthy  # nobody decodes its messages
     assert twice.remedy == "of equal log times the last in the log is used"
 
 
@@ -340,6 +343,9 @@ def test_nulls_of_tables_are_counted_by_column_and_the_first_is_placed(tmp_path)
         "boxes[]": (1, 3, "row", "/imu"),
         "boxes[].w": (2, 3, "row", "/imu"),
     }
+    severities = {f.message.split()[1]: f.severity for f in found.findings}
+    assert severities["speed"] == "note"
+    assert severities["gear"] == severities["boxes[].w"] == "damage"
     remedies = {f.message.split()[1]: f.remedy for f in found.findings}
     assert "NaN" in remedies["speed"]
     assert "fill them" in remedies["gear"]
@@ -452,8 +458,12 @@ def test_the_command_ends_with_a_code_that_says_what_it_found(tmp_path, shared_d
     assert (healthy.returncode, healthy.stderr) == (0, "")
     assert "healthy" in healthy.stdout
     strange = run(shared_data / "logs" / "tilt_laser.bag", "--json")
-    assert strange.returncode == 3
+    assert strange.returncode == 0  # it has nothing but notes
+    damaged = tmp_path / "cut.mcap"
+    damaged.write_bytes((shared_data / "logs" / "l5kit_scene.mcap").read_bytes()[:-200_000])
+    assert run(damaged).returncode == 3
     (said,) = json.loads(strange.stdout)["logs"]
+    assert (said["healthy"], {finding["severity"] for finding in said["findings"]}) == (True, {"note"})
     topics = {topic["topic"]: topic for topic in said["topics"]}
     assert sum(topic["messages"] for topic in said["topics"]) == 4093
     assert topics["/temperature"]["duplicates"] == 356

@@ -286,6 +286,21 @@ WRONG = [
         'log_id: {match: "(", as: a}\noutputs:',
         "recipe.yaml:9: log_id.match: '(' is no regular expression",
     ),
+    (
+        "outputs:",
+        "log_id: {match: '(?<=car)(?P<a>.)', as: '{a}'}\noutputs:",
+        "recipe.yaml:9: log_id.match: '(?<=car)(?P<a>.)': look-around is not supported",
+    ),
+    (
+        "outputs:",
+        "log_id: {match: '(?P<a>.)(?P=a)', as: '{a}'}\noutputs:",
+        "recipe.yaml:9: log_id.match: '(?P<a>.)(?P=a)': a backreference is not supported",
+    ),
+    (
+        "outputs:",
+        "log_id: {match: '(?P<a>.){1001}', as: '{a}'}\noutputs:",
+        "recipe.yaml:9: log_id.match: '(?P<a>.){1001}': invalid repetition size: {1001} is not supported",
+    ),
     ("outputs:", 'log_id: {match: "(?P<a>.)", as: "{b}"}\noutputs:', "log_id: as: {b} has no meaning here"),
     ("outputs:", "as_: 3\noutputs:", "recipe.yaml:9: as_: unknown key"),
     ("outputs:", "<<: {}\noutputs:", "recipe.yaml:9: <<: unknown key"),

@@ -1,6 +1,8 @@
 """From URIs to logs: globs, bag folders, names and splits."""
 
 import pathlib
+import re
+import sys
 from fractions import Fraction
 
 import fsspec
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 
 from logloom.errors import RecipeError, UsageError
 from logloom.io.logs.opening import open_log
-from logloom.recipe import Recipe
+from logloom.recipe import Recipe, patterns
+from logloom.recipe.patterns import named_groups
 from logloom.transforms.match import (
     check_one_recording,
     expand_logs,
@@ -141,6 +144,46 @@ def test_an_expression_names_logs_and_must_match():
     assert log_id_of("gs://b/car7/2026-11-21/x.mcap", named) == "car7-2026-11-21"
     with pytest.raises(UsageError, match="is not in it"):
         log_id_of("gs://b/bus7/x.mcap", named)
+
+
+def test_an_expression_that_goes_back_for_ever_elsewhere_is_searched_at_once():
+    named = recipe(["x"], log_id={"match": r"(?P<run>(a+)+)$!|(?P<all>.*)", "as": "{run}{all}"}).log_id
+    assert log_id_of("a" * 190 + "/x.mcap", named) == "a" * 190 + "/x.mcap"
+
+
+URI = "/data/Müller/car_7/2026-11-21 b/x[1]{,3}.mcap"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?P<x>\w+)/car",
+        r"(?P<x>[\w.,{}-]+)\.mcap\Z",
+        r"(?P<x>[^\d/]+)/(?P<y>\W?)",
+        r"(?P<x>[^]/]+)\]",
+        r"(?P<x>[][\d]+)",
+        r"(?P<x>\S+\s\S)",
+        r"(?P<x>[\s\D]+)",
+        r"x(?P<x>.{,3})(?P<y>\D)",
+        r"(?P<x>[{,]+)3",
+        r"(?i)(?P<x>MÜLLER|car)",
+        r"(?P<x>c|ca)(?P<y>ar)?(?P<z>z)?",
+    ],
+)
+def test_an_expression_finds_what_pythons_own_finds(pattern):
+    match = re.search(pattern, URI)
+    assert named_groups(pattern, URI) == {name: found or "" for name, found in match.groupdict().items()}
+
+
+def test_without_google_re2_an_expression_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    patterns._compiled.cache_clear()
+    named = recipe(["x"], log_id={"match": r"(?P<all>.*)", "as": "{all}"}).log_id
+    with pytest.raises(
+        UsageError, match=r"google-re2, which is not installed; pip install 'logloom\[build\]'"
+    ):
+        log_id_of("a/b.mcap", named)
+    assert log_id_of("a/b.mcap", "{stem}") == "b"
 
 
 @pytest.mark.parametrize("name", ["..", "a/../b", "a\\b", "a\nb", "/a", "a//b", "x" * 201])

@@ -1,6 +1,7 @@
 """Decompression with known sizes, so that nothing larger than promised is ever allocated; and checksums.
 
-Here: `decompress`, `decompress_prefix` and `crc32`. All release the interpreter's lock.
+Here: `decompress`, `decompress_prefix` and `crc32`, which release the interpreter's lock; `allowance`, what
+packed bytes may hold, since a few can claim any size, and with zeros have it.
 Elsewhere: where compressed bytes lie (mcap, rosbag1), the memory they are decompressed into (memory).
 """
 
@@ -18,8 +19,15 @@ from logloom.io.logs.memory import SHARES_BLOCK, room
 
 Bytes = bytes | memoryview
 LZ4_RATIO = 255  # no LZ4 block expands further
+FREE_BYTES = 64 << 20  # that any packed bytes may hold: an empty image, an empty map
+MAX_RATIO = 256  # above that; LZ4 reaches 255
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_REPEATED = 1  # the kind of a block that is one byte, many times
+
+
+def allowance(packed: int) -> int:
+    """How many bytes `packed` ones may hold."""
+    return max(FREE_BYTES, MAX_RATIO * packed)
 
 
 def decompress(name: str, data: Bytes, size: int) -> Bytes:
@@ -29,11 +37,16 @@ def decompress(name: str, data: Bytes, size: int) -> Bytes:
         name: "" or "none", "lz4", "zstd" or "bz2".
 
     Raises:
-        ValueError: unknown compression, damage, or another size than promised.
+        ValueError: unknown compression, damage, another size than promised, or more than is allowed.
     """
     if name not in DECOMPRESSORS:
         known = ", ".join(repr(known) for known in DECOMPRESSORS)
         raise ValueError(f"compression {name!r} is not one of {known}")
+    if size > allowance(len(data)):
+        raise ValueError(
+            f"{len(data)} bytes claim to hold {size}, more than {MAX_RATIO} times as many; "
+            "write it anew without compression if that is meant"
+        )
     try:
         plain = DECOMPRESSORS[name](data, size)
     except (zstandard.ZstdError, RuntimeError, OSError, EOFError, MemoryError, ValueError) as error:
@@ -49,6 +62,7 @@ def decompress_prefix(name: str, data: Bytes, size: int) -> Bytes:
     Raises:
         ValueError: unknown compression, or damage before the cut.
     """
+    size = min(size, allowance(len(data)))
     try:
         if name in ("", "none"):
             return data[:size]

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME
 from logloom.io.logs.ranges import File
 
@@ -44,6 +45,10 @@ SHARE = np.dtype(
         ("last", "<i8"),
     ]
 )
+
+
+FREE_FILE_BYTES = 1 << 30  # that the stretches of any file may hold together
+MAX_FILE_RATIO = 1000  # above that, to the bytes of the file
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,11 @@ class Container(Protocol):
         ...
 
     def scan(self) -> FileIndex:
-        """An index made by reading the whole file, with everything that was lost; never fails on damage."""
+        """An index made by reading the whole file, with everything that was lost; never fails on damage.
+
+        Raises:
+            LogReadError: its stretches hold more than a `Budget` allows.
+        """
         ...
 
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
@@ -220,9 +229,31 @@ def clipped(times: NDArray[np.uint64]) -> Int64s:
 
 
 @dataclass
+class Budget:
+    """What the stretches of a file may hold together, so that no small file keeps a reader busy for ever."""
+
+    file: File
+    taken: int = 0
+
+    def take(self, num_bytes: int) -> None:
+        """
+        Raises:
+            LogReadError: it is too much.
+        """
+        self.taken += num_bytes
+        if self.taken > FREE_FILE_BYTES and self.taken > MAX_FILE_RATIO * (stored := self.file.stored_size):
+            raise LogReadError(
+                f"{self.file.uri}: its {stored} bytes claim to hold {self.taken} and more, over "
+                f"{MAX_FILE_RATIO} times as many. Leave it out; or, if that is meant, write it anew without "
+                "compression."
+            )
+
+
+@dataclass
 class IndexBuilder:
     """Collects what a scan finds."""
 
+    budget: Budget
     channels: dict[int, Channel] = field(default_factory=dict)
     stretches: list[tuple[Any, ...]] = field(default_factory=list)
     shares: list[tuple[int, ...]] = field(default_factory=list)
@@ -233,7 +264,12 @@ class IndexBuilder:
     def add(
         self, chunk: Chunk, offset: int, length: int, record: int, loose: bool = False, cut: bool = False
     ) -> None:
-        """Takes a stretch; its number counts even where nothing of it can be used."""
+        """Takes a stretch; its number counts even where nothing of it can be used.
+
+        Raises:
+            LogReadError: all of them hold too much.
+        """
+        self.budget.take(chunk.buffer.nbytes)
         if len(chunk):
             for channel in np.unique(chunk.channel).tolist():
                 times = chunk.log_time[chunk.channel == channel]

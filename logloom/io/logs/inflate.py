@@ -36,7 +36,7 @@ def inflate(payload: bytes, max_bytes: int) -> bytes:
     except zstandard.ZstdError as error:
         raise ValueError(f"its zstd data can't be decompressed ({error})") from error
     if size > max_bytes:
-        raise ValueError(f"it holds {size} bytes, more than max_chunk_bytes allows")
+        raise ValueError(f"it holds {size} bytes, more than max_chunk_bytes or what is packed allows")
     return bytes(decompress("zstd", payload, size))
 
 

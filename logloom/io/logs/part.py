@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import OpenOptions, Refusal
 from logloom.io.logs.cache import CHUNKS
-from logloom.io.logs.container import Chunk, Container, FileIndex, Int64s
+from logloom.io.logs.compression import allowance
+from logloom.io.logs.container import Budget, Chunk, Container, FileIndex, Int64s
 from logloom.io.logs.gathering import Origin
 from logloom.io.logs.inflate import inflated
 from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import Scratch, content_id, fetches, read_ahead
+from logloom.io.logs.ranges import File, Scratch, content_id, fetches, read_ahead
 from logloom.io.logs.sidecar import Sidecars
 
 LISTED = 5  # damaged places that an error names
@@ -94,7 +95,12 @@ class Part:
         return Origin(self.uri, int(row["offset"]), position, bool(row["loose"]), unit)
 
     def chunks(self, stretches: Int64s) -> Iterator[tuple[int, Chunk]]:
-        """Reads stretches, given by number in ascending order; damage is in the chunks' problems."""
+        """Reads stretches, given by number in ascending order; damage is in the chunks' problems.
+
+        Raises:
+            LogReadError: they hold too much together.
+        """
+        budget = Budget(self.container.file)
         rows = self.index.stretches
         identity = self.container.file.identity
         keys = [(identity, self.container.settings, int(rows["offset"][i])) for i in stretches.tolist()]
@@ -111,6 +117,7 @@ class Part:
             if chunk is None:
                 chunk = next(decoded)
                 CHUNKS.put(key, chunk)
+            budget.take(chunk.buffer.nbytes)
             yield number, chunk
 
     def _decode(self, number: int, fetch: Callable[[], memoryview], scratch: Scratch) -> Chunk:
@@ -121,7 +128,8 @@ class Part:
         # ROS 2's recorder may compress messages one by one, and nothing in the file says so.
         channel = self.index.channels.get(int(chunk.channel[0])) if len(chunk) else None
         if channel is not None and channel.encoding == "cdr":
-            chunk = inflated(chunk, self.max_chunk_bytes)
+            # By what lies in the file: chunks of packed messages may be packed once more.
+            chunk = inflated(chunk, min(self.max_chunk_bytes, allowance(len(data))))
         return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
 
     def _contradictions(self, number: int, chunk: Chunk) -> tuple[str, ...]:
@@ -227,7 +235,7 @@ def open_part(container: Container, options: OpenOptions) -> Part:
     if file.size == 0:
         raise LogReadError(f"{file.uri}: is empty; the recorder never wrote to it. Leave it out.")
     try:
-        index = container.read_index()
+        index = own_index(container)
     except LogReadError:
         if options.on_error != "salvage":
             raise
@@ -240,10 +248,28 @@ def open_part(container: Container, options: OpenOptions) -> Part:
     if index is None:
         index = container.scan()
         sidecars.save_index(name, options.max_chunk_bytes, index)
+    _check_size(file, index)
     part = Part(container, index, max_chunk_bytes=options.max_chunk_bytes)
     if options.on_error != "salvage" and index.lost:
         raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
     return part
+
+
+def own_index(container: Container) -> FileIndex | None:
+    """The index that a file brings; None where it brings none, or not all of it.
+
+    Raises:
+        LogReadError: it is damaged, or claims too much.
+    """
+    index = container.read_index()
+    if index is not None:
+        _check_size(container.file, index)
+    return index
+
+
+def _check_size(file: File, index: FileIndex) -> None:
+    """Raises a LogReadError where stretches claim to hold too much together."""
+    Budget(file).take(sum(index.stretches["size"].tolist()))
 
 
 def damage_error(refusals: Sequence[Refusal], remedy: str, torn: bool = False) -> LogReadError:

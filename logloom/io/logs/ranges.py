@@ -62,6 +62,11 @@ class File:
     def size(self) -> int:
         return self.identity[1]
 
+    @property
+    def stored_size(self) -> int:
+        """Bytes that it takes where it lies: fewer than `size` where it is packed as a whole."""
+        return self.size
+
     def head(self, count: int) -> bytes:
         """The first bytes of the file: `count`, or all where it has fewer. Raises what `read` raises."""
         if self._local is None and self._identity is None:

@@ -6,6 +6,8 @@ from rosbags.rosbag1 import Reader
 from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
+from logloom.pipelines.doctor import examine
+from logloom.transforms.match import LogFiles
 from tests.io.logs.making import (
     BYTES,
     ROS1,
@@ -65,6 +67,41 @@ def test_stamps_and_fields_come_from_the_definition_in_the_bag(tmp_path):
     found = read_all(log, "header")["/a"]
     assert found.time.tolist() == [m.stamp for m in messages]
     assert [bytes(row) for row in found.take(BYTES, range(200))] == [m.data[20:] for m in messages]
+
+
+def test_bytes_between_the_last_index_record_and_the_bags_own_index_are_no_damage(tmp_path):
+    messages = ros1_messages()
+    whole = write_bag(tmp_path / "drive.bag", messages).read_bytes()
+    field = whole.index(b"index_pos=") + 10
+    place = int.from_bytes(whole[field : field + 8], "little")
+    for filler in (bytes(49), bytes(1), bytes(5000), b"\x01" * 49):
+        data = bytearray(whole[:place] + filler + whole[place:])
+        data[field : field + 8] = (place + len(filler)).to_bytes(8, "little")
+        path = tmp_path / f"padded{len(filler)}{filler[0]}.bag"
+        path.write_bytes(data)
+        for options in (OpenOptions(), SALVAGE):
+            log = open_log([str(path)], options)
+            assert contents(read_all(log)) == expected(messages, publish=False)
+            assert log.summary.refusals == ()
+        found = examine(LogFiles("drive", (str(path),)), SALVAGE)
+        assert not [f for f in found.findings if f.kind in ("damaged", "index")]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_zero_bytes_between_chunks_and_at_the_end_of_the_index_are_no_damage(tmp_path, indexed):
+    messages = ros1_messages()
+    path = write_bag(tmp_path / "drive.bag", messages)
+    second, data = chunk_offsets(path.read_bytes())[1], path.read_bytes()
+    field = data.index(b"index_pos=") + 10
+    place = int.from_bytes(data[field : field + 8], "little")
+    if indexed:
+        data = bytearray(data + bytes(30))
+    else:
+        data = bytearray(data[:second] + bytes(49) + data[second:place])
+        data[field : field + 8] = bytes(8)
+    path.write_bytes(data)
+    log = open_log([str(path)])
+    assert contents(read_all(log)) == expected(messages, publish=False)
 
 
 @pytest.mark.parametrize("name", ["tilt_laser.bag", "turtlesim.bag"])

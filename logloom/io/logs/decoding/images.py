@@ -30,6 +30,9 @@ JPEG_QUALITY = 95
 # one, of which a PNG has 8 pixels each at most. Else a broken header would claim memory in vain.
 _PER_BYTE = {"JPEG": 1024, "PNG": 8 * 1032}
 _FEW_PIXELS = 1 << 20
+# Images of one call together, which none of them shows: above the first, their bytes are so many times those
+# of the messages at most.
+_FREE_BYTES, _BYTES_PER_BYTE = 1 << 30, 1024
 
 SHAPES: tuple[Mapping[str, str], ...] = (
     {name: name for name in ("height", "width", "encoding", "is_bigendian", "step", "data")},
@@ -84,10 +87,14 @@ def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
     """n images as the column of `column_type`; raw ones that need no change are views of their messages."""
     ctype = column_type(spec)
     rows: list[Pixels] = []
+    packed = unpacked = 0
     for row in range(len(found["data"])):
         message = {word: values[row] for word, values in found.items()}
         try:
             rows.append(_value(spec, ctype, message))
+            packed, unpacked = packed + len(message["data"]), unpacked + rows[-1].nbytes
+            if unpacked > max(_FREE_BYTES, _BYTES_PER_BYTE * packed):
+                raise ValueError(f"it and the {row} before it hold {unpacked} bytes in {packed}")
         except ValueError as error:
             raise UnfitError(row, str(error)) from error
     return Ragged.from_rows(rows, ctype) if ctype.is_ragged else np.stack(rows)

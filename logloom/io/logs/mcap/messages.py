@@ -6,7 +6,8 @@ Elsewhere: record layouts (records), reading files (reader), files without an in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from logloom.io.logs.mcap.records import (
     MESSAGE,
     MESSAGE_FIXED,
     MESSAGE_HEAD,
+    PRIVATE,
     RECORD,
     RECORD_HEAD,
     SCHEMA,
@@ -132,10 +134,10 @@ def walked_chunk(buffer: Buffer, problems: tuple[str, ...] = ()) -> Chunk:
     return chunk_at(buffer, offsets, problems + broken)
 
 
-def walk_over_damage(buffer: Buffer) -> tuple[Int64s, list[int], tuple[str, ...]]:
+def walk_over_damage(buffer: Buffer) -> tuple[Int64s, Sequence[int], tuple[str, ...]]:
     """As `walk`, going on after broken records; the third result says where they are."""
     parts: list[Int64s] = []
-    others: list[int] = []
+    others = array("q")
     broken: list[str] = []
     at = 0
     while at < len(buffer) and len(broken) < MAX_BROKEN:
@@ -149,18 +151,17 @@ def walk_over_damage(buffer: Buffer) -> tuple[Int64s, list[int], tuple[str, ...]
     return np.concatenate([*parts, np.empty(0, np.int64)]), others, tuple(broken)
 
 
-def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, list[int], int]:
+def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, array[int], int]:
     """Follows schema, channel and message records.
 
     Returns:
-        Offsets of the message records, offsets of the others, and where it stopped: the end, or the first
-        record that is of another kind, broken or incomplete.
+        Offsets of the message records, of the schema and channel records, and where it stopped: the end, or
+        the first record that is of another kind, broken or incomplete. Private records are passed over.
     """
     data, end = buffer.data, len(buffer)
     heads = every_offset(buffer, RECORD_HEAD)
     runs: list[Int64s] = []
-    singles: list[int] = []
-    others: list[int] = []
+    singles, others = array("q"), array("q")
     last_size = 0
     while at + RECORD.size <= end:
         opcode, length = RECORD.unpack_from(data, at)
@@ -171,13 +172,15 @@ def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, list[int], int]:
             count = _equal_run(heads, at, size) if size == last_size else 1
             if count > 8:
                 runs += [np.array(singles, np.int64), at + size * np.arange(count, dtype=np.int64)]
-                singles = []
+                singles = array("q")
             else:
-                singles += range(at, at + size * count, size)
+                singles.extend(range(at, at + size * count, size))
             at += size * count
             last_size = size
         elif opcode in (SCHEMA, CHANNEL):
             others.append(at)
+            at += size
+        elif opcode >= PRIVATE:
             at += size
         else:
             break

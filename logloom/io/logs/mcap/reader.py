@@ -92,6 +92,8 @@ class ChunkIndex:
     def counts(self) -> Iterator[tuple[int, int]]:
         """Channel ids and their numbers of messages, from the lengths of the message index records.
 
+        Of records with bytes after their last field these are too many.
+
         Raises:
             ValueError: the offsets contradict the lengths.
         """
@@ -102,7 +104,7 @@ class ChunkIndex:
         if places[0][0] != self.offset + self.record:
             raise ValueError("a chunk's message index doesn't start behind the chunk")
         for (offset, channel), end in zip(places, ends, strict=True):
-            if end < offset + 15 or (end - offset - 15) % 16:
+            if end < offset + 15:
                 raise ValueError("a chunk index contradicts itself")
             yield channel, (end - offset - 15) // 16
 
@@ -222,6 +224,8 @@ def _index_of(summary: Summary, data_stop: int) -> FileIndex | None:
     Raises:
         ValueError: the summary contradicts itself.
     """
+    if any(schema and schema not in summary.schemas for _, schema, _, _ in summary.channels):
+        return None
     channels = {parts[0]: channel_of(parts, summary.schemas) for parts in summary.channels}
     chunks = sorted(summary.chunks, key=lambda chunk: chunk.offset)
     stretches: list[tuple[Any, ...]] = []

@@ -3,6 +3,7 @@
 Here: pure functions on buffers.
 Elsewhere: finding messages among records (messages), reading files (reader).
 A record is an opcode (u8), the length of its content (u64) and the content; integers are little-endian.
+Bytes after the last field that is known are of later versions of the format, and passed over.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from logloom.io.logs.container import Buffer, Channel
 MAGIC = b"\x89MCAP0\r\n"
 HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX = range(1, 9)
 ATTACHMENT, ATTACHMENT_INDEX, STATISTICS, METADATA, METADATA_INDEX, SUMMARY_OFFSET, DATA_END = range(9, 16)
+PRIVATE = 0x80  # opcodes from here on are the application's own
 
 RECORD = struct.Struct("<BQ")
 RECORD_HEAD = np.dtype([("op", "u1"), ("length", "<u8")])
@@ -105,7 +107,7 @@ def chunk_head(record: memoryview) -> ChunkHead:
     compression = bytes(record[name_at : name_at + name_length]).decode("utf-8", "replace")
     body = name_at + name_length + 8
     body_length = int.from_bytes(record[body - 8 : body], "little")
-    if body + body_length != RECORD.size + length:
+    if body + body_length > RECORD.size + length:
         raise ValueError(f"the chunk claims {body_length} bytes of data in a record of {length} bytes")
     return ChunkHead(min(first, MAX_TIME), min(last, MAX_TIME), size, crc, compression, body, body_length)
 
@@ -148,13 +150,19 @@ def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
         opcode, length = RECORD.unpack_from(data, at)
         channel = int.from_bytes(data[at + 9 : at + 11], "little")
         size = int.from_bytes(data[at + 11 : at + 15], "little")
-        if opcode != MESSAGE_INDEX or length != size + 6 or size % 16 or at + 15 + size > len(data):
+        stop = at + RECORD.size + length
+        if opcode != MESSAGE_INDEX or not is_message_index(length, size) or stop > len(data):
             raise ValueError("the chunk's message index is damaged")
         if channel in entries:
             raise ValueError(f"the chunk has two message indices for channel {channel}")
         entries[channel] = np.frombuffer(data[at + 15 : at + 15 + size], INDEX_ENTRY)
-        at += 15 + size
+        at = stop
     return entries
+
+
+def is_message_index(length: int, size: int) -> bool:
+    """Whether a message index record's content of `length` bytes can have `size` bytes of entries."""
+    return size + 6 <= length and size % INDEX_ENTRY.itemsize == 0
 
 
 def parse_schema(content: bytes | memoryview) -> tuple[int, tuple[str, str, bytes]]:

@@ -6,13 +6,14 @@ Elsewhere: records (records), messages among them (messages), keeping the result
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.logs.compression import crc32
-from logloom.io.logs.container import Buffer, FileIndex, IndexBuilder
+from logloom.io.logs.container import Budget, Buffer, FileIndex, IndexBuilder
 from logloom.io.logs.mcap.messages import (
     candidates,
     chunk_at,
@@ -32,12 +33,15 @@ from logloom.io.logs.mcap.records import (
     MESSAGE,
     MESSAGE_INDEX,
     METADATA,
+    PRIVATE,
     RECORD,
     SCHEMA,
+    ChunkHead,
     Cursor,
     channel_of,
     chunk_head,
     index_entries,
+    is_message_index,
     parse_channel,
     parse_schema,
 )
@@ -57,7 +61,7 @@ class Scan:
         self._file = file
         self._size = file.size
         self._max = max_chunk_bytes
-        self._builder = IndexBuilder()
+        self._builder = IndexBuilder(Budget(file))
         self._schemas: dict[int, tuple[str, str, bytes]] = {}
         self._block = (0, memoryview(b""))
         self._has_chunks = False
@@ -151,16 +155,18 @@ class Scan:
             self._builder.add(chunk_at(buffer[:length], offsets), at, length, 0, loose=True)
         return at + length
 
-    def _take_definitions(self, buffer: Buffer, offsets: list[int], base: int) -> None:
+    def _take_definitions(self, buffer: Buffer, offsets: Sequence[int], base: int) -> None:
         """Takes the schema and channel records at the given offsets of a buffer."""
         data = buffer.data
         for offset in offsets:
+            if len(self._builder.lost) > MAX_LOST:
+                break
             opcode, length = RECORD.unpack_from(data, offset)
             content = data[offset + RECORD.size : offset + RECORD.size + length]
             try:
                 if opcode == SCHEMA:
                     schema, parts = parse_schema(content)
-                    if schema == 0 or self._schemas.setdefault(schema, parts) != parts:
+                    if schema and self._schemas.setdefault(schema, parts) != parts:
                         raise ValueError(f"schema {schema} is defined twice, differently")
                 else:
                     found = channel_of(parse_channel(content), self._schemas)
@@ -189,7 +195,8 @@ class Scan:
         opcode, length = RECORD.unpack_from(head)
         if opcode == CHUNK:
             try:
-                return chunk_head(head).compression in ("", "lz4", "zstd")
+                found = chunk_head(head)
+                return _is_exact(found, int(length)) and found.compression in ("", "lz4", "zstd")
             except ValueError:
                 return False
         if opcode == DATA_END:
@@ -233,8 +240,12 @@ def _claimed(message_index: memoryview) -> dict[int, int]:
 
 
 def _is_message_index(length: int, head: memoryview) -> bool:
-    size = int.from_bytes(head[11:15], "little")
-    return length == size + 6 and size % 16 == 0
+    return is_message_index(length, int.from_bytes(head[11:15], "little"))
+
+
+def _is_exact(head: ChunkHead, length: int) -> bool:
+    """Whether a chunk record ends where its data do, as all that are written today."""
+    return head.body + head.body_length == RECORD.size + length
 
 
 def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool:
@@ -242,11 +253,9 @@ def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool
 
     A flipped bit in the opcode of a chunk must not hide the chunk.
     """
-    try:
-        chunk_head(memoryview(bytes([CHUNK]) + bytes(head[1:])))
-        return False
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        if _is_exact(chunk_head(memoryview(bytes([CHUNK]) + bytes(head[1:]))), length):
+            return False
     if opcode == HEADER:
         return at == len(MAGIC)
     if opcode == MESSAGE_INDEX:
@@ -255,7 +264,7 @@ def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool
         return length == (4 if opcode == DATA_END else 20)
     if opcode in (ATTACHMENT, METADATA):
         return _texts_fit(opcode, length, head)
-    return opcode >= 0x80
+    return opcode >= PRIVATE
 
 
 def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
@@ -270,6 +279,6 @@ def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
             if at > length:
                 return False
             cursor.take(size)
-        return at == length if opcode == METADATA else at + 8 + cursor.unsigned(8) + 4 == length
+        return at <= length if opcode == METADATA else at + 8 + cursor.unsigned(8) + 4 <= length
     except ValueError:
         return True  # the texts are longer than what was looked at

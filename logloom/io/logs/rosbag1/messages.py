@@ -112,10 +112,9 @@ def read_chunk(data: memoryview, max_bytes: int, cut: bool) -> Chunk:
         return broken_chunk(str(error))
     if cut:
         return walked_chunk(buffer, ("the file ends in the middle of the chunk",))
-    if stop == len(data):
-        return walked_chunk(buffer)
     try:
-        return indexed_chunk(buffer, index_entries(data[stop:]))
+        entries = index_entries(data[stop:])
+        return indexed_chunk(buffer, entries) if entries else walked_chunk(buffer)
     except ValueError as error:
         return walked_chunk(buffer, (str(error),))
 

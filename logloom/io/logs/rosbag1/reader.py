@@ -30,6 +30,7 @@ from logloom.io.logs.rosbag1.records import (
     Record,
     channel_of,
     index_entries,
+    is_padding,
     nanoseconds,
     record_at,
 )
@@ -137,6 +138,8 @@ class Rosbag1File:
         texts: dict[tuple[str, bytes], bytes] = {}
         at = 0
         while at < len(data):
+            if is_padding(data[at : at + 4]) and is_padding(data[at:]):
+                break
             record = record_at(data, at)
             if record.stop > len(data):
                 raise ValueError("it ends in the middle of a record")

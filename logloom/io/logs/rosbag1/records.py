@@ -153,8 +153,16 @@ def uncompressed(data: memoryview, max_bytes: int, cut: bool = False) -> tuple[B
     return np.frombuffer(plain, np.uint8), record.stop
 
 
+def is_padding(data: bytes | memoryview) -> bool:
+    """Whether there are only zero bytes, as some recorders write between records."""
+    return not np.frombuffer(data, np.uint8).any()
+
+
 def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
-    """Index data records by connection: arrays of dtype INDEX_ENTRY. Other records end them.
+    """The index data records that start the data, by connection: arrays of dtype INDEX_ENTRY.
+
+    What follows them is no part of the index, whatever it is. So whoever uses them sees to it that they name
+    every message of the chunk.
 
     Raises:
         ValueError: they are damaged.
@@ -162,7 +170,12 @@ def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
     entries: dict[int, NDArray[Any]] = {}
     at = 0
     while at < len(data):
-        record = record_at(data, at)
+        try:
+            record = record_at(data, at)
+        except ValueError:
+            if entries or is_padding(data):
+                break
+            raise
         if record.op != INDEX:
             break
         count = record.unsigned("count", 4)

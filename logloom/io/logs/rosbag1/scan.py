@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from logloom.io.logs.container import FileIndex, IndexBuilder
+from logloom.io.logs.container import Budget, FileIndex, IndexBuilder
 from logloom.io.logs.ranges import MIB, File
 from logloom.io.logs.rosbag1.messages import IN_FILE, chunk_at, read_chunk, resync, walk, walk_over_damage
 from logloom.io.logs.rosbag1.records import (
@@ -21,11 +21,13 @@ from logloom.io.logs.rosbag1.records import (
     MESSAGE,
     channel_of,
     index_entries,
+    is_padding,
     record_at,
 )
 
 PEEK = 64 << 10  # more than the header of any record
 LOOSE_BYTES = MIB  # of a stretch of records outside chunks
+MAX_PADDING = 4096  # zero bytes between records; more of them may have been something once
 MAX_LOST = 10_000  # damaged places in one file, after which the rest of it is left
 
 
@@ -36,7 +38,7 @@ class Scan:
         self._file = file
         self._size = file.size
         self._max = max_chunk_bytes
-        self._builder = IndexBuilder()
+        self._builder = IndexBuilder(Budget(file))
         self._texts: dict[tuple[str, bytes], bytes] = {}
         self._block = (0, memoryview(b""))
 
@@ -135,7 +137,7 @@ class Scan:
             self._builder.lose(base, 0, f"a connection can't be used: {error}")
 
     def _lose_until_next(self, at: int, reason: str) -> int:
-        """Lists the bytes up to the next plausible record as lost."""
+        """Lists the bytes up to the next plausible record as lost, unless a recorder padded them."""
         found = self._size
         block = 4 * MIB
         for start in range(at + 1, self._size, block):
@@ -144,7 +146,9 @@ class Scan:
             if place < len(data):
                 found = start + place
                 break
-        self._builder.lose(at, found - at, reason, torn=found == self._size)
+        is_gap = found < self._size and found - at < MAX_PADDING
+        if not (is_gap and is_padding(self._file.read(at, found))):
+            self._builder.lose(at, found - at, reason, torn=found == self._size)
         return found
 
     def _peek(self, at: int) -> memoryview:

@@ -17,10 +17,12 @@ from typing import Any, BinaryIO
 import zstandard
 
 from logloom.errors import LogReadError, StorageError
+from logloom.io.logs.compression import MAX_RATIO
 from logloom.io.logs.ranges import MIB, File
 
 MAX_FETCHED = 2 << 30  # bytes of a file that are fetched whole
 MAX_UNPACKED = 64 << 30
+FREE_UNPACKED = 1 << 30  # bytes that any packed file may hold
 _REQUEST = 16 * MIB
 _SLICE = 4096  # compressed bytes that are unpacked at a time; a block of a few bytes may hold 128 KiB
 
@@ -57,6 +59,11 @@ class LocalCopy:
             return self._path
 
     @property
+    def packed_size(self) -> int:
+        """Bytes of the file that it is a copy of."""
+        return self._file.size
+
+    @property
     def problem(self) -> str:
         """Why the copy holds less than the file; "" where it holds all."""
         return self._problem if self.path else ""
@@ -80,11 +87,13 @@ class LocalCopy:
         return path
 
     def _fill(self, target: BinaryIO) -> None:
+        most = min(MAX_UNPACKED, max(FREE_UNPACKED, MAX_RATIO * self._file.size))
         for data in self._unpacked() if self._unpack else self._pieces():
             target.write(data)
-            if target.tell() > MAX_UNPACKED:
+            if self._unpack and target.tell() > most:
                 raise LogReadError(
-                    f"{self._file.uri}: holds more than {MAX_UNPACKED} bytes, unpack it with `zstd -d`"
+                    f"{self._file.uri}: its {self._file.size} bytes hold more than {most}. Leave it out; or, "
+                    "if that is meant, unpack it with `zstd -d`."
                 )
 
     def _pieces(self) -> Iterator[bytes]:
@@ -130,6 +139,10 @@ class UnpackedFile(File):
     @property
     def is_local(self) -> bool:
         return True
+
+    @property
+    def stored_size(self) -> int:
+        return self.copy.packed_size
 
     def _describe(self) -> tuple[int, str]:
         _, packed = super()._describe()

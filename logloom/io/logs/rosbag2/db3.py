@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.compression import allowance
 from logloom.io.logs.container import (
     SHARE,
     STRETCH,
@@ -113,7 +114,7 @@ class Db3File:
                 topic, is_cdr = _topic_of(database, first)
                 span = int(stretch["record"])
                 database.set_progress_handler(_stop, min(_STEPS + _STEPS_PER_ROW * span, (1 << 31) - 1))
-                found = database.execute(_READ, (first, first + span - 1, topic, self._max_chunk_bytes))
+                found = database.execute(_READ, (first, first + span - 1, topic, self._longest))
                 _fill(rows, found, int(stretch["size"]))
         except (sqlite3.Error, ValueError) as error:
             last_read = rows[-1][0] if rows else first - 1
@@ -135,7 +136,8 @@ class Db3File:
         self, rows: Sequence[tuple[int, int, bytes]], problems: list[str]
     ) -> list[tuple[int, int, bytes]]:
         """The rows with their payloads unpacked; those that can't be are added to `problems`."""
-        plain, left = [], self._max_chunk_bytes
+        packed = sum(len(payload) for _, _, payload in rows)
+        plain, left = [], min(self._max_chunk_bytes, allowance(packed))
         for number, time, payload in rows:
             try:
                 unpacked = inflate(payload, left) if is_deflated(payload) else payload
@@ -145,6 +147,11 @@ class Db3File:
             left -= len(unpacked)
             plain.append((number, time, unpacked))
         return plain
+
+    @property
+    def _longest(self) -> int:
+        """The longest payload that is read; one beyond the file's size would be computed by it."""
+        return min(self._max_chunk_bytes, self.file.size)
 
     def _open(self) -> sqlite3.Connection:
         path = urllib.parse.quote(self._copy.path)
@@ -215,7 +222,7 @@ class Db3File:
             "belongs to a topic that isn't described": ~np.isin(topics, list(channels)),
             "has no time, or one before 1970": times < 0,
             "holds no bytes": lengths < 0,
-            "is larger than max_chunk_bytes": lengths > self._max_chunk_bytes,
+            "is larger than max_chunk_bytes or than its file": lengths > self._longest,
         }
         usable = np.ones(len(rows), np.bool_)
         lost = []

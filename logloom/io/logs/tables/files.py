@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pa_parquet
 
 from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.compression import allowance
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import File
 from logloom.io.logs.tables.columns import definition_of
@@ -101,11 +103,11 @@ class _Table:
             ) from error
 
     def _check_size(self, num_bytes: int, what: str) -> None:
-        limit = self._options.max_chunk_bytes
+        limit = min(self._options.max_chunk_bytes, allowance(self._file.size))
         if num_bytes > limit:
             raise LogReadError(
-                f"{self.uri}: {what} takes {num_bytes} bytes, more than max_chunk_bytes ({limit}); "
-                "write it as Parquet with smaller row groups"
+                f"{self.uri}: {what} takes {num_bytes} bytes, more than max_chunk_bytes or the file's own "
+                f"{self._file.size} bytes allow ({limit}); write it as Parquet with smaller row groups"
             )
 
 
@@ -136,12 +138,51 @@ class ParquetTable(_Table):
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
         self._check_size(self.groups[group].num_bytes, f"row group {group}")
+        self._check_size(self._decoded(group, columns), f"row group {group}, once it is decoded,")
         with self._source() as source:
             reader = pa_parquet.ParquetFile(
                 source, metadata=self._metadata, page_checksum_verification=True, pre_buffer=True
             )
             table = reader.read_row_group(group, columns=list(columns), use_threads=False)
             return _whole(table, self.groups[group].num_rows)
+
+    @lazy
+    def _text_sizes(self) -> dict[tuple[int, str], int]:
+        return {}
+
+    def _decoded(self, group: int, columns: Sequence[str]) -> int:
+        """Bytes that some columns of a group take once values that repeat are written out.
+
+        Numbers and texts are counted, not what lists and structs hold. (Arrow aborts the process where the
+        metadata of a column are asked for and broken, so only what it reads tells of texts.)
+        """
+        found, total = self.groups[group], 0
+        for name in columns:
+            kind = self.schema.field(name).type if name in self.schema.names else pa.null()
+            if _is_text(kind):
+                may_hold = found.num_rows * found.num_bytes
+                total += self._text_size(group, name) if may_hold > allowance(self._file.size) else 0
+            elif pa.types.is_primitive(kind):
+                total += found.num_rows * -(-kind.bit_width // 8)
+        return total
+
+    def _text_size(self, group: int, name: str) -> int:
+        """Bytes of all texts of a column, of which those that repeat are read once."""
+        if (group, name) not in self._text_sizes:
+            with self._source() as source:
+                reader = pa_parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=[name])
+                (found,) = reader.read_row_group(group, columns=[name], use_threads=False).columns
+                total = 0
+                for chunk in found.chunks:
+                    chunk.validate(full=True)
+                    lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+                    total += pc.sum(lengths.cast(pa.int64())).as_py() or 0
+            self._text_sizes[group, name] = total
+        return self._text_sizes[group, name]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_binary))
 
 
 class FeatherTable(_Table):

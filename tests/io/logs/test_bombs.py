@@ -1,0 +1,197 @@
+"""Small files that hold, or claim to hold, very much: refused before memory is taken."""
+
+import io
+import sqlite3
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from PIL import Image
+
+from logloom.errors import LogReadError
+from logloom.io.logs import compression, container
+from logloom.io.logs.base import FieldSpec, OpenOptions
+from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.decoding import images
+from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.rosbag2 import copies
+from logloom.io.logs.tables.files import table_file
+from logloom.pipelines.doctor import examine
+from logloom.pipelines.health import NOTES
+from logloom.transforms.match import LogFiles
+from tests.io.logs.making import (
+    Message,
+    everything,
+    read_all,
+    ros1_payload,
+    toy_payload,
+    write_bag,
+    write_mcap,
+)
+
+pytestmark = pytest.mark.usefixtures("toy")
+MIB = 1 << 20
+SALVAGE = OpenOptions("salvage")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Limits as they are, but for what any packed bytes may hold: bombs of a MiB are made in no time."""
+    monkeypatch.setattr(compression, "FREE_BYTES", MIB // 8)
+    monkeypatch.setattr(container, "FREE_FILE_BYTES", MIB)
+    monkeypatch.setattr(copies, "FREE_UNPACKED", MIB)
+    CHUNKS.clear()
+
+
+def zeros(count, size, payload=toy_payload):
+    return [Message("/a", i + 1, i + 1, i + 1, payload(i + 1, bytes(size))) for i in range(count)]
+
+
+def verdict(path):
+    CHUNKS.clear()
+    found = examine(LogFiles("drive", (str(path),)), SALVAGE)
+    return {finding.kind for finding in found.findings} - set(NOTES)
+
+
+@pytest.mark.parametrize("options", [{}, {"index_types": ["NONE"]}], ids=["indexed", "scanned"])
+def test_an_mcap_chunk_that_unpacks_to_far_more_than_it_takes_is_refused(tmp_path, options):
+    path = write_mcap(tmp_path / "drive.mcap", zeros(1, MIB // 2), chunk_size=MIB, **options)
+    assert path.stat().st_size < 2000
+    with pytest.raises(LogReadError, match=r"bytes claim to hold \d+, more than 256 times as many"):
+        read_all(open_log([str(path)]))
+    assert verdict(path) == {"damaged" if not options else "unreadable"}  # a scan finds nothing else
+
+
+@pytest.mark.parametrize("name", ["bz2", "lz4"])
+def test_a_bag_chunk_that_unpacks_to_far_more_than_it_takes_is_refused(tmp_path, name, monkeypatch):
+    if name == "lz4":  # which can't be that tight
+        monkeypatch.setattr(compression, "MAX_RATIO", 100)
+    messages = zeros(1, MIB, ros1_payload)
+    path = write_bag(tmp_path / "drive.bag", messages, compression=name, chunk_size=2 * MIB)
+    with pytest.raises(LogReadError, match=r"bytes claim to hold \d+, more than \d+ times as many"):
+        read_all(open_log([str(path)]))
+    assert verdict(path) == {"damaged"}
+
+
+@pytest.mark.parametrize("options", [{}, {"index_types": ["NONE"]}], ids=["indexed", "scanned"])
+def test_many_chunks_that_hold_too_much_together_are_refused_as_one(tmp_path, options):
+    path = write_mcap(tmp_path / "drive.mcap", zeros(20, 100_000), chunk_size=1, **options)
+    stored = path.stat().st_size
+    read_all(open_log([str(path)]))  # as many as are allowed
+    assert "unreadable" not in verdict(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(container, "MAX_FILE_RATIO", 100)
+        for options in (OpenOptions(), SALVAGE):
+            with pytest.raises(LogReadError, match=rf"its {stored} bytes claim to hold \d+ and more"):
+                read_all(open_log([str(path)], options))
+        assert verdict(path) == {"unreadable"}
+
+
+def test_a_bag_whose_chunks_hold_more_than_its_index_lets_expect_is_refused_when_read(tmp_path, monkeypatch):
+    messages = zeros(30, 100_000, ros1_payload)
+    path = write_bag(tmp_path / "drive.bag", messages, compression="bz2", chunk_size=1)
+    monkeypatch.setattr(container, "MAX_FILE_RATIO", 10)
+    log = open_log([str(path)])
+    with pytest.raises(LogReadError, match="claim to hold"):
+        log.read({"/a": everything()})
+    assert verdict(path) == {"unreadable"}
+
+
+def test_a_packed_bag_that_unpacks_to_far_more_is_refused_before_the_disk_is_full(tmp_path):
+    path = tmp_path / "drive.db3.zstd"
+    path.write_bytes(zstandard.ZstdCompressor().compress(b"SQLite format 3\0" + bytes(8 * MIB)))
+    with pytest.raises(LogReadError, match=r"its \d+ bytes hold more than 1048576"):
+        _ = open_log([str(path)]).summary
+
+
+def test_a_sqlite_bag_that_computes_its_messages_has_none_larger_than_itself(tmp_path):
+    path = tmp_path / "drive.db3"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE topics(id INTEGER, name TEXT, type TEXT, serialization_format TEXT)")
+        database.execute("INSERT INTO topics VALUES (1, '/a', 'toy/Message', 'toy')")
+        database.execute(
+            "CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, "
+            "data BLOB GENERATED ALWAYS AS (zeroblob(500000000)) VIRTUAL)"
+        )
+        database.execute("INSERT INTO messages(topic_id, timestamp) VALUES (1, 5)")
+    with pytest.raises(LogReadError, match="its table `messages` has the columns"):
+        _ = open_log([str(path)]).summary
+    assert verdict(path) == {"unreadable"}
+
+
+def test_packed_messages_in_packed_chunks_hold_no_more_than_the_file_allows(tmp_path):
+    inner = zstandard.ZstdCompressor().compress(bytes(100_000))
+    messages = [Message("/a", i + 1, i + 1, 0, inner) for i in range(50)]
+    path = write_mcap(
+        tmp_path / "drive.mcap",
+        messages,
+        chunk_size=MIB,
+        encoding="cdr",
+        schema=("a/msg/A", "ros2msg", b"int8 x"),
+    )
+    with pytest.raises(LogReadError, match="more than max_chunk_bytes or what is packed allows"):
+        read_all(open_log([str(path)]))
+    assert "damaged" in verdict(path)
+
+
+def test_an_index_that_claims_too_much_is_not_believed_when_salvaging(tmp_path):
+    path = write_mcap(tmp_path / "drive.mcap", zeros(3, 100), enable_crcs=False)
+    data = bytearray(path.read_bytes())
+    (row,) = open_log([str(path)]).parts[0].index.stretches
+    claim = struct.pack("<QQ", 0, int(row["size"]))[8:]
+    at = data.rindex(claim)
+    data[at : at + 8] = struct.pack("<Q", 1 << 60)
+    path.write_bytes(data)
+    with pytest.raises(LogReadError, match="claim to hold"):
+        _ = open_log([str(path)]).summary
+    assert len(read_all(open_log([str(path)], SALVAGE))["/a"]) == 3
+
+
+TIMES = [n * 1_000_000_000 for n in range(1, 1001)]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_a_table_of_texts_that_repeat_beyond_all_measure_is_refused(tmp_path, kind):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"timestamp_ns": TIMES, "value": pa.array(["x" * 100_000] * 1000, kind)})
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    assert len(open_log([str(path)]).read({"/a": everything()})["/a"]) == 1000
+    with pytest.raises(LogReadError, match="row group 0, once it is decoded, takes 100000000 bytes"):
+        table_file(str(path), OpenOptions()).read(0, ["value"])
+    assert "damaged" in verdict(path)
+
+
+def test_a_table_of_one_number_in_very_many_rows_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"timestamp_ns": np.full(1_000_000, 5), "value": np.zeros(1_000_000)})
+    pq.write_table(table, path, compression="zstd")
+    with pytest.raises(LogReadError, match="row group 0, once it is decoded, takes 8000000 bytes"):
+        table_file(str(path), OpenOptions()).read(0, ["value"])
+    assert "unreadable" in verdict(path)
+
+
+def test_a_table_of_texts_that_repeat_is_read_as_ever(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"timestamp_ns": TIMES, "value": ["left", "right"] * 500}), path)
+    assert verdict(path) == set()
+    assert (
+        table_file(str(path), OpenOptions()).read(0, ["value"])["value"].to_pylist()
+        == ["left", "right"] * 500
+    )
+
+
+def test_images_that_claim_too_much_together_are_refused(monkeypatch):
+    monkeypatch.setattr(images, "_FREE_BYTES", MIB)
+    file = io.BytesIO()
+    Image.new("RGB", (500, 500)).save(file, "WEBP", lossless=True)
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    assert len(data) < 400
+    spec, text = FieldSpec(adapter="image"), np.frombuffer(b"webp", np.uint8)
+    assert len(images.convert(spec, {"format": [text], "data": [data]})) == 1
+    with pytest.raises(UnfitError, match="hold 1500000 bytes"):
+        images.convert(spec, {"format": [text] * 9, "data": [data] * 9})
