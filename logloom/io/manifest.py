@@ -6,6 +6,7 @@ Here: entries of finished units, each log's part of a manifest, manifests, versi
                                            completion mark
     logs/<digest>.parquet                  a log's part: a row for each unit
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
+    versions/00000007.blake3               its digest, see logloom.io.manifest_digest
     runs/<number>/<run>.json               what became of one build that was to be that number
 
 Elsewhere: how whole files appear (logloom.io.storage), views of a version (logloom.pipelines.view).
@@ -14,10 +15,10 @@ All JSON is canonical (sorted keys, no spaces), so equal content is equal bytes.
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import re
+import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,10 +28,12 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.manifest_digest import check_digest
 from logloom.io.storage import MISSING, TEMPORARY, Store
 
-FORMAT = 1
+FORMAT = 2
 ENTRY = "entry.json"
+_JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
 _READERS = 16  # threads that read parts of logs ahead; they wait for storage
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
@@ -65,6 +68,7 @@ class Entry:
         columns: digest of each column as the unit's reader gives it back.
         unit: what the writer said on closing.
         tally: how messages and ticks were used (see logloom.transforms.rows).
+        software: that made it (see logloom.software); empty where a logloom made it that didn't note it.
     """
 
     output: str
@@ -79,6 +83,7 @@ class Entry:
     columns: Mapping[str, str]
     unit: Mapping[str, Any]
     tally: Mapping[str, Any]
+    software: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -99,7 +104,11 @@ class Entry:
         return sum(file.size for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """What stands in entry.json; an entry of before, without software, keeps its bytes."""
+        data = asdict(self)
+        if not self.software:
+            del data["software"]
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Entry:
@@ -111,11 +120,17 @@ def unit_folder(output: str, identity: str) -> str:
     return f"parts/{output}/{identity}"
 
 
+def repair_hint(place: str) -> str:
+    """What to do about a damaged or lost file of a root, given its URI."""
+    root = place.rpartition("/parts/")[0] or place.rpartition("/logs/")[0] or "ROOT"
+    return f"`logloom repair {shlex.quote(root)}` builds it again"
+
+
 def find_entry(store: Store, output: str, identity: str) -> Entry | None:
     """The entry of a unit, where it is finished.
 
     Raises:
-        DatasetError: the entry can't be read; says which file to remove.
+        DatasetError: the entry can't be read.
     """
     name = f"{unit_folder(output, identity)}/{ENTRY}"
     try:
@@ -125,10 +140,8 @@ def find_entry(store: Store, output: str, identity: str) -> Entry | None:
     try:
         entry = Entry.from_json(json.loads(data))
     except (ValueError, TypeError, KeyError) as error:
-        folder = store.uri_of(unit_folder(output, identity))
-        raise DatasetError(
-            f"{store.uri_of(name)}: not a readable entry ({error}); remove {folder} and build again"
-        ) from error
+        place = store.uri_of(name)
+        raise DatasetError(f"{place}: not a readable entry ({error}); {repair_hint(place)}") from error
     return entry
 
 
@@ -141,6 +154,8 @@ class LogRecord:
         status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks) or "kept" (the log is gone).
         part: digest that names logs/<part>.parquet; "" when skipped.
         reasons: for people, why it isn't whole.
+        verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
+            logs without units, and where that wasn't noted.
     """
 
     log_id: str
@@ -155,6 +170,7 @@ class LogRecord:
     dropped: Mapping[str, int]
     refused: int
     reasons: tuple[str, ...] = ()
+    verified: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -191,7 +207,12 @@ class Manifest:
         recipe: as canonical JSON data.
         plan: digest of what all rows depend on beside the logs.
         outputs: name to options.
-        verified: what was read back before the commit: "all", "sample:0.05" or "none".
+        verified: what was read back before the commit: "new" (all units that the build made or found, but
+            none of logs whose records it took over), "all" (those, too), "sample:0.05" (of the new ones) or
+            "none". Versions of format 1 say "all" for "new".
+        software: of the build that committed it; entries of units say what made these.
+        parent_digest: BLAKE3 of the parent's manifest; "" without a parent, or where that wasn't noted.
+        trusted: how many "logs" and "assembled" outputs were taken over from the parent without being read.
     """
 
     version: int
@@ -206,6 +227,8 @@ class Manifest:
     totals: Mapping[str, int]
     verified: str
     software: Mapping[str, str]
+    parent_digest: str = ""
+    trusted: Mapping[str, int] = field(default_factory=dict)
     format: int = field(default=FORMAT)
 
     def to_bytes(self) -> bytes:
@@ -241,10 +264,12 @@ def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
     import pyarrow.parquet as pq
 
     rows = [_entry_row(entry) for entry in entries]
+    # Without the last one where no entry has it, so that a part of before comes out with the bytes it had.
+    texts = [*_JSON_COLUMNS, *(["software"] if any(entry.software for entry in entries) else [])]
     schema = pa.schema(
         [(name, pa.string()) for name in ("output", "identity", "log_id", "content_id", "partition")]
         + [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
-        + [(name, pa.string()) for name in ("files", "columns", "unit", "tally")]
+        + [(name, pa.string()) for name in texts]
     )
     buffer = io.BytesIO()
     table = pa.Table.from_pylist(rows, schema=schema)
@@ -257,7 +282,7 @@ def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
 
 def _entry_row(entry: Entry) -> dict[str, Any]:
     row = entry.to_json() | {"size": entry.size}
-    return row | {name: canonical(row[name]).decode() for name in ("files", "columns", "unit", "tally")}
+    return row | {name: canonical(row[name]).decode() for name in (*_JSON_COLUMNS, "software") if name in row}
 
 
 def read_log_part(store: Store, part: str) -> list[Entry]:
@@ -270,21 +295,25 @@ def read_log_part(store: Store, part: str) -> list[Entry]:
     import pyarrow.parquet as pq
 
     name = f"logs/{part}.parquet"
+    place = store.uri_of(name)
     try:
         data = store.read(name)
     except MISSING:
-        raise DatasetError(f"{store.uri_of(name)}: a log's part of the manifest is missing") from None
+        raise DatasetError(
+            f"{place}: a log's part of the manifest is missing; {repair_hint(place)}"
+        ) from None
     if blake3(data).hexdigest() != part:
-        raise DatasetError(f"{store.uri_of(name)}: damaged, its bytes don't match its name")
+        raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
             rows = file.read(use_threads=False).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{store.uri_of(name)}: damaged ({error})") from error
+        raise DatasetError(f"{place}: damaged ({error})") from error
     entries = []
     for row in rows:
-        row |= {key: json.loads(row[key]) for key in ("files", "columns", "unit", "tally")}
+        row |= {key: json.loads(row[key]) for key in _JSON_COLUMNS}
+        row["software"] = json.loads(row.get("software") or "{}")
         del row["size"]
         entries.append(Entry.from_json(row))
     return entries
@@ -369,7 +398,14 @@ def read_tags(store: Store) -> dict[str, int]:
 
 def _manifest_at(store: Store, number: int) -> Manifest:
     name = version_file(number)
-    return Manifest.from_bytes(store.read(name), store.uri_of(name))
+    data = store.read(name)
+    check_digest(store, number, data)
+    return Manifest.from_bytes(data, store.uri_of(name))
+
+
+def digest_of_manifest(store: Store, number: int) -> str:
+    """BLAKE3 of a version's manifest as it lies there: what the next version says of it."""
+    return blake3(store.read(version_file(number))).hexdigest()
 
 
 def split_root(text: str) -> tuple[str, str]:
@@ -398,14 +434,3 @@ def _next_entries(
 ) -> Iterable[tuple[LogRecord, Entry]]:
     log, entries = coming.popleft()
     return [(log, entry) for entry in entries.result()]
-
-
-@functools.cache
-def software() -> dict[str, str]:
-    """Versions of what turns logs into bytes; stands in manifests, for people."""
-    from importlib.metadata import version
-
-    from logloom import __version__
-
-    packages = ("numpy", "numcodecs", "pyarrow", "pillow", "zarr")
-    return {"logloom": __version__, **{name: version(name) for name in packages}}

@@ -6,18 +6,15 @@ Needs no Beam: the same functions as in a build, in a pool of processes.
 
 from __future__ import annotations
 
-import itertools
-import json
 import multiprocessing
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from blake3 import blake3
-
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
@@ -27,37 +24,24 @@ from logloom.io.manifest import (
     FileEntry,
     LogRecord,
     Manifest,
-    entries_of,
+    read_log_part,
     read_manifest,
     unit_folder,
     view_folder,
 )
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, format_named
+from logloom.pipelines.claims import Finding, check_claims, manifest_state
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
-from logloom.schema import Schema
+from logloom.transforms.assembly import assembled_format
 from logloom.transforms.derive import load_files, read_files
-from logloom.transforms.job import Job, LogTask, opened
-from logloom.transforms.partition import (
-    Reading,
-    check_file,
-    check_files,
-    derive_columns,
-    differences,
-    is_sampled,
-)
+from logloom.transforms.finished import assembled_problems, check_file, unit_problems
+from logloom.transforms.job import Committed, Job, LogTask, opened
+from logloom.transforms.partition import Reading, derive_columns, differences, is_sampled
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import plan_spans
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing found wrong: where, and what."""
-
-    log_id: str
-    partition: str
-    message: str
+_READERS = 16  # threads that read parts of logs; they wait for storage
 
 
 @dataclass(frozen=True)
@@ -67,6 +51,10 @@ class Report:
     Attributes:
         units, rows, bytes: that were read back.
         findings: what is wrong; empty proves the version.
+        manifest: "checked" by its digest, or why not.
+        verified, trusted: what the build that committed the version read back (see `Manifest`).
+        committed_by: software of that build.
+        made_by: {"software", "units"} each: which software made how many units; none where it wasn't noted.
     """
 
     version: int
@@ -75,6 +63,11 @@ class Report:
     bytes: int
     against_logs: bool
     findings: tuple[Finding, ...]
+    manifest: str
+    verified: str
+    trusted: Mapping[str, int]
+    committed_by: Mapping[str, str]
+    made_by: tuple[Mapping[str, Any], ...]
 
     @property
     def is_proven(self) -> bool:
@@ -115,17 +108,20 @@ def verify(
 
     Raises:
         UsageError: there is no such version.
-        DatasetError: the manifest or a log's part can't be read at all.
+        DatasetError: the manifest can't be read, or isn't what its digest says.
         LogReadError: `against_logs`, and the logs can't be opened.
     """
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
     reading = reading_of(store, manifest)
-    entries = list(entries_of(store, manifest.logs))
+    entries, lost = readable_entries(store, manifest.logs)
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
     tasks = [_Task(_check_unit, (reading, entry)) for entry in chosen]
     tasks += [_Task(_check_assembled, (reading, part)) for part in manifest.assembled]
-    findings = [*_check_sums(manifest, entries), *_check_view(store, manifest)]
+    state, findings = manifest_state(store, manifest.version)
+    findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
+    if not lost:
+        findings += _check_view(store, manifest)
     if against_logs:
         job = _job_again(store, manifest, py_files)
         tasks += list(_derive_tasks(job, manifest, chosen))
@@ -135,7 +131,46 @@ def verify(
         on_done(done, len(tasks))
     size = sum(entry.size for entry in chosen) + sum(part.size for part in manifest.assembled)
     rows = sum(entry.rows for entry in chosen)
-    return Report(manifest.version, len(chosen), rows, size, against_logs, tuple(findings))
+    return Report(
+        manifest.version,
+        len(chosen),
+        rows,
+        size,
+        against_logs,
+        tuple(findings),
+        manifest=state,
+        verified=manifest.verified if manifest.format > 1 or manifest.verified != "all" else "new",
+        trusted=dict(manifest.trusted),
+        committed_by=dict(manifest.software),
+        made_by=_made_by(entry for _, entry in entries),
+    )
+
+
+def _made_by(entries: Iterable[Entry]) -> tuple[Mapping[str, Any], ...]:
+    counts = Counter(tuple(sorted(entry.software.items())) for entry in entries)
+    return tuple({"software": dict(made_by), "units": count} for made_by, count in sorted(counts.items()))
+
+
+def readable_entries(
+    store: Store, logs: Iterable[LogRecord]
+) -> tuple[list[tuple[LogRecord, Entry]], list[Finding]]:
+    """The units of all logs whose parts can be read, and what is wrong with the other parts."""
+    records = [record for record in logs if record.part]
+
+    def read(record: LogRecord) -> list[Entry] | Finding:
+        try:
+            return read_log_part(store, record.part)
+        except DatasetError as error:
+            return Finding(record.log_id, "", str(error))
+
+    entries, lost = [], []
+    with ThreadPoolExecutor(_READERS) as threads:
+        for record, found in zip(records, threads.map(read, records), strict=True):
+            if isinstance(found, Finding):
+                lost.append(found)
+            else:
+                entries += [(record, entry) for entry in found]
+    return entries, lost
 
 
 def _run(tasks: list[_Task], num_workers: int) -> Iterator[list[Finding]]:
@@ -153,16 +188,11 @@ def _run(tasks: list[_Task], num_workers: int) -> Iterator[list[Finding]]:
 
 def reading_of(store: Store, manifest: Manifest) -> Reading:
     """What reading the units of a committed version takes."""
-    outputs = {
-        name: format_named(name).Options.model_validate(options) for name, options in manifest.outputs.items()
-    }
-    columns = manifest.recipe["columns"]
-    encoded = frozenset(name for name, column in columns.items() if column.get("encode"))
-    return Reading(store, Schema.from_json(manifest.schema), outputs, encoded)
+    return Reading.of(Committed.of(store, manifest))
 
 
 def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
-    problems = list(check_files(reading.store, entry))
+    problems = list(unit_problems(reading.store, entry))
     if not problems and entry.rows:
         problems = list(differences(reading, entry))
     for problem in problems:
@@ -170,48 +200,15 @@ def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
 
 
 def _check_assembled(reading: Reading, part: Assembled) -> Iterator[Finding]:
-    store, folder = reading.store, unit_folder(part.output, part.identity)
-    name = f"{folder}/{ENTRY}"
-    try:
-        data = store.read(name)
-    except FileNotFoundError:
-        yield Finding("", part.split, f"{store.uri_of(name)}: missing")
-        return
-    if blake3(data).hexdigest() != part.entry:
-        yield Finding("", part.split, f"{store.uri_of(name)}: its bytes changed")
-        return
-    entry = json.loads(data)
-    problems = [
-        problem
-        for file in entry["files"]
-        for problem in check_file(store, f"{folder}/{file['name']}", FileEntry(**file))
-    ]
+    store = reading.store
+    problems = list(assembled_problems(store, part))
     if not problems:
-        form = format_named(part.output)
-        assert isinstance(form, AssembledFormat)
-        problems = list(form.assembled_differences(store.uri_of(folder), entry["unit"], store.options))
+        folder = unit_folder(part.output, part.identity)
+        unit = store.read_json(f"{folder}/{ENTRY}")["unit"]
+        form = assembled_format(part.output)
+        problems = list(form.assembled_differences(store.uri_of(folder), unit, store.options))
     for problem in problems:
         yield Finding("", part.split, problem)
-
-
-def _check_sums(manifest: Manifest, entries: list[tuple[LogRecord, Entry]]) -> Iterator[Finding]:
-    """Whether each log's partitions lie end to end and hold as many rows as the manifest says."""
-    units: dict[tuple[str, str], list[Entry]] = {}
-    for record, entry in entries:
-        units.setdefault((record.log_id, entry.output), []).append(entry)
-    for record in manifest.logs:
-        for output in manifest.outputs if record.part else ():
-            parts = units.get((record.log_id, output), [])
-            rows = sum(entry.rows for entry in parts)
-            if rows != record.rows:
-                yield Finding(record.log_id, "", f"{output}: {rows} rows, the manifest says {record.rows}")
-            for left, right in itertools.pairwise(parts):
-                if left.stop != right.start:
-                    yield Finding(
-                        record.log_id,
-                        right.partition,
-                        f"{output}: starts at {right.start}, not at {left.stop}",
-                    )
 
 
 def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
@@ -246,7 +243,7 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job
     python = read_files(py_files)
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
-    options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"))
+    options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"), hash=recipe.hash)
     logs = {r.log_id: open_log(r.uris, options) for r in manifest.logs if r.status in ("whole", "salvaged")}
     plan, _ = resolve(recipe, logs) if logs else (None, ())
     if plan is None:

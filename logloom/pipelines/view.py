@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import ENTRY, Manifest, entries_of, unit_folder, view_folder
+from logloom.io.manifest import ENTRY, Manifest, entries_of, repair_hint, unit_folder, view_folder
 from logloom.io.storage import NO_LINKS, Store, explained
 from logloom.io.units import format_named
 
@@ -150,7 +150,7 @@ def _copy(store: Store, file: ViewedFile, name: str) -> None:
 
 
 def _missing(place: object) -> DatasetError:
-    return DatasetError(f"{place}: a file of this version is missing; `logloom verify` lists all")
+    return DatasetError(f"{place}: a file of this version is missing; {repair_hint(str(place))}")
 
 
 def _link(source: pathlib.Path, path: pathlib.Path) -> bool:

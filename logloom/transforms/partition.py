@@ -20,21 +20,20 @@ from blake3 import blake3
 from pydantic import BaseModel
 
 from logloom.digests import RowsDigest, file_digest
-from logloom.errors import LogloomError, LogReadError, StorageError
-from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
-from logloom.io.storage import MISSING, Store, explained, sync
+from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
+from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical
+from logloom.io.storage import Store, explained, sync
 from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
 from logloom.transforms.derive import load_files
+from logloom.transforms.finished import finished_unit, withdraw
 from logloom.transforms.images import check_images, image_columns
-from logloom.transforms.job import Job, LogTask, Partition, opened
+from logloom.transforms.job import Job, LogTask, Partition, Target, opened
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
-
-_PIECE = 8 << 20  # bytes of an object that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,12 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
     """
     log, span = partition.log, partition.span
     began = time.perf_counter()
-    identities = {output: job.unit_identity(output, log, span) for output in job.outputs}
-    found = {output: find_entry(job.store, output, name) for output, name in identities.items()}
-    missing = {output: name for output, name in identities.items() if found[output] is None}
+    blank = {output: job.blank_entry(output, log, span) for output in job.outputs}
+    try:
+        found = {output: finished_unit(job.store, entry) for output, entry in blank.items()}
+    except DatasetError as error:
+        return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, "readback", str(error)),))
+    missing = {output: entry for output, entry in blank.items() if found[output] is None}
     try:
         built = _write_units(job, partition, missing) if missing else {}
     except StorageError:
@@ -99,7 +101,7 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
     except LogloomError as error:
         kind = "log" if isinstance(error, LogReadError) else "rows"
         return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, kind, str(error)),))
-    entries = tuple(entry for output in identities if (entry := found[output] or built.get(output)))
+    entries = tuple(entry for output in blank if (entry := found[output] or built.get(output)))
     return PartitionResult(log, span.name, entries, (), len(built), time.perf_counter() - began)
 
 
@@ -174,25 +176,19 @@ class _Writing:
         return unit, columns
 
 
-def _write_units(job: Job, partition: Partition, identities: dict[str, str]) -> dict[str, Entry]:
+def _write_units(job: Job, partition: Partition, blank: dict[str, Entry]) -> dict[str, Entry]:
     """Builds and publishes the given outputs' units of a partition."""
     log, span = partition.log, partition.span
     entries = {}
-    with _Writing(job, log, span, identities, keep_portions=True) as writing, explained(job.store.uri):
+    with _Writing(job, log, span, blank, keep_portions=True) as writing, explained(job.store.uri):
         writing.run()
-        for output, identity in identities.items():
+        for output in blank:
             unit, columns = writing.close(output)
             folder = writing.folders[output]
             portions = writing.portions.get(output, {})
             files = [*files_of(folder), *itertools.chain(*map(_files_of_portion, portions.values()))]
-            entry = Entry(
-                output=output,
-                identity=identity,
-                log_id=log.log_id,
-                content_id=log.content_id,
-                partition=span.name,
-                start=span.start,
-                stop=span.stop,
+            entry = dataclasses.replace(
+                blank[output],
                 rows=writing.rows,
                 files=tuple(files),
                 columns=columns,
@@ -246,9 +242,8 @@ class Reading:
     block_bytes: int = 64 << 20
 
     @classmethod
-    def of(cls, job: Job) -> Reading:
-        encoded = frozenset(column.name for column in job.plan.columns if column.spec.encode)
-        return cls(job.store, job.schema, job.outputs, encoded, job.block_bytes)
+    def of(cls, job: Target) -> Reading:
+        return cls(job.store, job.schema, job.outputs, job.encoded, job.block_bytes)
 
     def open(self, entry: Entry) -> Reader:
         """The reader of a finished unit."""
@@ -258,23 +253,29 @@ class Reading:
         return form.reader(folder, self.schema, options, entry.unit, storage_options=self.store.options)
 
 
-def read_back(job: Job, result: PartitionResult) -> PartitionResult:
+def read_back(job: Target, result: PartitionResult) -> PartitionResult:
     """Reads the units through their own readers; adds a failure for each that differs from its entry."""
-    failures = list(result.failures)
     reading = Reading.of(job)
-    for entry in result.entries:
-        if entry.rows and is_sampled(job.verify, entry.identity):
-            failures += [
-                Failure(entry.log_id, entry.partition, "readback", problem)
-                for problem in differences(reading, entry)
-            ]
-    return dataclasses.replace(result, failures=tuple(failures))
+    chosen = [entry for entry in result.entries if entry.rows and is_sampled(job.verify, entry.identity)]
+    failures = itertools.chain.from_iterable(
+        damaged(job, entry, differences(reading, entry)) for entry in chosen
+    )
+    return dataclasses.replace(result, failures=(*result.failures, *failures))
+
+
+def damaged(job: Target, entry: Entry, problems: Iterable[str]) -> list[Failure]:
+    """The failures of a unit that isn't what its entry promises, which no longer counts as finished."""
+    found = list(problems)
+    if not found:
+        return []
+    way_out = withdraw(job.store, entry.log_id, entry.folders) or "build again: it will be made anew"
+    return [Failure(entry.log_id, entry.partition, "readback", f"{one}; {way_out}") for one in found]
 
 
 def is_sampled(verify: str, identity: str) -> bool:
     """Whether a unit is among those to read back; the same ones in every attempt."""
-    if verify in ("all", "none"):
-        return verify == "all"
+    if verify in ("all", "new", "none"):
+        return verify != "none"
     share = float(verify.removeprefix("sample:"))
     return int(blake3(identity.encode()).hexdigest()[:8], 16) < share * 2**32
 
@@ -317,39 +318,6 @@ def derive_columns(
     with _Writing(job, log, span, outputs) as writing:
         writing.run()
         return {output: (writing.rows, writing.close(output)[1]) for output in outputs}
-
-
-def check_files(store: Store, entry: Entry) -> Iterator[str]:
-    """Says which files of a unit are missing or hold other bytes than its entry promises."""
-    for file in entry.files:
-        yield from check_file(store, entry.path_of(file), file)
-
-
-def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
-    """Says how a file differs from its entry."""
-    try:
-        if store.local is not None:
-            size = (store.local / name).stat().st_size
-            digest = file_digest(store.local / name) if size == file.size else ""
-        else:
-            size, digest = _object_digest(store, name)
-    except MISSING:
-        yield f"{store.uri_of(name)}: missing"
-        return
-    if size != file.size:
-        yield f"{store.uri_of(name)}: {size} bytes, should be {file.size}"
-    elif digest != file.digest:
-        yield f"{store.uri_of(name)}: its bytes changed (BLAKE3 {digest[:16]}, should be {file.digest[:16]})"
-
-
-def _object_digest(store: Store, name: str) -> tuple[int, str]:
-    """Size and BLAKE3 of an object, a piece at a time: it may be larger than memory."""
-    size, digest = 0, blake3()
-    with store.fs.open(store.uri_of(name), "rb", block_size=_PIECE) as file:
-        while piece := file.read(_PIECE):
-            size += len(piece)
-            digest.update(piece)
-    return size, digest.hexdigest()
 
 
 def listed(failures: Sequence[Failure]) -> str:

@@ -195,7 +195,8 @@ def _whole_dataset(
     def opened(split: str, told: Stretches) -> RowSource:
         if split not in folders:
             raise DatasetError(
-                f"{store.uri}: version {manifest.version} names no {output} of split {split!r}; build again"
+                f"{store.uri}: version {manifest.version} names no {output} of split {split!r}: its manifest "
+                "is damaged; `logloom verify` says how"
             )
         return kind(folders[split], store.options, told)
 
