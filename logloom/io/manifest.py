@@ -259,7 +259,15 @@ class Manifest:
 
 
 def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
-    """Writes a log's part of the manifest, a Parquet row a unit, and gives the digest that names it."""
+    """Writes a log's part of the manifest, and gives the digest that names it."""
+    data = log_part_bytes(entries)
+    digest = blake3(data).hexdigest()
+    store.create(f"logs/{digest}.parquet", data)
+    return digest
+
+
+def log_part_bytes(entries: Sequence[Entry]) -> bytes:
+    """A log's part of the manifest: a Parquet row a unit."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -274,10 +282,7 @@ def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
     buffer = io.BytesIO()
     table = pa.Table.from_pylist(rows, schema=schema)
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
-    data = buffer.getvalue()
-    digest = blake3(data).hexdigest()
-    store.create(f"logs/{digest}.parquet", data)
-    return digest
+    return buffer.getvalue()
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:

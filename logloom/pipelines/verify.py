@@ -75,14 +75,14 @@ class Report:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """A piece of verification for one process."""
+class Task:
+    """A piece of work for one process, and what it is told."""
 
-    check: Callable[..., Iterable[Finding]]
+    check: Callable[..., Iterable[Any]]
     arguments: tuple[Any, ...]
 
 
-def _run_task(task: _Task) -> list[Finding]:
+def _run_task(task: Task) -> list[Any]:
     return list(task.check(*task.arguments))
 
 
@@ -116,17 +116,17 @@ def verify(
     reading = reading_of(store, manifest)
     entries, lost = readable_entries(store, manifest.logs)
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
-    tasks = [_Task(_check_unit, (reading, entry)) for entry in chosen]
-    tasks += [_Task(_check_assembled, (reading, part)) for part in manifest.assembled]
+    tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
+    tasks += [Task(_check_assembled, (reading, part)) for part in manifest.assembled]
     state, findings = manifest_state(store, manifest.version)
     findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
     if not lost:
-        findings += _check_view(store, manifest)
+        findings += check_view(store, manifest)
     if against_logs:
-        job = _job_again(store, manifest, py_files)
+        job = job_again(store, manifest, py_files)
         tasks += list(_derive_tasks(job, manifest, chosen))
         findings += _check_spans(job, manifest, entries)
-    for done, found in enumerate(_run(tasks, num_workers or os.cpu_count() or 1), 1):
+    for done, found in enumerate(run_tasks(tasks, num_workers or os.cpu_count() or 1), 1):
         findings += found
         on_done(done, len(tasks))
     size = sum(entry.size for entry in chosen) + sum(part.size for part in manifest.assembled)
@@ -173,7 +173,8 @@ def readable_entries(
     return entries, lost
 
 
-def _run(tasks: list[_Task], num_workers: int) -> Iterator[list[Finding]]:
+def run_tasks(tasks: Sequence[Task], num_workers: int) -> Iterator[list[Any]]:
+    """What each task finds, in order, in a pool of processes."""
     if num_workers == 1 or len(tasks) < 2:
         yield from map(_run_task, tasks)
         return
@@ -211,7 +212,7 @@ def _check_assembled(reading: Reading, part: Assembled) -> Iterator[Finding]:
         yield Finding("", part.split, problem)
 
 
-def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
+def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
     """Whether the view on a local disk shows the version's files and nothing else."""
     folder = store.local / view_folder(manifest.version) if store.local else None
     if folder is None or not folder.is_dir():
@@ -233,8 +234,18 @@ def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 # --- against the logs -----------------------------------------------------------------------------------
 
 
-def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job:
-    """The job that made a version, its recipe resolved against the version's logs."""
+def job_again(
+    store: Store, manifest: Manifest, py_files: Sequence[str], records: Iterable[LogRecord] | None = None
+) -> Job:
+    """The job that made a version, its recipe resolved against the version's logs.
+
+    Args:
+        records: of the logs to resolve it against; None for all.
+
+    Raises:
+        UsageError: these logs, or this logloom, don't give the rows that the version has.
+        LogReadError: the logs can't be opened.
+    """
     if source := manifest.recipe.get("convert"):
         raise UsageError(
             f"{store.uri}: version {manifest.version} was converted from {source['from']}, not built from "
@@ -244,7 +255,8 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
     options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"), hash=recipe.hash)
-    logs = {r.log_id: open_log(r.uris, options) for r in manifest.logs if r.status in ("whole", "salvaged")}
+    chosen = manifest.logs if records is None else records
+    logs = {r.log_id: open_log(r.uris, options) for r in chosen if r.status in ("whole", "salvaged")}
     plan, _ = resolve(recipe, logs) if logs else (None, ())
     if plan is None:
         raise UsageError(f"{store.uri}: version {manifest.version} has no log to derive rows from")
@@ -263,23 +275,24 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job
     if job.plan_identity != manifest.plan:
         raise UsageError(
             f"{store.uri}: version {manifest.version} was built by another logloom ("
-            f"{manifest.software.get('logloom')}) whose rows may differ; verify against logs with that one"
+            f"{manifest.software.get('logloom')}) whose rows may differ, or from more logs than can be read: "
+            "do this with that one, and all logs"
         )
     return job
 
 
-def _task_of(record: LogRecord) -> LogTask:
+def task_of(record: LogRecord) -> LogTask:
     return LogTask(record.log_id, record.uris, record.content_id, record.split, record.key)
 
 
-def _derive_tasks(job: Job, manifest: Manifest, entries: Iterable[Entry]) -> Iterator[_Task]:
+def _derive_tasks(job: Job, manifest: Manifest, entries: Iterable[Entry]) -> Iterator[Task]:
     records = {record.log_id: record for record in manifest.logs if record.status in ("whole", "salvaged")}
     partitions: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry.log_id in records:
             partitions.setdefault((entry.log_id, entry.partition), []).append(entry)
     for (log_id, _), units in partitions.items():
-        yield _Task(_derive_again, (job, _task_of(records[log_id]), tuple(units)))
+        yield Task(_derive_again, (job, task_of(records[log_id]), tuple(units)))
 
 
 def _check_spans(job: Job, manifest: Manifest, entries: list[tuple[LogRecord, Entry]]) -> Iterator[Finding]:
@@ -288,7 +301,7 @@ def _check_spans(job: Job, manifest: Manifest, entries: list[tuple[LogRecord, En
         if record.status not in ("whole", "salvaged"):
             continue
         try:
-            spans = {span.name for span in plan_spans(opened(job, _task_of(record)).summary, job.plan)}
+            spans = {span.name for span in plan_spans(opened(job, task_of(record)).summary, job.plan)}
         except LogloomError as error:
             yield Finding(record.log_id, "", str(error))
             continue

@@ -11,14 +11,15 @@ import errno
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import ENTRY, Manifest, entries_of, repair_hint, unit_folder, view_folder
+from logloom.io.manifest import ENTRY, FileEntry, Manifest, entries_of, repair_hint, unit_folder, view_folder
 from logloom.io.storage import NO_LINKS, Store, explained
 from logloom.io.units import format_named
+from logloom.transforms.finished import check_file
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store
@@ -109,6 +110,43 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another build made the same view
                 raise
     return target, copied
+
+
+def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -> list[str]:
+    """Puts files into a version's view again that it lost, or that aren't those of the version any more.
+
+    Args:
+        restored: files of the root that were replaced, to which a view may hold an old link or a copy.
+
+    Returns:
+        The places of the files that were put there; none where there is no view.
+    """
+    folder = view_folder(manifest.version)
+    done = []
+    if store.local is None:
+        for file in view_files(store, manifest) if store.exists(f"{folder}/{COPIED}") else ():
+            if file.stored in restored:
+                store.copy(file.stored, f"{folder}/{file.name}")
+                done.append(store.uri_of(f"{folder}/{file.name}"))
+        return done
+    if not (store.local / folder).is_dir():
+        return []
+    for file in view_files(store, manifest):
+        stored, path = store.local / file.stored, store.local / folder / file.name
+        if not stored.exists() or (path.exists() and path.samefile(stored)):
+            continue
+        entry = FileEntry(file.name, file.size, file.digest)
+        if next(check_file(store, f"{folder}/{file.name}", entry), "") and _is_sound(store, file):
+            with store.scratch() as scratch, explained(str(path)):
+                _link(stored, scratch / path.name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                (scratch / path.name).replace(path)
+            done.append(str(path))
+    return done
+
+
+def _is_sound(store: Store, file: ViewedFile) -> bool:
+    return not next(check_file(store, file.stored, FileEntry(file.name, file.size, file.digest)), "")
 
 
 def copy_view(

@@ -109,11 +109,18 @@ class _Writing:
     """Makes the rows of a partition once and feeds every output's writer, each in a scratch folder."""
 
     def __init__(
-        self, job: Job, log: LogTask, span: Span, outputs: Iterable[str], *, keep_portions: bool = False
+        self,
+        job: Job,
+        log: LogTask,
+        span: Span,
+        outputs: Iterable[str],
+        *,
+        keep_portions: bool = False,
+        anew: bool = False,
     ):
         self._job, self._log, self._span = job, log, span
         self._outputs = tuple(outputs)
-        self._keep_portions = keep_portions
+        self._keep_portions, self._anew = keep_portions, anew
         self._stack = contextlib.ExitStack()
         # Hashing leaves Python's lock to others, so it goes on beside writing.
         self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
@@ -160,7 +167,7 @@ class _Writing:
         for output in self._outputs:
             folder = self.folders[output] = self._stack.enter_context(job.store.scratch())
             if self._keep_portions:
-                self.portions[output] = open_portions(job, output, log, span, self._stack)
+                self.portions[output] = open_portions(job, output, log, span, self._stack, anew=self._anew)
             own = dataclasses.replace(context, portions=self.portions.get(output, {}))
             options = job.outputs[output]
             self._writers[output] = format_named(output).writer(folder, job.schema, options, own)
@@ -183,24 +190,39 @@ def _write_units(job: Job, partition: Partition, blank: dict[str, Entry]) -> dic
     with _Writing(job, log, span, blank, keep_portions=True) as writing, explained(job.store.uri):
         writing.run()
         for output in blank:
-            unit, columns = writing.close(output)
+            entry = _closed(writing, blank[output])
             folder = writing.folders[output]
-            portions = writing.portions.get(output, {})
-            files = [*files_of(folder), *itertools.chain(*map(_files_of_portion, portions.values()))]
-            entry = dataclasses.replace(
-                blank[output],
-                rows=writing.rows,
-                files=tuple(files),
-                columns=columns,
-                unit=unit,
-                tally=writing.tally,
-            )
-            for name, portion in portions.items():
+            for name, portion in writing.portions.get(output, {}).items():
                 publish_portion(job, entry, name, portion)
             (folder / ENTRY).write_bytes(canonical(entry.to_json()))
             job.store.publish(folder, entry.folder, last=ENTRY)
             entries[output] = entry
     return entries
+
+
+def _closed(writing: _Writing, blank: Entry) -> Entry:
+    """The entry of a unit whose rows are all written."""
+    unit, columns = writing.close(blank.output)
+    portions = writing.portions.get(blank.output, {})
+    own = files_of(writing.folders[blank.output])
+    return dataclasses.replace(
+        blank,
+        rows=writing.rows,
+        files=(*own, *itertools.chain(*map(_files_of_portion, portions.values()))),
+        columns=columns,
+        unit=unit,
+        tally=writing.tally,
+    )
+
+
+def derive_entry(job: Job, log: LogTask, span: Span, output: str) -> Entry:
+    """The entry that a unit has when it is built, keeping nothing of it."""
+    with (
+        _Writing(job, log, span, [output], keep_portions=True, anew=True) as writing,
+        explained(job.store.uri),
+    ):
+        writing.run()
+        return _closed(writing, job.blank_entry(output, log, span))
 
 
 def _files_of_portion(portion: Portion) -> list[FileEntry]:
@@ -210,6 +232,34 @@ def _files_of_portion(portion: Portion) -> list[FileEntry]:
         assert portion.scratch is not None
         files = files_of(portion.scratch)
     return [dataclasses.replace(file, portion=portion.identity) for file in files]
+
+
+def rebuild_files(
+    job: Job, log: LogTask, span: Span, entry: Entry, files: Sequence[FileEntry]
+) -> Iterator[tuple[FileEntry, str]]:
+    """Builds a unit again, and puts back those of its files that come out with the bytes they should have.
+
+    Yields:
+        Each of the files, and why it wasn't put back; "" where it was.
+    """
+    with (
+        _Writing(job, log, span, [entry.output], keep_portions=True, anew=True) as writing,
+        explained(job.store.uri),
+    ):
+        writing.run()
+        writing.close(entry.output)
+        portions = writing.portions.get(entry.output, {}).values()
+        folders = {portion.identity: portion.scratch for portion in portions}
+        for file in files:
+            folder = folders.get(file.portion) if file.portion else writing.folders[entry.output]
+            path = None if folder is None else folder / file.name
+            if path is None or not path.is_file():
+                yield file, "the log gives no such file"
+            elif file_digest(path) != file.digest:
+                yield file, "built again it has other bytes"
+            else:
+                job.store.restore(path, entry.path_of(file))
+                yield file, ""
 
 
 def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
