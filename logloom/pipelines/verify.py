@@ -218,7 +218,12 @@ def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
     if folder is None or not folder.is_dir():
         return
     shown = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    for file in view_files(store, manifest):
+    try:
+        files = list(view_files(store, manifest))
+    except DatasetError as error:
+        yield Finding("", "", f"{folder}: can't be checked: {error}")
+        return
+    for file in files:
         path, stored = folder / file.name, (store.local or folder) / file.stored
         if file.name not in shown:
             yield Finding("", "", f"{path}: missing from the view")

@@ -38,7 +38,11 @@ class ViewedFile:
 
 
 def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
-    """All files of a version in row order, units numbered from 0 over those that hold rows."""
+    """All files of a version in row order, units numbered from 0 over those that hold rows.
+
+    Raises:
+        DatasetError: what lists them is missing or damaged.
+    """
     numbers: dict[tuple[str, str], int] = {}
     for record, entry in entries_of(store, manifest.logs):
         form = format_named(entry.output)
@@ -56,7 +60,11 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
                 )
     for part in manifest.assembled:
         stored = unit_folder(part.output, part.identity)
-        for file in store.read_json(f"{stored}/{ENTRY}")["files"]:
+        try:
+            entry = store.read_json(f"{stored}/{ENTRY}")
+        except FileNotFoundError:
+            raise _missing(store.uri_of(f"{stored}/{ENTRY}")) from None
+        for file in entry["files"]:
             name = f"{split_folder(part.output, part.split)}/{file['name']}"
             place = f"{stored}/{file['name']}"
             yield ViewedFile(part.output, part.split, place, name, file["size"], file["digest"])

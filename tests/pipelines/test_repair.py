@@ -6,11 +6,12 @@ import shutil
 
 import pytest
 
-from logloom.io.manifest import ENTRY, Entry, read_manifest, unit_folder
+from logloom.io.manifest import ENTRY, Entry, canonical, read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
+from logloom.pipelines.view import make_view
 from tests.files import flip
 from tests.pipelines.conftest import build_at, digests
 
@@ -20,9 +21,6 @@ def root(built, tmp_path):
     """A copy of a good version with a view of hard links, that may be damaged."""
     copy = tmp_path / "root"
     shutil.copytree(built, copy, ignore=shutil.ignore_patterns("v????????"))
-    shutil.copytree(copy / "parts", tmp_path / "spare")
-    from logloom.pipelines.view import make_view
-
     store = Store.at(str(copy))
     make_view(store, read_manifest(store))
     return copy
@@ -52,11 +50,8 @@ DAMAGE = {
 @pytest.mark.parametrize("what", DAMAGE)
 def test_what_is_damaged_or_lost_is_built_again_with_the_same_bytes(root, built, what):
     pattern, damage = DAMAGE[what]
-    found = [
-        path
-        for path in sorted(root.glob(pattern))
-        if what != "the entry of an assembled output" or path.is_dir()
-    ]
+    is_folder = what == "the entry of an assembled output"
+    found = [path for path in sorted(root.glob(pattern)) if path.is_dir() == is_folder]
     damage(found[0])
     trial = repair(str(root), dry_run=True, num_workers=1)
     assert trial.damaged
@@ -135,7 +130,7 @@ def test_a_unit_says_which_software_made_it_and_one_of_before_says_nothing(root)
     del told["software"]
     old = Entry.from_json(told)
     assert old.software == {}
-    assert old.to_json() == told | {"files": [*old.to_json()["files"]]}
+    assert canonical(old.to_json()) == canonical(told)
     report = verify(str(root), num_workers=1)
     assert [one["software"] for one in report.made_by] == [report.committed_by]
     assert sum(one["units"] for one in report.made_by) == report.units
@@ -145,4 +140,3 @@ def test_the_recipe_of_a_repaired_version_still_finds_it_up_to_date(root, drive)
     first(root, "parts/tar/*/shard.tar").unlink()
     repair(str(root), num_workers=1)
     assert plan_build(drive.recipe(), str(root)).up_to_date
-    assert unit_folder("tar", "x") == "parts/tar/x"

@@ -1,12 +1,13 @@
 """Verification finds and names every kind of damage."""
 
+import json
 import os
 import shutil
 import tarfile
 
 import pytest
 
-from logloom.io.manifest import read_manifest
+from logloom.io.manifest import canonical, read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.storage import Store
 from logloom.pipelines.verify import verify
@@ -126,3 +127,37 @@ def test_a_manifest_that_lies_about_its_rows_is_found(root):
     rows = read_manifest(Store.at(str(root))).logs[0].rows
     rewrite(root, f'"rows":{rows},"split"', '"rows":1,"split"')
     assert any("the manifest says 1" in message for message in findings(root))
+
+
+def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
+    data = json.loads((root / "versions" / "00000001.json").read_text())
+    gone = data["logs"].pop()
+    overwrite(root, data)
+    messages = findings(root)
+    assert any("its logs add up to" in message for message in messages)
+    assert any(f"l5kit of split {gone['split']}: units hold" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("split", "val", "the manifest has it in split val"),
+        ("content_id", "0" * 64, "its unit is of another content_id"),
+        ("uris", ["/elsewhere.mcap"], "its key isn't of this log"),
+        ("planned", 7, "the manifest says 7"),
+        ("dropped", {}, "counted dropped"),
+        ("refused", 3, "the manifest says 3 and that the log is whole"),
+    ],
+)
+def test_a_record_that_its_units_contradict_is_found(root, name, value, message):
+    data = json.loads((root / "versions" / "00000001.json").read_text())
+    data["logs"][0][name] = value
+    overwrite(root, data)
+    assert any(message in found for found in findings(root))
+
+
+def overwrite(root, data) -> None:
+    path = root / "versions" / "00000001.json"
+    path.chmod(0o644)
+    path.write_bytes(canonical(data))
+    write_digest(Store.at(str(root)), 1, path.read_bytes())
