@@ -13,11 +13,13 @@ from logloom.cli.common import (
     Json,
     PyFiles,
     StorageOption,
+    Verify,
     app,
     examples,
     parse_storage_options,
     print_json,
     print_table,
+    read_in_words,
     say,
     say_logs,
 )
@@ -36,6 +38,11 @@ class OnError(enum.StrEnum):
     salvage = "salvage"
 
 
+class Hash(enum.StrEnum):
+    ends = "ends"
+    full = "full"
+
+
 class View(enum.StrEnum):
     link = "link"
     copy = "copy"
@@ -49,6 +56,14 @@ To = Annotated[str, typer.Option("--to", metavar="ROOT", help="The dataset's fol
 OtherLogs = Annotated[
     list[str] | None,
     typer.Option("--log", metavar="URI", help="Logs or globs in place of the recipe's; may be repeated."),
+]
+HashOption = Annotated[
+    Hash | None,
+    typer.Option(
+        "--hash",
+        help="What tells that a log changed: size and both ends, or all its bytes, which reads every log. "
+        "Overrides the recipe's hash; where it is another than before, every log counts as new.",
+    ),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
 
@@ -75,6 +90,7 @@ def _planned(
     storage: list[str] | None,
     on_error: OnError | None,
     logs: list[str] | None,
+    hash: Hash | None,
     quiet: bool = False,
     **choices: Any,
 ) -> BuildPlan:
@@ -88,6 +104,8 @@ def _planned(
         recipe, base = recipe.model_copy(update={"logs": tuple(logs)}), None
     if on_error is not None:
         recipe = recipe.model_copy(update={"on_error": on_error.value})
+    if hash is not None:
+        recipe = recipe.model_copy(update={"hash": hash.value})
     with steps("opening logs", quiet=quiet) as on_opened:
         plan = plan_build(recipe, to, base=base, storage_options=options, on_opened=on_opened, **choices)
     for note in plan.notes:
@@ -116,10 +134,9 @@ def build(
     py: PyFiles = None,
     limit: Limit = None,
     workers: engines.Workers = None,
-    verify: Annotated[
-        str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
-    ] = "all",
+    verify: Verify = "new",
     on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
+    hash: HashOption = None,
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Commit even without any row.")] = False,
     view: Annotated[
         View,
@@ -178,6 +195,7 @@ def build(
         storage_option,
         on_error,
         log,
+        hash,
         quiet,
         limit=limit,
         verify=verify,
@@ -262,7 +280,7 @@ def _tell_version(built: Built, root: str) -> None:
     say(
         f"version {manifest.version} of {root}: {totals['rows']:,} rows of {totals['logs']} logs"
         f"{f', {dropped:,} ticks dropped ({why})' if dropped else ''}; {built.built} units built, "
-        f"{built.reused} found finished; read back: {manifest.verified}"
+        f"{built.reused} found finished; {read_in_words(manifest)}"
     )
     for record in manifest.logs:
         if record.status in ("salvaged", "skipped", "empty"):
@@ -286,13 +304,14 @@ def plan(
     limit: Limit = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
     on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
+    hash: HashOption = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
     """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
     from logloom.pipelines.inspect import in_words, plan_summary
 
-    planned = _planned(sources, to, storage_option, on_error, log, limit=limit, py_files=py or ())
+    planned = _planned(sources, to, storage_option, on_error, log, hash, limit=limit, py_files=py or ())
     summary = plan_summary(planned)
     if json:
         print_json(summary)

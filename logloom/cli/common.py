@@ -6,11 +6,14 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from logloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from logloom.io.manifest import Manifest
 
 FAILED, BAD_USAGE, NOT_WHOLE, STOPPED = 1, 2, 3, 130
 
@@ -109,6 +112,23 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
     return parsed
 
 
+def read_in_words(manifest: Manifest) -> str:
+    """What a build read back of a version, and what it took over from the version before without reading."""
+    words = {"new": "all that is new", "all": "all", "none": "nothing"}
+    names = {"logs": "logs", "assembled": "assembled outputs"}
+    kept = " and ".join(f"{count} {names[what]}" for what, count in manifest.trusted.items() if count)
+    read = f"read back: {words.get(manifest.verified, manifest.verified)}"
+    return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read
+
+
+Verify = Annotated[
+    str,
+    typer.Option(
+        metavar="new|all|sample:SHARE|none",
+        help="What is read back before the commit: what is new (logs that stay are taken on trust), all "
+        "(those, too: reads the whole dataset), a share of what is new, or nothing.",
+    ),
+]
 Root = Annotated[str, typer.Argument(metavar="ROOT[@VERSION]", help="A dataset; the newest version if none.")]
 PyFiles = Annotated[
     list[str] | None,

@@ -12,10 +12,12 @@ from logloom.cli.common import (
     NOT_WHOLE,
     Json,
     StorageOption,
+    Verify,
     app,
     examples,
     parse_storage_options,
     print_json,
+    read_in_words,
     say,
     say_logs,
 )
@@ -89,9 +91,7 @@ def convert(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs.")] = None,
     workers: Workers = None,
-    verify: Annotated[
-        str, typer.Option(metavar="all|sample:SHARE|none", help="What is read back before the commit.")
-    ] = "all",
+    verify: Verify = "new",
     on_error: Annotated[
         SourceDamage, typer.Option(help="skip leaves out damaged parts of SRC, lists them, and exits with 3.")
     ] = SourceDamage.fail,
@@ -223,7 +223,7 @@ def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None,
         what = place if folder else f"version {manifest.version} of {place}"
         say(
             f"{what}: {totals}, {len(plan.job.columns)} columns; {converted.built} units written, "
-            f"{converted.reused} found finished; read back: {manifest.verified}"
+            f"{converted.reused} found finished; {read_in_words(manifest)}"
         )
     for record in converted.left_out:
         lost = f"{record.dropped[DAMAGE]:,} rows left out" if record.dropped[DAMAGE] else "left out"

@@ -1,8 +1,10 @@
-"""Looking at datasets: `head`, `verify`, `view`."""
+"""Looking at datasets, and after them: `head`, `verify`, `repair`, `view`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +22,9 @@ from logloom.cli.common import (
     say,
 )
 from logloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from logloom.pipelines.verify import Report
 
 
 @app.command(
@@ -112,6 +117,8 @@ def verify(
         place = " ".join(part for part in (finding.log_id, finding.partition) if part)
         if not json:
             print(f"{place}: {finding.message}" if place else finding.message)
+    say(f"its manifest: {report.manifest}")
+    say(f"made by {_made_by(report)}; committed by {_packages(report.committed_by)}")
     proof = "manifest and logs" if against_logs else "manifest"
     verdict = f"{len(report.findings)} findings" if report.findings else f"equal to its {proof}"
     say(
@@ -120,6 +127,79 @@ def verify(
         f"{verdict}"
     )
     if report.findings:
+        say(f"`logloom repair {shlex.quote(root)}` builds damaged and lost files again")
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _made_by(report: Report) -> str:
+    """Which software made how many units."""
+    made = [f"{_packages(one['software'])} ({one['units']:,} units)" for one in report.made_by]
+    return "; ".join(made) or "nobody: no units"
+
+
+def _packages(software: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in software.items()) or "unnoted software"
+
+
+@app.command(
+    epilog=examples(
+        "logloom repair /data/urban",
+        "logloom repair /data/urban@7 --dry-run --json",
+        "logloom repair gs://datasets/urban --py labels.py",
+    )
+)
+def repair(
+    root: Root,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only say what is damaged or lost; exit with 3 if something is."),
+    ] = False,
+    py: PyFiles = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Build damaged and lost files of a version again, from its logs and with the same bytes.
+
+    Nothing is put in place that doesn't have the digest which the version promises. Exits with 3 where
+    something couldn't be repaired, and says why: a log that is gone, software that gives other bytes.
+    """
+    import dataclasses
+
+    from logloom.io.manifest import split_root
+    from logloom.pipelines.progress import steps
+    from logloom.pipelines.repair import repair as run
+
+    where, version = split_root(root)
+    with steps("checking and building", quiet=quiet) as on_done:
+        done = run(
+            where,
+            version,
+            dry_run=dry_run,
+            num_workers=workers,
+            py_files=py or (),
+            storage_options=parse_storage_options(storage_option),
+            on_done=on_done,
+        )
+    if json:
+        print_json(dataclasses.asdict(done))
+    else:
+        named = {"damaged": done.damaged} if dry_run else {}
+        named |= {"repaired": done.repaired, "not repaired": done.unrepaired}
+        for what, findings in named.items():
+            for one in findings:
+                place = " ".join(part for part in (one.log_id, one.partition) if part)
+                print(f"{what}: {place}: {one.message}" if place else f"{what}: {one.message}")
+    verdict = "all is sound"
+    if done.damaged:
+        verdict = f"{len(done.repaired)} files repaired, {len(done.unrepaired)} not"
+    if dry_run and done.damaged:
+        verdict = f"{len(done.damaged)} findings, nothing was changed"
+    say(f"version {done.version}: checked {done.units:,} units: {verdict}")
+    if not done.is_sound:
         raise typer.Exit(NOT_WHOLE)
 
 

@@ -6,6 +6,7 @@ Here: entries of finished units, each log's part of a manifest, manifests, versi
                                            completion mark
     logs/<digest>.parquet                  a log's part: a row for each unit
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
+    versions/00000007.blake3               its digest, see logloom.io.manifest_digest
     runs/<number>/<run>.json               what became of one build that was to be that number
 
 Elsewhere: how whole files appear (logloom.io.storage), views of a version (logloom.pipelines.view).
@@ -14,10 +15,10 @@ All JSON is canonical (sorted keys, no spaces), so equal content is equal bytes.
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import re
+import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,7 @@ from blake3 import blake3
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import Count, FileName, Int64, Name, NameOrNone, Text, checked, parsed
 from logloom.io.storage import MISSING, TEMPORARY, Store
 from logloom.schema import Schema
@@ -36,9 +38,10 @@ from logloom.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 ENTRY = "entry.json"
 UNITS = "parts"  # the folder of all units
+_JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
 _READERS = 16  # threads that read parts of logs ahead; they wait for storage
 _TAGS = "versions/tags.json"
 Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
@@ -95,6 +98,7 @@ class Entry:
         columns: digest of each column as the unit's reader gives it back.
         unit: what the writer said on closing.
         tally: how messages and ticks were used (see logloom.transforms.rows).
+        software: that made it (see logloom.software); empty where a logloom made it that didn't note it.
     """
 
     __pydantic_config__ = _STRICT
@@ -111,6 +115,7 @@ class Entry:
     columns: Mapping[str, Text]
     unit: Mapping[str, Any]
     tally: Mapping[str, Any]
+    software: Mapping[str, Text] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -131,18 +136,28 @@ class Entry:
         return sum(file.size for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """What stands in entry.json; an entry of before, without software, keeps its bytes."""
+        data = asdict(self)
+        if not self.software:
+            del data["software"]
+        return data
 
 
 def unit_folder(output: str, identity: str) -> str:
     return f"{UNITS}/{output}/{identity}"
 
 
+def repair_hint(place: str) -> str:
+    """What to do about a damaged or lost file of a root, given its URI."""
+    root = place.rpartition("/parts/")[0] or place.rpartition("/logs/")[0] or "ROOT"
+    return f"`logloom repair {shlex.quote(root)}` builds it again"
+
+
 def find_entry(store: Store, output: str, identity: str) -> Entry | None:
     """The entry of a unit, where it is finished.
 
     Raises:
-        DatasetError: the entry can't be read; says which folder to remove.
+        DatasetError: the entry can't be read.
     """
     found = _read_entry(store, output, identity)
     return None if found is None else checked(Entry, *found[1:])
@@ -163,17 +178,27 @@ class AssembledEntry:
     unit: Mapping[str, Any]
     rows: Count
     files: Files
+    software: Mapping[str, Text] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+    def to_bytes(self) -> bytes:
+        """What stands in entry.json."""
+        data = asdict(self)
+        for file in data["files"]:
+            del file["portion"]  # all are its own
+        if not self.software:  # nor had entries of before
+            del data["software"]
+        return canonical(data)
 
 
 def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledEntry, str] | None:
     """The entry of an assembled output and its BLAKE3, where it is finished.
 
     Raises:
-        DatasetError: the entry can't be read; says which folder to remove.
+        DatasetError: the entry can't be read.
     """
     found = _read_entry(store, output, identity)
     if found is None:
@@ -206,8 +231,9 @@ def _read_entry(store: Store, output: str, identity: str) -> tuple[bytes, Any, s
         data = store.read(name)
     except MISSING:
         return None
-    source, way_out = store.uri_of(name), f"remove {store.uri_of(folder)} and build again"
-    return data, parsed(data, source, way_out), source, way_out
+    place = store.uri_of(name)
+    way_out = repair_hint(place)
+    return data, parsed(data, place, way_out), place, way_out
 
 
 @dataclass(frozen=True)
@@ -219,6 +245,8 @@ class LogRecord:
         status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks) or "kept" (the log is gone).
         part: digest that names logs/<part>.parquet; "" when skipped.
         reasons: for people, why it isn't whole.
+        verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
+            logs without units, and where that wasn't noted.
     """
 
     __pydantic_config__ = _STRICT
@@ -235,6 +263,7 @@ class LogRecord:
     dropped: Mapping[str, Count]
     refused: Count
     reasons: tuple[Text, ...] = ()
+    verified: Text = ""
 
 
 @dataclass(frozen=True)
@@ -263,7 +292,12 @@ class Manifest:
         recipe: as canonical JSON data.
         plan: digest of what all rows depend on beside the logs.
         outputs: name to options.
-        verified: what was read back before the commit: "all", "sample:0.05" or "none".
+        verified: what was read back before the commit: "new" (all units that the build made or found, but
+            none of logs whose records it took over), "all" (those, too), "sample:0.05" (of the new ones) or
+            "none". Versions of format 1 say "all" for "new".
+        software: of the build that committed it; entries of units say what made these.
+        parent_digest: BLAKE3 of the parent's manifest; "" without a parent, or where that wasn't noted.
+        trusted: how many "logs" and "assembled" outputs were taken over from the parent without being read.
     """
 
     __pydantic_config__ = _STRICT
@@ -280,6 +314,8 @@ class Manifest:
     totals: Mapping[str, Count]
     verified: Text
     software: Mapping[str, Text]
+    parent_digest: Text = ""
+    trusted: Mapping[str, Count] = field(default_factory=dict)
     format: Count = field(default=FORMAT)
 
     def to_bytes(self) -> bytes:
@@ -340,36 +376,40 @@ def _check_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
-    """Writes a log's part of the manifest, a Parquet row a unit, and gives the digest that names it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = [_entry_row(entry) for entry in entries]
-    buffer = io.BytesIO()
-    table = pa.Table.from_pylist(rows, schema=_part_schema())
-    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
-    data = buffer.getvalue()
+    """Writes a log's part of the manifest, and gives the digest that names it."""
+    data = log_part_bytes(entries)
     digest = blake3(data).hexdigest()
     store.create(f"logs/{digest}.parquet", data)
     return digest
 
 
-_AS_JSON = ("files", "columns", "unit", "tally")  # of an entry, in a log's part
+def log_part_bytes(entries: Sequence[Entry]) -> bytes:
+    """A log's part of the manifest: a Parquet row a unit."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [_entry_row(entry) for entry in entries]
+    # Without the last one where no entry has it, so that a part of before comes out with the bytes it had.
+    schema = _part_schema(has_software=any(entry.software for entry in entries))
+    buffer = io.BytesIO()
+    table = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    return buffer.getvalue()
 
 
-def _part_schema() -> pa.Schema:
+def _part_schema(*, has_software: bool) -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema(
         [(name, pa.string()) for name in ("output", "identity", "log_id", "content_id", "partition")]
         + [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
-        + [(name, pa.string()) for name in _AS_JSON]
+        + [(name, pa.string()) for name in (*_JSON_COLUMNS, *(["software"] if has_software else []))]
     )
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:
     row = entry.to_json() | {"size": entry.size}
-    return row | {name: canonical(row[name]).decode() for name in _AS_JSON}
+    return row | {name: canonical(row[name]).decode() for name in (*_JSON_COLUMNS, "software") if name in row}
 
 
 def read_log_part(store: Store, part: str) -> list[Entry]:
@@ -382,28 +422,31 @@ def read_log_part(store: Store, part: str) -> list[Entry]:
     import pyarrow.parquet as pq
 
     name = f"logs/{part}.parquet"
-    source = store.uri_of(name)
+    place = store.uri_of(name)
     try:
         data = store.read(name)
     except MISSING:
-        raise DatasetError(f"{source}: a log's part of the manifest is missing") from None
+        raise DatasetError(
+            f"{place}: a log's part of the manifest is missing; {repair_hint(place)}"
+        ) from None
     if blake3(data).hexdigest() != part:
-        raise DatasetError(f"{source}: damaged, its bytes don't match its name")
+        raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            if not file.schema_arrow.equals(_part_schema()):
-                raise DatasetError(f"{source}: not a log's part of a manifest, its columns are others")
+            if file.schema_arrow not in (_part_schema(has_software=True), _part_schema(has_software=False)):
+                raise DatasetError(f"{place}: not a log's part of a manifest, its columns are others")
             # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
             rows = file.read(use_threads=False).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DatasetError(f"{source}: damaged ({error})") from error
-    return [_row_entry(row, f"{source}: row {number}") for number, row in enumerate(rows)]
+        raise DatasetError(f"{place}: damaged ({error})") from error
+    return [_row_entry(row, f"{place}: row {number}") for number, row in enumerate(rows)]
 
 
-def _row_entry(row: dict[str, Any], source: str) -> Entry:
+def _row_entry(row: dict[str, Any], place: str) -> Entry:
     del row["size"]
-    row |= {key: parsed(row[key] or "null", f"{source}: {key}") for key in _AS_JSON}
-    return checked(Entry, row, source)
+    row |= {key: parsed(row[key] or "null", f"{place}: {key}") for key in _JSON_COLUMNS}
+    row["software"] = parsed(row.get("software") or "{}", f"{place}: software")
+    return checked(Entry, row, place)
 
 
 # --- versions -------------------------------------------------------------------------------------------
@@ -496,14 +539,22 @@ def _manifest_at(store: Store, number: int) -> Manifest:
         DatasetError: what is there is no manifest, or one of another version.
     """
     name = version_file(number)
+    name = version_file(number)
     place = store.uri_of(name)
     try:
-        manifest = Manifest.from_bytes(store.read(name), place)
+        data = store.read(name)
     except MISSING:
         raise UsageError(f"{place}: there is no version {number}") from None
+    check_digest(store, number, data)
+    manifest = Manifest.from_bytes(data, place)
     if manifest.version != number:
         raise DatasetError(f"{place}: the manifest of version {manifest.version}")
     return manifest
+
+
+def digest_of_manifest(store: Store, number: int) -> str:
+    """BLAKE3 of a version's manifest as it lies there: what the next version says of it."""
+    return blake3(store.read(version_file(number))).hexdigest()
 
 
 def split_root(text: str) -> tuple[str, str]:
@@ -532,14 +583,3 @@ def _next_entries(
 ) -> Iterable[tuple[LogRecord, Entry]]:
     log, entries = coming.popleft()
     return [(log, entry) for entry in entries.result()]
-
-
-@functools.cache
-def software() -> dict[str, str]:
-    """Versions of what turns logs into bytes; stands in manifests, for people."""
-    from importlib.metadata import version
-
-    from logloom import __version__
-
-    packages = ("numpy", "numcodecs", "pyarrow", "pillow", "zarr")
-    return {"logloom": __version__, **{name: version(name) for name in packages}}

@@ -251,6 +251,27 @@ class Store:
         info = self.fs.info(self.uri_of(name))
         return info.get("size"), str(info.get("ETag") or info.get("mtime") or info.get("updated"))
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of every file below a folder, by name within it; one listing of an object store."""
+        with self._explained(folder):
+            if self.local is not None:
+                top = self.path_of(folder)
+                files = (path for path in top.rglob("*") if path.is_file())
+                return {path.relative_to(top).as_posix(): path.stat().st_size for path in files}
+            self.fs.invalidate_cache()
+            own = f"/{self.uri_of(folder).split('://', 1)[-1].strip('/')}/"
+            found = self.fs.find(self.uri_of(folder), detail=True)
+            return {f"/{path.lstrip('/')}".removeprefix(own): int(f["size"]) for path, f in found.items()}
+
+    def remove(self, name: str) -> None:
+        """Removes a file, or does nothing where it isn't there."""
+        with contextlib.suppress(*MISSING), self._explained(name, MISSING):
+            if self.local is None:
+                self.fs.rm_file(self.uri_of(name))
+                return
+            self.path_of(name).unlink()
+            sync(self.path_of(name).parent)
+
     def copy(self, name: str, new: str) -> None:
         """Copies an object within the store, without its bytes coming here.
 
@@ -297,8 +318,12 @@ class Store:
             sync(path.parent)
             return True
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Writes a file whether or not it is there; never a partial one."""
+    def replace(self, name: str, data: bytes, *, read_only: bool = False) -> None:
+        """Writes a file whether or not it is there; never a partial one.
+
+        Args:
+            read_only: it is one of those that are created once.
+        """
         self.check_writable()
         with self._explained(name):
             if self.local is None:
@@ -306,6 +331,8 @@ class Store:
                 return
             path = self.path_of(name)
             with self._unfinished(path, data) as partial:
+                if read_only:
+                    partial.chmod(0o444)
                 partial.replace(path)
             sync(path.parent)
 
@@ -318,6 +345,19 @@ class Store:
             raise UsageError(
                 f"{self.uri}: zip archives are only read; write to a folder or a bucket, and zip that"
             )
+
+    def restore(self, path: pathlib.Path, name: str) -> None:
+        """Moves a scratch file to where one that is created once was lost or damaged; it appears whole."""
+        with self._explained(name):
+            if self.local is None:
+                self.fs.put_file(str(path), self.uri_of(name))
+                return
+            target = self.path_of(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            sync(path)
+            path.chmod(0o444)
+            path.replace(target)
+            sync(target.parent)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[pathlib.Path]:
@@ -338,13 +378,12 @@ class Store:
     def publish(self, folder: pathlib.Path, name: str, last: str) -> None:
         """Makes a scratch folder's files visible under `name`, the file `last` after all others.
 
-        A folder that is there already is left as it is: it holds the same bytes.
+        A folder that is there already is left as it is: it holds the same bytes. One that lacks `last`, whose
+        mark was taken from it, is filled anew.
         """
         with self._explained(name):
             if self.local is None:
-                files = sorted(p for p in folder.rglob("*") if p.is_file())
-                for path in sorted(files, key=lambda p: p == folder / last):
-                    self.fs.put_file(str(path), self.uri_of(f"{name}/{path.relative_to(folder).as_posix()}"))
+                self._restore_all(folder, name, last)
                 return
             paths = [*folder.rglob("*"), folder]
             sync_all(paths)
@@ -358,10 +397,15 @@ class Store:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                if not (target / last).exists():  # nobody publishes that; somebody removed it
-                    raise StorageError(f"{target}: has lost its {last}; remove it and build again") from error
+                if not (target / last).exists():
+                    self._restore_all(folder, name, last)
                 return
             sync(target.parent)
+
+    def _restore_all(self, folder: pathlib.Path, name: str, last: str) -> None:
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        for path in sorted(files, key=lambda path: path == folder / last):
+            self.restore(path, f"{name}/{path.relative_to(folder).as_posix()}")
 
     def fill(self, folder: pathlib.Path, name: str) -> None:
         """Moves a scratch folder's files, it has no others, into `name`, which may hold files already.

@@ -8,6 +8,7 @@ KB; where a plan has very many small partitions, some neighbours go together (lo
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -19,16 +20,24 @@ from typing import Any
 
 import apache_beam as beam
 
-from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError, UsageError
+from logloom.errors import (
+    CommitConflictError,
+    LogloomError,
+    LogReadError,
+    ReadBackError,
+    StorageError,
+    UsageError,
+)
 from logloom.io import retries
-from logloom.io.manifest import Assembled, Manifest, read_manifest
+from logloom.io.manifest import FileEntry, Manifest, read_manifest, version_file
+from logloom.io.manifest_digest import write_digest
 from logloom.io.storage import is_local
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import copy_view, make_view
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import check_describes, describe, run
-from logloom.transforms import finish, partition
+from logloom.transforms import assembly, finish, partition
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
@@ -58,7 +67,7 @@ class BuildLogs(beam.PTransform):
 
 
 class CommitVersion(beam.PTransform):
-    """LogOutcomes to the one outcome of the build: assembles what is assembled, then commits."""
+    """LogOutcomes to the one outcome of the build: checks units, assembles outputs, then commits."""
 
     def __init__(self, job: Target):
         self.job = job
@@ -66,19 +75,27 @@ class CommitVersion(beam.PTransform):
     def expand(self, outcomes: Any) -> Any:
         start = outcomes.pipeline | "Start" >> beam.Create([None])
         everything = beam.pvalue.AsList(outcomes)
+        damaged = beam.pvalue.AsList(
+            start
+            | "PlanChecks" >> beam.FlatMap(_plan_checks, self.job, everything)
+            | "SpreadChecks" >> beam.Reshuffle()
+            | "CheckUnit" >> beam.FlatMap(_check_unit, self.job)
+        )
         files = (
             start
-            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, everything)
+            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, everything, damaged)
             | "SpreadChunks" >> beam.Reshuffle()
             | "WriteChunk" >> beam.Map(_write_chunk, self.job)
         )
         assembled = (
             start
-            | "Assemble" >> beam.FlatMap(_assemble, self.job, everything, beam.pvalue.AsList(files))
+            | "Assemble" >> beam.FlatMap(_assemble, self.job, everything, beam.pvalue.AsList(files), damaged)
             | "SpreadAssembled" >> beam.Reshuffle()
-            | "ReadBackAssembled" >> beam.Map(_read_back_assembled, self.job)
+            | "ReadBackAssembled" >> beam.Map(_finish_assembly, self.job)
         )
-        return start | "Commit" >> beam.Map(_commit, self.job, everything, beam.pvalue.AsList(assembled))
+        return start | "Commit" >> beam.Map(
+            _commit, self.job, everything, beam.pvalue.AsList(assembled), damaged
+        )
 
 
 # Beam calls these with the job; they only turn argument order and count.
@@ -140,32 +157,52 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> finish.LogOut
     return outcome
 
 
-def _plan_chunks(_: None, job: Target, outcomes: list[finish.LogOutcome]) -> list[finish.ChunkTask]:
-    return finish.plan_chunks(job, outcomes)
+def _plan_checks(_: None, job: Target, outcomes: list[finish.LogOutcome]) -> Iterable[assembly.UnitCheck]:
+    return assembly.plan_checks(job, outcomes)
 
 
-def _write_chunk(chunk: finish.ChunkTask, job: Target) -> tuple[str, dict[str, Any]]:
-    written = finish.write_chunk(job, chunk)
+def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
+    found = assembly.check_unit(job, check)
+    _count_retries()
+    return found
+
+
+def _plan_chunks(
+    _: None, job: Target, outcomes: list[finish.LogOutcome], damaged: list[Failure]
+) -> list[assembly.ChunkTask]:
+    return assembly.plan_chunks(job, outcomes, damaged)
+
+
+def _write_chunk(chunk: assembly.ChunkTask, job: Target) -> tuple[str, FileEntry]:
+    written = assembly.write_chunk(job, chunk)
     _count_retries()
     return written
 
 
 def _assemble(
-    _: None, job: Target, outcomes: list[finish.LogOutcome], files: list[tuple[str, dict[str, Any]]]
-) -> list[Assembled]:
-    return finish.finish_assembly(job, outcomes, files)
+    _: None,
+    job: Target,
+    outcomes: list[finish.LogOutcome],
+    files: list[tuple[str, FileEntry]],
+    damaged: list[Failure],
+) -> Iterable[assembly.Candidate]:
+    return assembly.plan_candidates(job, outcomes, files, damaged)
 
 
-def _read_back_assembled(part: Assembled, job: Target) -> finish.AssembledResult:
-    result = finish.read_back_assembled(job, part)
+def _finish_assembly(candidate: assembly.Candidate, job: Target) -> assembly.AssembledResult:
+    result = assembly.finish_assembly(job, candidate)
     _count_retries()
     return result
 
 
 def _commit(
-    _: None, job: Target, outcomes: list[finish.LogOutcome], assembled: list[finish.AssembledResult]
+    _: None,
+    job: Target,
+    outcomes: list[finish.LogOutcome],
+    assembled: list[assembly.AssembledResult],
+    damaged: list[Failure],
 ) -> dict[str, Any]:
-    outcome = finish.commit(job, outcomes, assembled)
+    outcome = finish.commit(job, outcomes, assembled, damaged)
     _count_retries()
     return outcome
 
@@ -245,6 +282,7 @@ def build(
         LogloomError: no rows, too many logs skipped, or the engine was lost.
     """
     job = plan.job
+    mend_digest(job)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
@@ -267,9 +305,20 @@ def submit(
     Args:
         plan: one that is not up to date.
     """
+    mend_digest(plan.job)
     submitted = _run(plan, dataclasses.replace(runner, detach=True), tell)
     assert isinstance(submitted, Submitted)
     return submitted
+
+
+def mend_digest(job: Target) -> None:
+    """Writes the digest of the parent's manifest where it is missing.
+
+    A build of before wrote none, or one was killed right after its commit.
+    """
+    if job.parent is not None:
+        with contextlib.suppress(StorageError):  # a root that nobody may write to can be up to date
+            write_digest(job.store, job.parent, job.store.read(version_file(job.parent)))
 
 
 def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:

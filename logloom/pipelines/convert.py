@@ -28,32 +28,25 @@ from logloom.io.manifest import (
     LogRecord,
     Manifest,
     canonical,
-    find_entry,
     read_manifest,
     write_log_part,
 )
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
-from logloom.pipelines.build import CommitVersion, check_reach
+from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, PlannedLog
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
-from logloom.transforms import finish
+from logloom.software import software
+from logloom.transforms import finish, partition
 from logloom.transforms.bundles import bundled, packed, unpacked
+from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask
-from logloom.transforms.journal import BUILDING, READING_BACK, Note
-from logloom.transforms.partition import (
-    Failure,
-    PartitionResult,
-    Reading,
-    differences,
-    files_of,
-    is_sampled,
-    listed,
-)
+from logloom.transforms.journal import BUILDING, Note
+from logloom.transforms.partition import Failure, PartitionResult, files_of, listed
 
 
 @dataclass(frozen=True)
@@ -146,6 +139,7 @@ def convert(
         StorageError: a disk or an object store refused.
     """
     job = plan.job
+    mend_digest(job)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, 0, 0)
     engine = runner or RunnerOptions("direct", workers=1)
@@ -207,7 +201,11 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
     log, part = task.log, task.part
     began = time.perf_counter()
     job.journal.write(Note(BUILDING, log.log_id, done=False))
-    found = find_entry(job.store, job.output, job.unit_identity(log.log_id, part))
+    try:
+        found = finished_unit(job.store, _blank_entry(task, job))
+    except DatasetError as error:
+        damage = Failure(log.log_id, part.name, "readback", str(error))
+        return ConvertedPart(task.record, PartitionResult(log, part.name, (), (damage,)))
     try:
         entry = found or _write_unit(task, job)
     except StorageError:
@@ -223,6 +221,26 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
     job.journal.write(done)
     result = PartitionResult(log, part.name, (entry,), (), int(found is None), seconds)
     return ConvertedPart(task.record, result)
+
+
+def _blank_entry(task: PartTask, job: ConvertJob) -> Entry:
+    """The entry of a unit before it is written."""
+    log, part = task.log, task.part
+    return Entry(
+        output=job.output,
+        identity=job.unit_identity(log.log_id, part),
+        log_id=log.log_id,
+        content_id=log.content_id,
+        partition=part.name,
+        start=part.start,
+        stop=part.stop,
+        rows=0,
+        files=(),
+        columns={},
+        unit={},
+        tally={},
+        software=software(),
+    )
 
 
 def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
@@ -262,14 +280,8 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
         unit = writer.close() if writer is not None else {}
         columns = digests.hexdigests() if rows else {}
         _check_source(task, job, rows, columns)
-        entry = Entry(
-            output=job.output,
-            identity=job.unit_identity(log.log_id, part),
-            log_id=log.log_id,
-            content_id=log.content_id,
-            partition=part.name,
-            start=part.start,
-            stop=part.stop,
+        entry = dataclasses.replace(
+            _blank_entry(task, job),
             rows=rows,
             files=files_of(folder),
             columns=unit.pop("columns", None) or columns,
@@ -303,18 +315,7 @@ def _read_back(converted: bytes, job: ConvertJob) -> tuple[str, bytes]:
 
 def read_back(converted: ConvertedPart, job: ConvertJob) -> ConvertedPart:
     """Reads the unit through its own reader; adds a failure where a column's digest is another."""
-    reading = Reading(job.store, job.schema, job.outputs, frozenset(), job.block_bytes)
-    began = time.perf_counter()
-    failures = [
-        Failure(entry.log_id, entry.partition, "readback", problem)
-        for entry in converted.result.entries
-        if entry.rows and is_sampled(job.verify, entry.identity)
-        for problem in differences(reading, entry)
-    ]
-    log_id = converted.result.log.log_id
-    job.journal.write(Note(READING_BACK, log_id, seconds=time.perf_counter() - began))
-    result = dataclasses.replace(converted.result, failures=(*converted.result.failures, *failures))
-    return dataclasses.replace(converted, result=result)
+    return dataclasses.replace(converted, result=partition.read_back(job, converted.result))
 
 
 # --- a log ----------------------------------------------------------------------------------------------
@@ -331,7 +332,13 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> finish
     entries = sorted((e for part in done for e in part.result.entries), key=lambda entry: entry.start)
     rows = sum(entry.rows for entry in entries)
     key = done[0].result.log.key
-    record = dataclasses.replace(done[0].record, key=key, part=write_log_part(job.store, entries), rows=rows)
+    record = dataclasses.replace(
+        done[0].record,
+        key=key,
+        part=write_log_part(job.store, entries),
+        rows=rows,
+        verified=finish.read_share(job),
+    )
     if failures:
         record = _without_damaged(done[0].record, record, failures)
     built = sum(part.result.built for part in done)

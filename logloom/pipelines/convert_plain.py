@@ -23,7 +23,7 @@ from logloom.io.storage import Store, explained, sync
 from logloom.io.units import format_named
 from logloom.pipelines.convert_sources import Source, VersionSource
 from logloom.pipelines.view import ViewedFile, split_folder, view_files
-from logloom.transforms.partition import check_file
+from logloom.transforms.finished import check_file
 
 _THREADS = 16  # that copy files; they wait for storage
 

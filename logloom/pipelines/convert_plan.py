@@ -18,7 +18,14 @@ from pydantic import BaseModel, ValidationError
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.foreign.base import Part
-from logloom.io.manifest import LogRecord, Manifest, check_root, read_manifest, version_numbers
+from logloom.io.manifest import (
+    LogRecord,
+    Manifest,
+    check_root,
+    digest_of_manifest,
+    read_manifest,
+    version_numbers,
+)
 from logloom.io.storage import Store
 from logloom.io.units import Format, format_named
 from logloom.pipelines.convert_sources import Source, SourceLog
@@ -121,7 +128,7 @@ def plan_convert(
     options: Mapping[str, Any] | None = None,
     columns: list[str] | None = None,
     limit: int | None = None,
-    verify: str = "all",
+    verify: str = "new",
     on_error: str = "fail",
     storage_options: Mapping[str, Any] | None = None,
 ) -> ConvertPlan:
@@ -133,7 +140,7 @@ def plan_convert(
         options: what a recipe would say under `outputs.<output>`.
         columns: names or globs; all by default. A column brings its age and availability.
         limit: only the first logs, for a trial.
-        verify: "all", "none" or "sample:<share>".
+        verify: "new", "all", "none" or "sample:<share>".
         on_error: as of `ConvertJob`.
 
     Raises:
@@ -159,6 +166,8 @@ def plan_convert(
         number=(numbers[-1] if numbers else 0) + 1,
         parent=numbers[-1] if numbers else None,
         verify=verify,
+        parent_digest=digest_of_manifest(store, numbers[-1]) if numbers else "",
+        assembled=tuple(part.identity for part in parent.assembled) if parent else (),
         run=uuid.uuid4().hex[:12],
         source=source,
         columns=tuple(schema.columns),
@@ -178,7 +187,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
         key = job.log_key(record.log_id, content, record.uris, record.split)
         old = before.get(record.log_id)
         if not log.parts:  # listed only: skipped, or without a tick
-            kept.append(replace(record, key=key, part=""))
+            kept.append(replace(record, key=key, part="", verified=""))
         elif old is not None and old.key == key:
             kept.append(old)
         else:

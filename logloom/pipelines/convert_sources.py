@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, Protocol
 
 from logloom.blocks import Block
@@ -29,6 +28,7 @@ from logloom.io.manifest import (
 from logloom.io.storage import Store
 from logloom.pipelines.verify import reading_of
 from logloom.schema import Schema
+from logloom.transforms.job import Committed
 from logloom.transforms.partition import Reading
 
 DAMAGE = "damage of the source"  # why rows were left out, as manifests say it; 0 where nobody knows how many
@@ -167,11 +167,10 @@ class VersionSource:
             "output": chosen,
             "forms": forms,
         }
-        rate = (manifest.recipe.get("clock") or {}).get("rate")
         return cls(
             name=manifest.name,
             schema=_schema_of(reading, manifest, chosen),
-            period=int(10**9 / Decimal(str(rate))) if rate is not None else None,
+            period=Committed.of(store, manifest).period,
             recipe={**manifest.recipe, "convert": lineage},
             hints=_hints_of(manifest, chosen, forms),
             notes=(),

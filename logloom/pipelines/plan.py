@@ -26,6 +26,7 @@ from logloom.io.manifest import (
     LogRecord,
     Manifest,
     check_root,
+    digest_of_manifest,
     read_manifest,
     unit_folder,
     version_numbers,
@@ -163,7 +164,7 @@ def plan_build(
     *,
     base: str | None = None,
     limit: int | None = None,
-    verify: str = "all",
+    verify: str = "new",
     allow_empty: bool = False,
     py_files: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
@@ -176,7 +177,7 @@ def plan_build(
         root: URI of the dataset's root.
         base: the folder that relative log URIs start from.
         limit: only the first logs, for a trial.
-        verify: "all", "none" or "sample:<share>".
+        verify: "new", "all", "none" or "sample:<share>".
         allow_empty: a version without rows may be committed.
         py_files: Python files with functions that columns are derived by.
         storage_options: fsspec options by protocol.
@@ -193,7 +194,7 @@ def plan_build(
     load_files(python)
     files = expand_logs(recipe, base, storage_options)[:limit]
     on_error = recipe.on_error_mode
-    options = OpenOptions(on_error, store.options, store.uri_of("index"))
+    options = OpenOptions(on_error, store.options, store.uri_of("index"), hash=recipe.hash)
     opened, failed = _open_all(files, options, on_opened)
     if failed and (on_error == "fail" or not opened):
         raise LogReadError(_list_failures(failed, len(files)))
@@ -214,12 +215,26 @@ def plan_build(
         open_options=options,
         skip_budget=recipe.skip_budget,
         verify=verify,
+        parent_digest=digest_of_manifest(store, numbers[-1]) if numbers else "",
+        assembled=tuple(part.identity for part in parent.assembled) if parent else (),
         allow_empty=allow_empty,
         references=references_of(outputs, store.options),
         py_files=python,
         run=uuid.uuid4().hex[:12],
     )
-    return _against_parent(job, recipe, parent, opened, failed, notes)
+    told = [*notes, *_hash_note(recipe, parent)]
+    return _against_parent(job, recipe, parent, opened, failed, told)
+
+
+def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
+    """Says why every log counts as new where content ids were made otherwise before."""
+    before = parent.recipe.get("hash", "ends") if parent is not None else recipe.hash
+    if parent is None or before == recipe.hash:
+        return []
+    return [
+        f"version {parent.version} knows logs by `hash: {before}`, this build by `hash: {recipe.hash}`: "
+        "other content ids, so every log counts as new and is built again"
+    ]
 
 
 def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]) -> dict[str, str]:
@@ -232,12 +247,12 @@ def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str
 
 
 def check_verify(verify: str) -> None:
-    """Raises UsageError unless `verify` is "all", "none" or "sample:<share between 0 and 1>"."""
-    if verify != "none":
-        check_sample(verify)
+    """Raises UsageError unless `verify` is "new", "all", "none" or "sample:<share between 0 and 1>"."""
+    if verify not in ("new", "none"):
+        check_sample(verify, "new, all, none")
 
 
-def check_sample(sample: str) -> None:
+def check_sample(sample: str, others: str = "all") -> None:
     """Raises UsageError unless `sample` is "all" or "sample:<share between 0 and 1>"."""
     if sample == "all":
         return
@@ -246,7 +261,7 @@ def check_sample(sample: str) -> None:
     except ValueError:
         share = -1.0
     if not 0 < share <= 1:
-        raise UsageError(f"{sample!r}: expected all, or sample:0.05 (a share of the units)")
+        raise UsageError(f"{sample!r}: expected {others}, or sample:0.05 (a share of the units)")
 
 
 Opened = dict[str, tuple[LogFiles, Outline]]

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--recipe", required=True, help="URI of the recipe")
     found.add_argument("--to", required=True, help="URI of the dataset")
-    found.add_argument("--verify", default="all", help="all, sample:SHARE or none")
+    found.add_argument("--verify", default="new", help="new, all, sample:SHARE or none")
     found.add_argument("--storage_options", type=json.loads, default={}, help="JSON: fsspec's, by protocol")
     return found
 

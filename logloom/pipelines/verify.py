@@ -6,11 +6,11 @@ Needs no Beam: the same functions as in a build, in a pool of processes.
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,39 +23,24 @@ from logloom.io.manifest import (
     FileEntry,
     LogRecord,
     Manifest,
-    entries_of,
     read_assembled,
+    read_log_part,
     read_manifest,
-    unit_folder,
     view_folder,
 )
 from logloom.io.storage import Store
-from logloom.io.units import options_of
+from logloom.pipelines.claims import Finding, check_claims, manifest_state
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
-from logloom.schema import Schema
+from logloom.transforms.assembly import assembled_differences
 from logloom.transforms.derive import load_files, read_files
-from logloom.transforms.finish import assembled_differences
-from logloom.transforms.job import Job, LogTask, opened
-from logloom.transforms.partition import (
-    Reading,
-    check_file,
-    check_files,
-    derive_columns,
-    differences,
-    is_sampled,
-)
+from logloom.transforms.finished import assembled_problems, check_file, unit_problems
+from logloom.transforms.job import Committed, Job, LogTask, opened
+from logloom.transforms.partition import Reading, derive_columns, differences, is_sampled
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import plan_spans
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing found wrong: where, and what."""
-
-    log_id: str
-    partition: str
-    message: str
+_READERS = 16  # threads that read parts of logs; they wait for storage
 
 
 @dataclass(frozen=True)
@@ -65,6 +50,10 @@ class Report:
     Attributes:
         units, rows, bytes: that were read back.
         findings: what is wrong; empty proves the version.
+        manifest: "checked" by its digest, or why not.
+        verified, trusted: what the build that committed the version read back (see `Manifest`).
+        committed_by: software of that build.
+        made_by: {"software", "units"} each: which software made how many units; none where it wasn't noted.
     """
 
     version: int
@@ -73,6 +62,11 @@ class Report:
     bytes: int
     against_logs: bool
     findings: tuple[Finding, ...]
+    manifest: str
+    verified: str
+    trusted: Mapping[str, int]
+    committed_by: Mapping[str, str]
+    made_by: tuple[Mapping[str, Any], ...]
 
     @property
     def is_proven(self) -> bool:
@@ -80,14 +74,14 @@ class Report:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """A piece of verification for one process."""
+class Task:
+    """A piece of work for one process, and what it is told."""
 
-    check: Callable[..., Iterable[Finding]]
+    check: Callable[..., Iterable[Any]]
     arguments: tuple[Any, ...]
 
 
-def _run_task(task: _Task) -> list[Finding]:
+def _run_task(task: Task) -> list[Any]:
     return list(task.check(*task.arguments))
 
 
@@ -113,30 +107,73 @@ def verify(
 
     Raises:
         UsageError: there is no such version.
-        DatasetError: the manifest or a log's part can't be read at all.
+        DatasetError: the manifest can't be read, or isn't what its digest says.
         LogReadError: `against_logs`, and the logs can't be opened.
     """
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
     reading = reading_of(store, manifest)
-    entries = list(entries_of(store, manifest.logs))
+    entries, lost = readable_entries(store, manifest.logs)
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
-    tasks = [_Task(_check_unit, (reading, entry)) for entry in chosen]
-    tasks += [_Task(_check_assembled, (reading, part)) for part in manifest.assembled]
-    findings = [*_check_sums(manifest, entries), *_check_view(store, manifest)]
+    tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
+    tasks += [Task(_check_assembled, (reading, part)) for part in manifest.assembled]
+    state, findings = manifest_state(store, manifest.version)
+    findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
+    if not lost:
+        findings += check_view(store, manifest)
     if against_logs:
-        job = _job_again(store, manifest, py_files)
+        job = job_again(store, manifest, py_files)
         tasks += list(_derive_tasks(job, manifest, chosen))
         findings += _check_spans(job, manifest, entries)
-    for done, found in enumerate(_run(tasks, num_workers or os.cpu_count() or 1), 1):
+    for done, found in enumerate(run_tasks(tasks, num_workers or os.cpu_count() or 1), 1):
         findings += found
         on_done(done, len(tasks))
     size = sum(entry.size for entry in chosen) + sum(part.size for part in manifest.assembled)
     rows = sum(entry.rows for entry in chosen)
-    return Report(manifest.version, len(chosen), rows, size, against_logs, tuple(findings))
+    return Report(
+        manifest.version,
+        len(chosen),
+        rows,
+        size,
+        against_logs,
+        tuple(findings),
+        manifest=state,
+        verified=manifest.verified if manifest.format > 1 or manifest.verified != "all" else "new",
+        trusted=dict(manifest.trusted),
+        committed_by=dict(manifest.software),
+        made_by=_made_by(entry for _, entry in entries),
+    )
 
 
-def _run(tasks: list[_Task], num_workers: int) -> Iterator[list[Finding]]:
+def _made_by(entries: Iterable[Entry]) -> tuple[Mapping[str, Any], ...]:
+    counts = Counter(tuple(sorted(entry.software.items())) for entry in entries)
+    return tuple({"software": dict(made_by), "units": count} for made_by, count in sorted(counts.items()))
+
+
+def readable_entries(
+    store: Store, logs: Iterable[LogRecord]
+) -> tuple[list[tuple[LogRecord, Entry]], list[Finding]]:
+    """The units of all logs whose parts can be read, and what is wrong with the other parts."""
+    records = [record for record in logs if record.part]
+
+    def read(record: LogRecord) -> list[Entry] | Finding:
+        try:
+            return read_log_part(store, record.part)
+        except DatasetError as error:
+            return Finding(record.log_id, "", str(error))
+
+    entries, lost = [], []
+    with ThreadPoolExecutor(_READERS) as threads:
+        for record, found in zip(records, threads.map(read, records), strict=True):
+            if isinstance(found, Finding):
+                lost.append(found)
+            else:
+                entries += [(record, entry) for entry in found]
+    return entries, lost
+
+
+def run_tasks(tasks: Sequence[Task], num_workers: int) -> Iterator[list[Any]]:
+    """What each task finds, in order, in a pool of processes."""
     if num_workers == 1 or len(tasks) < 2:
         yield from map(_run_task, tasks)
         return
@@ -151,13 +188,11 @@ def _run(tasks: list[_Task], num_workers: int) -> Iterator[list[Finding]]:
 
 def reading_of(store: Store, manifest: Manifest) -> Reading:
     """What reading the units of a committed version takes."""
-    columns = manifest.recipe["columns"]
-    encoded = frozenset(name for name, column in columns.items() if column.get("encode"))
-    return Reading(store, Schema.from_json(manifest.schema), options_of(store, manifest), encoded)
+    return Reading.of(Committed.of(store, manifest))
 
 
 def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
-    problems = list(check_files(reading.store, entry))
+    problems = list(unit_problems(reading.store, entry))
     if not problems and entry.rows:
         problems = list(differences(reading, entry))
     for problem in problems:
@@ -165,48 +200,26 @@ def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
 
 
 def _check_assembled(reading: Reading, part: Assembled) -> Iterator[Finding]:
-    store, folder = reading.store, unit_folder(part.output, part.identity)
-    try:
-        entry = read_assembled(store, part)
-    except DatasetError as error:
-        yield Finding("", part.split, str(error))
-        return
-    problems = [
-        problem for file in entry.files for problem in check_file(store, f"{folder}/{file.name}", file)
-    ]
+    store = reading.store
+    problems = list(assembled_problems(store, part))
     if not problems:
-        problems = list(assembled_differences(store, part, entry))
+        problems = list(assembled_differences(store, part.identity, read_assembled(store, part)))
     for problem in problems:
         yield Finding("", part.split, problem)
 
 
-def _check_sums(manifest: Manifest, entries: list[tuple[LogRecord, Entry]]) -> Iterator[Finding]:
-    """Whether each log's partitions lie end to end and hold as many rows as the manifest says."""
-    units: dict[tuple[str, str], list[Entry]] = {}
-    for record, entry in entries:
-        units.setdefault((record.log_id, entry.output), []).append(entry)
-    for record in manifest.logs:
-        for output in manifest.outputs if record.part else ():
-            parts = units.get((record.log_id, output), [])
-            rows = sum(entry.rows for entry in parts)
-            if rows != record.rows:
-                yield Finding(record.log_id, "", f"{output}: {rows} rows, the manifest says {record.rows}")
-            for left, right in itertools.pairwise(parts):
-                if left.stop != right.start:
-                    yield Finding(
-                        record.log_id,
-                        right.partition,
-                        f"{output}: starts at {right.start}, not at {left.stop}",
-                    )
-
-
-def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
+def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
     """Whether the view on a local disk shows the version's files and nothing else."""
     folder = store.path_of(view_folder(manifest.version)) if store.local else None
     if folder is None or not folder.is_dir():
         return
     shown = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    for file in view_files(store, manifest):
+    try:
+        files = list(view_files(store, manifest))
+    except DatasetError as error:
+        yield Finding("", "", f"{folder}: can't be checked: {error}")
+        return
+    for file in files:
         path, stored = store.path_of(f"{folder.name}/{file.name}"), store.path_of(file.stored)
         if file.name not in shown:
             yield Finding("", "", f"{path}: missing from the view")
@@ -222,8 +235,18 @@ def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 # --- against the logs -----------------------------------------------------------------------------------
 
 
-def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job:
-    """The job that made a version, its recipe resolved against the version's logs."""
+def job_again(
+    store: Store, manifest: Manifest, py_files: Sequence[str], records: Iterable[LogRecord] | None = None
+) -> Job:
+    """The job that made a version, its recipe resolved against the version's logs.
+
+    Args:
+        records: of the logs to resolve it against; None for all.
+
+    Raises:
+        UsageError: these logs, or this logloom, don't give the rows that the version has.
+        LogReadError: the logs can't be opened.
+    """
     if source := manifest.recipe.get("convert"):
         raise UsageError(
             f"{store.uri}: version {manifest.version} was converted from {source['from']}, not built from "
@@ -232,8 +255,9 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job
     python = read_files(py_files)
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
-    options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"))
-    logs = {r.log_id: open_log(r.uris, options) for r in manifest.logs if r.status in ("whole", "salvaged")}
+    options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"), hash=recipe.hash)
+    chosen = manifest.logs if records is None else records
+    logs = {r.log_id: open_log(r.uris, options) for r in chosen if r.status in ("whole", "salvaged")}
     plan, _ = resolve(recipe, logs) if logs else (None, ())
     if plan is None:
         raise UsageError(f"{store.uri}: version {manifest.version} has no log to derive rows from")
@@ -252,23 +276,24 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job
     if job.plan_identity != manifest.plan:
         raise UsageError(
             f"{store.uri}: version {manifest.version} was built by another logloom ("
-            f"{manifest.software.get('logloom')}) whose rows may differ; verify against logs with that one"
+            f"{manifest.software.get('logloom')}) whose rows may differ, or from more logs than can be read: "
+            "do this with that one, and all logs"
         )
     return job
 
 
-def _task_of(record: LogRecord) -> LogTask:
+def task_of(record: LogRecord) -> LogTask:
     return LogTask(record.log_id, record.uris, record.content_id, record.split, record.key)
 
 
-def _derive_tasks(job: Job, manifest: Manifest, entries: Iterable[Entry]) -> Iterator[_Task]:
+def _derive_tasks(job: Job, manifest: Manifest, entries: Iterable[Entry]) -> Iterator[Task]:
     records = {record.log_id: record for record in manifest.logs if record.status in ("whole", "salvaged")}
     partitions: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry.log_id in records:
             partitions.setdefault((entry.log_id, entry.partition), []).append(entry)
     for (log_id, _), units in partitions.items():
-        yield _Task(_derive_again, (job, _task_of(records[log_id]), tuple(units)))
+        yield Task(_derive_again, (job, task_of(records[log_id]), tuple(units)))
 
 
 def _check_spans(job: Job, manifest: Manifest, entries: list[tuple[LogRecord, Entry]]) -> Iterator[Finding]:
@@ -277,7 +302,7 @@ def _check_spans(job: Job, manifest: Manifest, entries: list[tuple[LogRecord, En
         if record.status not in ("whole", "salvaged"):
             continue
         try:
-            spans = {span.name for span in plan_spans(opened(job, _task_of(record)).summary, job.plan)}
+            spans = {span.name for span in plan_spans(opened(job, task_of(record)).summary, job.plan)}
         except LogloomError as error:
             yield Finding(record.log_id, "", str(error))
             continue

@@ -11,14 +11,24 @@ import errno
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import UNITS, Manifest, entries_of, read_assembled, unit_folder, view_folder
+from logloom.io.manifest import (
+    UNITS,
+    FileEntry,
+    Manifest,
+    entries_of,
+    read_assembled,
+    repair_hint,
+    unit_folder,
+    view_folder,
+)
 from logloom.io.storage import NO_LINKS, Store, explained
 from logloom.io.units import format_named
+from logloom.transforms.finished import check_file
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store
@@ -37,7 +47,11 @@ class ViewedFile:
 
 
 def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
-    """All files of a version in row order, units numbered from 0 over those that hold rows."""
+    """All files of a version in row order, units numbered from 0 over those that hold rows.
+
+    Raises:
+        DatasetError: what lists them is missing or damaged.
+    """
     numbers: dict[tuple[str, str], int] = {}
     for record, entry in entries_of(store, manifest.logs):
         form = format_named(entry.output)
@@ -112,6 +126,43 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
     return target, copied
 
 
+def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -> list[str]:
+    """Puts files into a version's view again that it lost, or that aren't those of the version any more.
+
+    Args:
+        restored: files of the root that were replaced, to which a view may hold an old link or a copy.
+
+    Returns:
+        The places of the files that were put there; none where there is no view.
+    """
+    folder = view_folder(manifest.version)
+    done = []
+    if store.local is None:
+        for file in view_files(store, manifest) if store.exists(f"{folder}/{COPIED}") else ():
+            if file.stored in restored:
+                store.copy(file.stored, f"{folder}/{file.name}")
+                done.append(store.uri_of(f"{folder}/{file.name}"))
+        return done
+    if not store.path_of(folder).is_dir():
+        return []
+    for file in view_files(store, manifest):
+        stored, path = store.path_of(file.stored), store.path_of(f"{folder}/{file.name}")
+        if not stored.exists() or (path.exists() and path.samefile(stored)):
+            continue
+        entry = FileEntry(file.name, file.size, file.digest)
+        if next(check_file(store, f"{folder}/{file.name}", entry), "") and _is_sound(store, file):
+            with store.scratch() as scratch, explained(str(path)):
+                _link(store, file.stored, scratch / path.name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                (scratch / path.name).replace(path)
+            done.append(str(path))
+    return done
+
+
+def _is_sound(store: Store, file: ViewedFile) -> bool:
+    return not next(check_file(store, file.stored, FileEntry(file.name, file.size, file.digest)), "")
+
+
 def copy_view(
     store: Store, manifest: Manifest, on_done: Callable[[int, int], None] = lambda done, total: None
 ) -> str:
@@ -151,7 +202,7 @@ def _copy(store: Store, file: ViewedFile, name: str) -> None:
 
 
 def _missing(place: object) -> DatasetError:
-    return DatasetError(f"{place}: a file of this version is missing; `logloom verify` lists all")
+    return DatasetError(f"{place}: a file of this version is missing; {repair_hint(str(place))}")
 
 
 def _link(store: Store, stored: str, path: pathlib.Path) -> bool:

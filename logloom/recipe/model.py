@@ -197,6 +197,7 @@ class Recipe(Part):
         Discriminator(_is_mapping),
     ] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"
+    hash: Literal["ends", "full"] = "ends"
     outputs: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
 
     _places: Places = PrivateAttr(default_factory=Places)

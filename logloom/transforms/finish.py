@@ -1,42 +1,35 @@
 """Finishing: a log once all its partitions are done, and a version once all its logs are.
 
-Here: the log's reconciled record, the outputs that are assembled from many units, and the commit.
-Elsewhere: single partitions (logloom.transforms.partition), Beam (logloom.pipelines.build).
+Here: the log's reconciled record, and the commit.
+Elsewhere: single partitions (logloom.transforms.partition), the outputs that are assembled from many units
+(logloom.transforms.assembly), Beam (logloom.pipelines.build).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from blake3 import blake3
 
-from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError
 from logloom.io.logs.base import Refusal
 from logloom.io.manifest import (
-    ENTRY,
     Assembled,
-    AssembledEntry,
     Entry,
     LogRecord,
     Manifest,
     canonical,
-    entries_of,
-    find_assembled,
-    read_assembled,
-    software,
-    unit_folder,
     version_file,
     write_log_part,
 )
+from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, Text, checked, parsed
 from logloom.io.storage import MISSING, Store
-from logloom.io.units import AssembledFormat, format_named
+from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
-from logloom.transforms.journal import ASSEMBLING, Note
-from logloom.transforms.partition import Failure, PartitionResult, is_sampled
+from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.rows import Tally, reconcile
 
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
@@ -103,7 +96,13 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
         dropped=dropped,
         refused=refused,
         reasons=_reasons(job.store, [_told(refusal) for refusal in refusals]),
+        verified=read_share(job),
     )
+
+
+def read_share(job: Target) -> str:
+    """How much of the units that a build makes it reads back."""
+    return "all" if job.verify == "new" else job.verify
 
 
 def _reasons(store: Store, told: list[str]) -> tuple[str, ...]:
@@ -130,148 +129,15 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     )
 
 
-# --- assembled outputs ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ChunkTask:
-    """One file of an assembled output: written by one worker, alone."""
-
-    output: str
-    identity: str
-    task: Any
-
-
-def _records(job: Target, outcomes: Sequence[LogOutcome]) -> list[LogRecord]:
+def records_of(job: Target, outcomes: Sequence[LogOutcome]) -> list[LogRecord]:
+    """The records of all logs that a build kept or finished."""
     made = [outcome.record for outcome in outcomes if outcome.record is not None]
     return sorted([*job.kept, *made], key=lambda record: record.log_id)
 
 
-def failures_of(job: Target, outcomes: Sequence[LogOutcome]) -> list[Failure]:
+def failures_of(outcomes: Sequence[LogOutcome]) -> list[Failure]:
     """What keeps a build from committing."""
     return [f for o in sorted(outcomes, key=lambda o: o.log_id) if o.record is None for f in o.failures]
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """The units that make one assembled output of one split, in row order."""
-
-    output: str
-    split: str
-    identity: str
-    units: tuple[tuple[LogRecord, Entry], ...]
-
-    @property
-    def folder(self) -> str:
-        return unit_folder(self.output, self.identity)
-
-
-def assemblies(job: Target, outcomes: Sequence[LogOutcome]) -> list[Assembly]:
-    """What is to be assembled, none where the build has failed."""
-    outputs = [o for o in job.outputs if isinstance(format_named(o), AssembledFormat)]
-    if not outputs or failures_of(job, outcomes):
-        return []
-    units: dict[tuple[str, str], list[tuple[LogRecord, Entry]]] = {}
-    for record, entry in entries_of(job.store, _records(job, outcomes)):
-        if entry.output in outputs and entry.rows:
-            units.setdefault((entry.output, record.split), []).append((record, entry))
-    made = []
-    for (output, split), pairs in sorted(units.items()):
-        sources = [[entry.identity, record.uris[0], record.log_id] for record, entry in pairs]
-        identity = digest_of(["assembled", job.output_identity(output), split, sources])[:32]
-        made.append(Assembly(output, split, identity, tuple(pairs)))
-    return made
-
-
-def plan_chunks(job: Target, outcomes: Sequence[LogOutcome]) -> list[ChunkTask]:
-    """The chunks still to be written of all assembled outputs."""
-    tasks = []
-    for assembly in assemblies(job, outcomes):
-        if job.store.exists(f"{assembly.folder}/{ENTRY}"):
-            continue
-        form = format_named(assembly.output)
-        assert isinstance(form, AssembledFormat)
-        planned = form.plan_assembly(
-            job.store, assembly.units, job.schema, job.outputs[assembly.output], job.period
-        )
-        tasks += [ChunkTask(assembly.output, assembly.identity, task) for task in planned.tasks]
-    if tasks:
-        job.journal.write(Note(ASSEMBLING, "", done=False, pieces=len(tasks)))
-    return tasks
-
-
-def write_chunk(job: Target, chunk: ChunkTask) -> tuple[str, dict[str, Any]]:
-    """Writes one file of an assembled output.
-
-    Returns:
-        The output's identity and the file's {"name", "size", "digest"}.
-    """
-    form = format_named(chunk.output)
-    assert isinstance(form, AssembledFormat)
-    name, data = form.make_chunk(job.store, chunk.task)
-    published = publish_file(job, unit_folder(chunk.output, chunk.identity), name, data)
-    job.journal.write(Note(ASSEMBLING, chunk.output))
-    return chunk.identity, published
-
-
-def publish_file(job: Target, folder: str, name: str, data: bytes) -> dict[str, Any]:
-    """Creates a file of a unit folder, or leaves the equal one that is there."""
-    job.store.create(f"{folder}/{name}", data)
-    return {"name": name, "size": len(data), "digest": blake3(data).hexdigest()}
-
-
-AssembledResult = tuple[Assembled, tuple[Failure, ...]]
-
-
-def finish_assembly(
-    job: Target, outcomes: Sequence[LogOutcome], files: Sequence[tuple[str, dict[str, Any]]]
-) -> list[Assembled]:
-    """Writes what belongs to no chunk, and the entries that mark assembled outputs as complete."""
-    done = []
-    for assembly in assemblies(job, outcomes):
-        name = f"{assembly.folder}/{ENTRY}"
-        if not job.store.exists(name):
-            form = format_named(assembly.output)
-            assert isinstance(form, AssembledFormat)
-            planned = form.plan_assembly(
-                job.store, assembly.units, job.schema, job.outputs[assembly.output], job.period
-            )
-            own = [file for identity, file in files if identity == assembly.identity]
-            own += [publish_file(job, assembly.folder, n, data) for n, data in planned.files.items()]
-            said: dict[str, Any] = {
-                "output": assembly.output,
-                "split": assembly.split,
-                "unit": planned.unit,
-                "rows": sum(e.rows for _, e in assembly.units),
-                "files": sorted(own, key=lambda file: str(file["name"])),
-            }
-            job.store.create(name, canonical(said))
-        found = find_assembled(job.store, assembly.output, assembly.identity)
-        if found is None:
-            raise DatasetError(f"{job.store.uri_of(name)}: somebody removed it; build again")
-        entry, digest = found
-        done.append(
-            Assembled(assembly.output, assembly.split, assembly.identity, digest, entry.size, entry.rows)
-        )
-    return done
-
-
-def read_back_assembled(job: Target, part: Assembled) -> AssembledResult:
-    """Reads an assembled output through its own reader."""
-    if not is_sampled(job.verify, part.identity):
-        return part, ()
-    problems = assembled_differences(job.store, part, read_assembled(job.store, part))
-    return part, tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
-
-
-def assembled_differences(store: Store, part: Assembled, entry: AssembledEntry) -> Iterator[str]:
-    """Says how an assembled output, read through its own reader, differs from what was written."""
-    form = format_named(part.output)
-    if not isinstance(form, AssembledFormat):
-        yield f"{store.uri}: {part.output} is no format that is assembled"
-        return
-    folder = store.uri_of(unit_folder(part.output, part.identity))
-    yield from form.assembled_differences(folder, entry.unit, store.options)
 
 
 # --- the commit -----------------------------------------------------------------------------------------
@@ -318,16 +184,23 @@ def read_outcome(job: Target) -> Outcome:
 
 
 def commit(
-    job: Target, outcomes: Sequence[LogOutcome], assembled: Sequence[AssembledResult]
+    job: Target,
+    outcomes: Sequence[LogOutcome],
+    assembled: Sequence[tuple[Assembled, tuple[Failure, ...]]],
+    damaged: Sequence[Failure] = (),
 ) -> dict[str, Any]:
     """Creates the version, or says why not; what it says also stands in runs/, for detached jobs.
+
+    Args:
+        damaged: what was found wrong with units of earlier builds.
 
     Returns:
         {"version", "committed", "failures", "problem", "conflict", "built", "reused"}.
     """
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
-    failures = failures_of(job, outcomes) + [failure for _, found in assembled for failure in found]
-    records = _records(job, outcomes)
+    failures = failures_of(outcomes) + sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
+    failures += [failure for _, found in assembled for failure in found]
+    records = records_of(job, outcomes)
     problem = "" if failures else _refusal(job, records)
     outcome: dict[str, Any] = {
         "version": job.number,
@@ -377,13 +250,6 @@ def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequenc
     Raises:
         CommitConflictError: another build committed this number with other content.
     """
-    totals = {
-        "logs": len(records),
-        "rows": sum(record.rows for record in records),
-        "ticks_planned": sum(record.planned for record in records),
-        "refused": sum(record.refused for record in records),
-        "skipped": sum(record.status == "skipped" for record in records),
-    }
     manifest = Manifest(
         version=job.number,
         parent=job.parent,
@@ -394,9 +260,11 @@ def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequenc
         outputs={name: options.model_dump(mode="json") for name, options in job.outputs.items()},
         logs=tuple(records),
         assembled=tuple(assembled),
-        totals=totals,
+        totals=totals_of(records),
         verified=job.verify,
         software=software(),
+        parent_digest=job.parent_digest,
+        trusted=_trusted(job, assembled),
     )
     data = manifest.to_bytes()
     name = version_file(job.number)
@@ -405,4 +273,24 @@ def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequenc
             f"{job.store.uri_of(name)}: another build committed version {job.number} first; "
             "build again, what is finished is kept"
         )
+    write_digest(job.store, job.number, data)
     return manifest
+
+
+def totals_of(records: Sequence[LogRecord]) -> dict[str, int]:
+    """What a manifest says of all its logs."""
+    return {
+        "logs": len(records),
+        "rows": sum(record.rows for record in records),
+        "ticks_planned": sum(record.planned for record in records),
+        "refused": sum(record.refused for record in records),
+        "skipped": sum(record.status == "skipped" for record in records),
+    }
+
+
+def _trusted(job: Target, assembled: Sequence[Assembled]) -> dict[str, int]:
+    """How much of a version nobody read in this build, since an earlier one made it."""
+    if job.verify == "all":
+        return {"logs": 0, "assembled": 0}
+    kept = sum(bool(record.part) for record in job.kept)
+    return {"logs": kept, "assembled": sum(part.identity in job.assembled for part in assembled)}

@@ -20,10 +20,11 @@ from pydantic import BaseModel
 from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.manifest import LogRecord
+from logloom.io.manifest import Entry, LogRecord, Manifest
 from logloom.io.storage import Store, is_local
-from logloom.io.units import format_named
+from logloom.io.units import format_named, options_of
 from logloom.schema import ColumnType, Schema, dtype_to_json
+from logloom.software import software
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.derive import PythonFile
 from logloom.transforms.journal import Journal
@@ -64,7 +65,9 @@ class Target:
         kept: records of logs that need no work.
         number, parent: of the version that is committed; fixed when the job is submitted.
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
-        verify: "all", "none" or "sample:<share>".
+        verify: what is read back: "new", "all", "none" or "sample:<share>" (see `Manifest.verified`).
+        parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
+        assembled: identities of the parent's assembled outputs.
         references: digests of the datasets that outputs point into, by output.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
@@ -80,7 +83,9 @@ class Target:
     number: int
     parent: int | None
     skip_budget: float = 0.0
-    verify: str = "all"
+    verify: str = "new"
+    parent_digest: str = ""
+    assembled: tuple[str, ...] = ()
     allow_empty: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
     run: str = "again"
@@ -97,6 +102,11 @@ class Target:
     def period(self) -> int | None:
         """Of a rate clock, in ns; None for a topic clock."""
         raise NotImplementedError
+
+    @property
+    def encoded(self) -> frozenset[str]:
+        """Columns that hold images which this job encodes; they must decode again."""
+        return frozenset()
 
     @property
     def plan_identity(self) -> str:
@@ -138,10 +148,69 @@ class Job(Target):
     def period(self) -> int | None:
         return self.plan.period
 
+    @property
+    def encoded(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.plan.columns if column.spec.encode)
+
     def unit_identity(self, output: str, log: LogTask, span: Span) -> str:
         """The name of one partition's unit of one output."""
         where = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
         return digest_of([self.plan_identity, self.output_identity(output), where])[:32]
+
+    def blank_entry(self, output: str, log: LogTask, span: Span) -> Entry:
+        """The entry of a unit before it is built: which it is, and nothing of what it holds."""
+        return Entry(
+            output=output,
+            identity=self.unit_identity(output, log, span),
+            log_id=log.log_id,
+            content_id=log.content_id,
+            partition=span.name,
+            start=span.start,
+            stop=span.stop,
+            rows=0,
+            files=(),
+            columns={},
+            unit={},
+            tally={},
+            software=software(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed(Target):
+    """A version that is there, as whoever reads it or puts parts of it together again sees it."""
+
+    manifest: Manifest
+
+    @classmethod
+    def of(cls, store: Store, manifest: Manifest) -> Committed:
+        return cls(
+            store=store,
+            name=manifest.name,
+            recipe=manifest.recipe,
+            outputs=options_of(store, manifest),
+            kept=manifest.logs,
+            number=manifest.version,
+            parent=manifest.parent,
+            manifest=manifest,
+        )
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        return Schema.from_json(self.manifest.schema)
+
+    @property
+    def period(self) -> int | None:
+        rate = (self.recipe.get("clock") or {}).get("rate")
+        return int(10**9 / Decimal(str(rate))) if rate is not None else None
+
+    @property
+    def encoded(self) -> frozenset[str]:
+        return frozenset(name for name, column in self.recipe["columns"].items() if column.get("encode"))
+
+    @property
+    def plan_identity(self) -> str:
+        return self.manifest.plan
 
 
 def plain(value: Any) -> Any:
@@ -176,7 +245,7 @@ class _Hashable:
     value: OpenOptions
 
     def __hash__(self) -> int:
-        return hash((self.value.on_error, self.value.sidecars))
+        return hash((self.value.on_error, self.value.sidecars, self.value.hash))
 
 
 def _state_of(uris: tuple[str, ...]) -> object:

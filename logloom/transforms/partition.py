@@ -21,22 +21,21 @@ from pydantic import BaseModel
 
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
-from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical, find_entry
+from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical
 from logloom.io.metadata import Text
-from logloom.io.storage import MISSING, Store, explained, sync
+from logloom.io.storage import Store, explained, sync
 from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
 from logloom.transforms.derive import load_files
+from logloom.transforms.finished import finished_unit, withdraw
 from logloom.transforms.images import check_images, image_columns
-from logloom.transforms.job import Job, LogTask, Partition, opened
+from logloom.transforms.job import Job, LogTask, Partition, Target, opened
 from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
-
-_PIECE = 8 << 20  # bytes of an object that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,12 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
     log, span = partition.log, partition.span
     began = time.perf_counter()
     job.journal.write(Note(BUILDING, log.log_id, done=False))
-    identities = {output: job.unit_identity(output, log, span) for output in job.outputs}
-    found = {output: find_entry(job.store, output, name) for output, name in identities.items()}
-    missing = {output: name for output, name in identities.items() if found[output] is None}
+    blank = {output: job.blank_entry(output, log, span) for output in job.outputs}
+    try:
+        found = {output: finished_unit(job.store, entry) for output, entry in blank.items()}
+    except DatasetError as error:
+        return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, "readback", str(error)),))
+    missing = {output: entry for output, entry in blank.items() if found[output] is None}
     try:
         built = _write_units(job, partition, missing) if missing else {}
     except StorageError:
@@ -102,7 +104,7 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
     except LogloomError as error:
         kind = "log" if isinstance(error, LogReadError) else "rows"
         return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, kind, str(error)),))
-    entries = tuple(entry for output in identities if (entry := found[output] or built.get(output)))
+    entries = tuple(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
     job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built))
@@ -113,11 +115,18 @@ class _Writing:
     """Makes the rows of a partition once and feeds every output's writer, each in a scratch folder."""
 
     def __init__(
-        self, job: Job, log: LogTask, span: Span, outputs: Iterable[str], *, keep_portions: bool = False
+        self,
+        job: Job,
+        log: LogTask,
+        span: Span,
+        outputs: Iterable[str],
+        *,
+        keep_portions: bool = False,
+        anew: bool = False,
     ):
         self._job, self._log, self._span = job, log, span
         self._outputs = tuple(outputs)
-        self._keep_portions = keep_portions
+        self._keep_portions, self._anew = keep_portions, anew
         self._stack = contextlib.ExitStack()
         # Hashing leaves Python's lock to others, so it goes on beside writing.
         self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
@@ -164,7 +173,7 @@ class _Writing:
         for output in self._outputs:
             folder = self.folders[output] = self._stack.enter_context(job.store.scratch())
             if self._keep_portions:
-                self.portions[output] = open_portions(job, output, log, span, self._stack)
+                self.portions[output] = open_portions(job, output, log, span, self._stack, anew=self._anew)
             own = dataclasses.replace(context, portions=self.portions.get(output, {}))
             options = job.outputs[output]
             self._writers[output] = format_named(output).writer(folder, job.schema, options, own)
@@ -180,37 +189,46 @@ class _Writing:
         return unit, columns
 
 
-def _write_units(job: Job, partition: Partition, identities: dict[str, str]) -> dict[str, Entry]:
+def _write_units(job: Job, partition: Partition, blank: dict[str, Entry]) -> dict[str, Entry]:
     """Builds and publishes the given outputs' units of a partition."""
     log, span = partition.log, partition.span
     entries = {}
-    with _Writing(job, log, span, identities, keep_portions=True) as writing, explained(job.store.uri):
+    with _Writing(job, log, span, blank, keep_portions=True) as writing, explained(job.store.uri):
         writing.run()
-        for output, identity in identities.items():
-            unit, columns = writing.close(output)
+        for output in blank:
+            entry = _closed(writing, blank[output])
             folder = writing.folders[output]
-            portions = writing.portions.get(output, {})
-            files = [*files_of(folder), *itertools.chain(*map(_files_of_portion, portions.values()))]
-            entry = Entry(
-                output=output,
-                identity=identity,
-                log_id=log.log_id,
-                content_id=log.content_id,
-                partition=span.name,
-                start=span.start,
-                stop=span.stop,
-                rows=writing.rows,
-                files=tuple(files),
-                columns=columns,
-                unit=unit,
-                tally=writing.tally,
-            )
-            for name, portion in portions.items():
+            for name, portion in writing.portions.get(output, {}).items():
                 publish_portion(job, entry, name, portion)
             (folder / ENTRY).write_bytes(canonical(entry.to_json()))
             job.store.publish(folder, entry.folder, last=ENTRY)
             entries[output] = entry
     return entries
+
+
+def _closed(writing: _Writing, blank: Entry) -> Entry:
+    """The entry of a unit whose rows are all written."""
+    unit, columns = writing.close(blank.output)
+    portions = writing.portions.get(blank.output, {})
+    own = files_of(writing.folders[blank.output])
+    return dataclasses.replace(
+        blank,
+        rows=writing.rows,
+        files=(*own, *itertools.chain(*map(_files_of_portion, portions.values()))),
+        columns=columns,
+        unit=unit,
+        tally=writing.tally,
+    )
+
+
+def derive_entry(job: Job, log: LogTask, span: Span, output: str) -> Entry:
+    """The entry that a unit has when it is built, keeping nothing of it."""
+    with (
+        _Writing(job, log, span, [output], keep_portions=True, anew=True) as writing,
+        explained(job.store.uri),
+    ):
+        writing.run()
+        return _closed(writing, job.blank_entry(output, log, span))
 
 
 def _files_of_portion(portion: Portion) -> list[FileEntry]:
@@ -220,6 +238,34 @@ def _files_of_portion(portion: Portion) -> list[FileEntry]:
         assert portion.scratch is not None
         files = files_of(portion.scratch)
     return [dataclasses.replace(file, portion=portion.identity) for file in files]
+
+
+def rebuild_files(
+    job: Job, log: LogTask, span: Span, entry: Entry, files: Sequence[FileEntry]
+) -> Iterator[tuple[FileEntry, str]]:
+    """Builds a unit again, and puts back those of its files that come out with the bytes they should have.
+
+    Yields:
+        Each of the files, and why it wasn't put back; "" where it was.
+    """
+    with (
+        _Writing(job, log, span, [entry.output], keep_portions=True, anew=True) as writing,
+        explained(job.store.uri),
+    ):
+        writing.run()
+        writing.close(entry.output)
+        portions = writing.portions.get(entry.output, {}).values()
+        folders = {portion.identity: portion.scratch for portion in portions}
+        for file in files:
+            folder = folders.get(file.portion) if file.portion else writing.folders[entry.output]
+            path = None if folder is None else folder / file.name
+            if path is None or not path.is_file():
+                yield file, "the log gives no such file"
+            elif file_digest(path) != file.digest:
+                yield file, "built again it has other bytes"
+            else:
+                job.store.restore(path, entry.path_of(file))
+                yield file, ""
 
 
 def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
@@ -252,9 +298,8 @@ class Reading:
     block_bytes: int = 64 << 20
 
     @classmethod
-    def of(cls, job: Job) -> Reading:
-        encoded = frozenset(column.name for column in job.plan.columns if column.spec.encode)
-        return cls(job.store, job.schema, job.outputs, encoded, job.block_bytes)
+    def of(cls, job: Target) -> Reading:
+        return cls(job.store, job.schema, job.outputs, job.encoded, job.block_bytes)
 
     def open(self, entry: Entry) -> Reader:
         """The reader of a finished unit."""
@@ -276,25 +321,29 @@ class Reading:
         return self.outputs[entry.output]
 
 
-def read_back(job: Job, result: PartitionResult) -> PartitionResult:
+def read_back(job: Target, result: PartitionResult) -> PartitionResult:
     """Reads the units through their own readers; adds a failure for each that differs from its entry."""
-    failures = list(result.failures)
     reading = Reading.of(job)
     began = time.perf_counter()
-    for entry in result.entries:
-        if entry.rows and is_sampled(job.verify, entry.identity):
-            failures += [
-                Failure(entry.log_id, entry.partition, "readback", problem)
-                for problem in differences(reading, entry)
-            ]
+    chosen = [entry for entry in result.entries if entry.rows and is_sampled(job.verify, entry.identity)]
+    failures = [one for entry in chosen for one in damaged(job, entry, differences(reading, entry))]
     job.journal.write(Note(READING_BACK, result.log.log_id, seconds=time.perf_counter() - began))
-    return dataclasses.replace(result, failures=tuple(failures))
+    return dataclasses.replace(result, failures=(*result.failures, *failures))
+
+
+def damaged(job: Target, entry: Entry, problems: Iterable[str]) -> list[Failure]:
+    """The failures of a unit that isn't what its entry promises, which no longer counts as finished."""
+    found = list(problems)
+    if not found:
+        return []
+    way_out = withdraw(job.store, entry.log_id, entry.folders) or "build again: it will be made anew"
+    return [Failure(entry.log_id, entry.partition, "readback", f"{one}; {way_out}") for one in found]
 
 
 def is_sampled(verify: str, identity: str) -> bool:
     """Whether a unit is among those to read back; the same ones in every attempt."""
-    if verify in ("all", "none"):
-        return verify == "all"
+    if verify in ("all", "new", "none"):
+        return verify != "none"
     share = float(verify.removeprefix("sample:"))
     return int(blake3(identity.encode()).hexdigest()[:8], 16) < share * 2**32
 
@@ -337,39 +386,6 @@ def derive_columns(
     with _Writing(job, log, span, outputs) as writing:
         writing.run()
         return {output: (writing.rows, writing.close(output)[1]) for output in outputs}
-
-
-def check_files(store: Store, entry: Entry) -> Iterator[str]:
-    """Says which files of a unit are missing or hold other bytes than its entry promises."""
-    for file in entry.files:
-        yield from check_file(store, entry.path_of(file), file)
-
-
-def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
-    """Says how a file differs from its entry."""
-    try:
-        if store.local is not None:
-            size = store.path_of(name).stat().st_size
-            digest = file_digest(store.path_of(name)) if size == file.size else ""
-        else:
-            size, digest = _object_digest(store, name)
-    except MISSING:
-        yield f"{store.uri_of(name)}: missing"
-        return
-    if size != file.size:
-        yield f"{store.uri_of(name)}: {size} bytes, should be {file.size}"
-    elif digest != file.digest:
-        yield f"{store.uri_of(name)}: its bytes changed (BLAKE3 {digest[:16]}, should be {file.digest[:16]})"
-
-
-def _object_digest(store: Store, name: str) -> tuple[int, str]:
-    """Size and BLAKE3 of an object, a piece at a time: it may be larger than memory."""
-    size, digest = 0, blake3()
-    with store.fs.open(store.uri_of(name), "rb", block_size=_PIECE) as file:
-        while piece := file.read(_PIECE):
-            size += len(piece)
-            digest.update(piece)
-    return size, digest.hexdigest()
 
 
 def listed(failures: Sequence[Failure]) -> str:

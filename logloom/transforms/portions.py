@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from logloom.digests import digest_of
-from logloom.io.manifest import ENTRY, Entry, canonical, find_entry, unit_folder
+from logloom.io.manifest import ENTRY, Entry, canonical, unit_folder
 from logloom.io.units import Portion, PortionedFormat, format_named
 from logloom.transforms.columns import RowPlan, Span
+from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import READING_SEMANTICS, Job, LogTask, plain
 from logloom.transforms.where import parse
 
@@ -60,12 +61,17 @@ def portion_identities(job: Job, output: str, log: LogTask, span: Span) -> dict[
 
 
 def open_portions(
-    job: Job, output: str, log: LogTask, span: Span, scratch: contextlib.ExitStack
+    job: Job, output: str, log: LogTask, span: Span, scratch: contextlib.ExitStack, *, anew: bool = False
 ) -> dict[str, Portion]:
-    """The portions of a unit that is to be written: finished ones, and folders for the others."""
+    """The portions of a unit that is to be written: finished ones, and folders for the others.
+
+    Args:
+        anew: write those that are finished, too.
+    """
     opened = {}
+    unit = job.blank_entry(output, log, span)
     for name, identity in portion_identities(job, output, log, span).items():
-        found = find_entry(job.store, output, identity)
+        found = None if anew else finished_unit(job.store, replace(unit, identity=identity))
         folder = scratch.enter_context(job.store.scratch()) if found is None else None
         opened[name] = Portion(identity, job.store.uri_of(unit_folder(output, identity)), folder, found)
     return opened

@@ -61,7 +61,7 @@ class ReadFromLogs(beam.PTransform):
             LogReadError: a log can't be read.
         """
         super().__init__()
-        self._options = OpenOptions(recipe.on_error_mode, storage_options or {})
+        self._options = OpenOptions(recipe.on_error_mode, storage_options or {}, hash=recipe.hash)
         self._max_bytes = max_bytes
         self._logs: list[Source] = [
             (log.log_id, tuple(log.uris)) for log in expand_logs(recipe, base, storage_options)

@@ -137,10 +137,10 @@ def test_asking_for_a_version_that_is_not_there_lists_those_that_are(tmp_path):
         resolve_version(store, "7")
 
 
-def test_an_entry_that_is_not_json_says_which_folder_to_remove(tmp_path):
+def test_an_entry_that_is_not_json_names_the_command_that_repairs_it(tmp_path):
     store = Store.at(str(tmp_path))
     store.create("parts/tar/x/entry.json", b"{")
-    with pytest.raises(DatasetError, match=r"remove .*parts/tar/x and build again"):
+    with pytest.raises(DatasetError, match=r"parts/tar/x/entry\.json: not .*`logloom repair /.*` builds"):
         find_entry(store, "tar", "x")
     assert find_entry(store, "tar", "y") is None
 

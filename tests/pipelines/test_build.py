@@ -21,7 +21,10 @@ from logloom.errors import (
     ReadBackError,
     UsageError,
 )
+from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.opening import open_log
 from logloom.io.manifest import ENTRY, entries_of, read_manifest, unit_folder, version_file
+from logloom.io.manifest_digest import digest_file, write_digest
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.inspect import head, plan_summary
@@ -31,6 +34,7 @@ from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
 from logloom.transforms.partition import Failure
+from tests.files import flip
 from tests.pipelines.conftest import build_at, digests
 
 
@@ -246,13 +250,15 @@ def test_a_build_that_died_between_commit_and_view_is_given_its_view_by_the_next
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_progress_leaves_it_to_the_build_to_tell_of_a_damaged_entry(drive, tmp_path, capfd):
+def test_a_damaged_entry_of_an_unfinished_build_is_no_entry_and_progress_does_not_mind(
+    drive, built, tmp_path, capfd
+):
     plan = plan_build(drive.recipe(), str(tmp_path / "root"))
     (output, identity), *_ = plan.unit_identities()
     Store.at(str(tmp_path / "root")).create(f"{unit_folder(output, identity)}/{ENTRY}", b"{")
-    with pytest.raises(DatasetError, match="not a readable entry"):
-        build(plan, watch=Watch)
-    assert all(line.startswith("starting: 0 B of ") for line in capfd.readouterr().err.splitlines())
+    build(plan, watch=Watch)
+    assert "Traceback" not in capfd.readouterr().err
+    assert digests(tmp_path / "root") == digests(built)
 
 
 def test_head_shows_rows_and_where_they_come_from(built):
@@ -353,6 +359,147 @@ def test_an_assembled_output_that_does_not_read_back_is_not_committed(drive, bui
         build_at(drive.recipe(), root)
     assert not (root / version_file(1)).exists()
     assert build_at(drive.recipe(), root, verify="none").manifest.verified == "none"
+
+
+def split_in_two(drive, logs):
+    """A first build of one log, a second one of both: the recipe of both."""
+    logs.mkdir()
+    shutil.copy(drive.logs[0], logs)
+    return drive.recipe(**{str(drive.logs[0].parent): str(logs)})
+
+
+def test_a_flipped_bit_in_a_stage_is_named_and_once_it_is_repaired_builds_go_on(drive, tmp_path):
+    root, logs = tmp_path / "root", tmp_path / "logs"
+    recipe = split_in_two(drive, logs)
+    build_at(recipe, root)
+    stage = next(path for path in sorted(root.glob("parts/l5kit/*/frames")) if path.is_file())
+    good = stage.read_bytes()
+    flip(stage)
+    shutil.copy(drive.logs[1], logs)
+    marks = set(root.glob("parts/l5kit/*/entry.json"))
+    for _ in range(2):
+        with pytest.raises(ReadBackError, match="bytes changed") as caught:
+            build_at(recipe, root)
+        assert str(stage) in str(caught.value)
+        assert "logloom repair" in str(caught.value)
+    assembled = [
+        p.parent for p in set(root.glob("parts/l5kit/*/entry.json")) - marks if (p.parent / "scenes").is_dir()
+    ]
+    assert assembled == []
+    stage.write_bytes(good)
+    build_at(recipe, root)
+    clean = tmp_path / "clean"
+    shutil.rmtree(logs)
+    build_at(split_in_two(drive, logs), clean)
+    shutil.copy(drive.logs[1], logs)
+    build_at(recipe, clean)
+    assert digests(root) == digests(clean)
+
+
+def test_chunks_that_a_failed_assembly_left_are_not_taken_for_good(drive, built, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
+    chunk = next(root.glob("parts/l5kit/*/agents/0"))
+    (chunk.parent.parent / ENTRY).unlink()
+    flip(chunk)
+    build_at(drive.recipe(), root)
+    assert digests(root) == digests(built)
+
+
+def test_a_unit_that_does_not_read_back_counts_as_unfinished_unless_a_version_names_it(
+    drive, built, tmp_path
+):
+    root = tmp_path / "root"
+    shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
+    shard = next(iter(sorted(root.glob("parts/tar/*/shard.tar"))))
+    flip(shard)
+    with pytest.raises(ReadBackError, match="build again: it will be made anew"):
+        build_at(drive.recipe(), root)
+    build_at(drive.recipe(), root)
+    assert digests(root) == digests(built)
+
+
+def test_a_finished_unit_that_lost_a_file_is_built_again(drive, built, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
+    next(root.glob("parts/tar/*/shard.tar")).unlink()
+    assert build_at(drive.recipe(), root).built == 1
+    assert digests(root) == digests(built)
+
+
+def test_what_was_read_back_and_what_was_trusted_stands_in_the_manifest(drive, tmp_path):
+    root, logs = tmp_path / "root", tmp_path / "logs"
+    recipe = split_in_two(drive, logs)
+    first = build_at(recipe, root, verify="none").manifest
+    assert (first.verified, first.trusted["logs"]) == ("none", 0)
+    shutil.copy(drive.logs[1], logs)
+    shard = next(iter(sorted(root.glob("parts/tar/*/shard.tar"))))
+    good = shard.read_bytes()
+    flip(shard)
+    with pytest.raises(ReadBackError, match="logloom repair"):
+        build_at(recipe, root, verify="all")
+    second = build_at(recipe, root).manifest
+    assert (second.verified, second.trusted["logs"]) == ("new", 1)
+    assert [log.verified for log in second.logs] == ["none", "all"]
+    shard.write_bytes(good)
+    third = build_at(recipe.model_copy(update={"name": "other"}), root, verify="all").manifest
+    assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0})
+
+
+def test_a_changed_manifest_is_refused_and_a_missing_digest_is_mended(drive, tmp_path):
+    root = tmp_path / "root"
+    build_at(drive.recipe(), root)
+    path, digest = root / version_file(1), root / digest_file(1)
+    good, line = path.read_bytes(), digest.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(good.replace(b'"skipped":0', b'"skipped":1'))
+    for use in (lambda: build_at(drive.recipe(), root), lambda: verify(str(root)), lambda: head(str(root))):
+        with pytest.raises(DatasetError, match=r"00000001\.json: damaged or changed"):
+            use()
+    path.write_bytes(good)
+    digest.unlink()
+    assert verify(str(root), num_workers=1).manifest.startswith("not checked")
+    assert plan_build(drive.recipe(), str(root)).up_to_date
+    build_at(drive.recipe(), root)
+    assert digest.read_bytes() == line
+    assert verify(str(root), num_workers=1).manifest == "checked"
+
+
+def test_the_next_version_tells_that_a_manifest_was_changed_with_its_digest(drive, tmp_path):
+    root = tmp_path / "root"
+    build_at(drive.recipe(), root)
+    build_at(drive.recipe(**{"name: ": "name: other-"}), root)
+    store, path = Store.at(str(root)), root / version_file(1)
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes().replace(b'"verified":"new"', b'"verified":"all"'))
+    write_digest(store, 1, path.read_bytes())
+    (finding,) = verify(str(root), 1, num_workers=1).findings
+    assert "not the manifest that version 2 was built upon" in finding.message
+
+
+def test_hash_full_sees_a_change_in_the_middle_of_a_large_log(drive, tmp_path, monkeypatch):
+    monkeypatch.setattr("logloom.io.logs.ranges.MIB", 1 << 16)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    shutil.copy(drive.logs[0], logs / "drive.mcap")
+    middle = (logs / "drive.mcap").stat().st_size // 2
+    recipe = drive.recipe(**{str(drive.logs[0].parent): str(logs)})
+    full = recipe.model_copy(update={"hash": "full"})
+    first = build_at(recipe, tmp_path / "root").manifest
+    plan = plan_build(full, str(tmp_path / "root"))
+    assert any("every log counts as new" in note for note in plan.notes)
+    assert len(plan.logs) == 1
+    second = build(plan).manifest
+    assert second.recipe["hash"] == "full"
+    assert plan_build(full, str(tmp_path / "root")).up_to_date
+    flip(logs / "drive.mcap", middle)
+    assert len(plan_build(full, str(tmp_path / "root")).logs) == 1
+    by_ends, by_all = (
+        open_log([str(logs / "drive.mcap")], OpenOptions(hash=hash)) for hash in ("ends", "full")
+    )
+    before = plan.logs[0].task.content_id
+    assert by_all.summary.content_id not in (before, by_ends.summary.content_id)
+    assert by_ends.summary.content_id == first.logs[0].content_id
 
 
 def test_failures_of_every_bad_partition_are_listed_at_once(drive, built, tmp_path):

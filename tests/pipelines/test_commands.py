@@ -190,7 +190,7 @@ def test_tables_end_no_line_in_blanks_and_break_no_headline(built):
 BAD_USAGE = [
     (["build", "nothing.yaml", "--to", "r"], 2, "there is no such file"),
     (["build", "recipe.yaml", "--to", "full"], 2, "not a logloom root"),
-    (["build", "recipe.yaml", "--to", "r", "--verify", "half"], 2, "'half': expected all, or sample:0.05"),
+    (["build", "recipe.yaml", "--to", "r", "--verify", "half"], 2, "'half': expected new, all, none, or"),
     (["verify", "empty", "--sample", "none"], 2, "'none': expected all, or sample:0.05"),
     (["build", "recipe.yaml", "--to", "r", "--log", "gone.mcap"], 2, "gone.mcap"),
     (["build", "recipe.yaml", "--to", "r", "--log", "no/*.mcap"], 2, "no/*.mcap"),

@@ -1,12 +1,14 @@
 """Verification finds and names every kind of damage."""
 
+import json
 import os
 import shutil
 import tarfile
 
 import pytest
 
-from logloom.io.manifest import read_manifest
+from logloom.io.manifest import canonical, read_manifest
+from logloom.io.manifest_digest import write_digest
 from logloom.io.storage import Store
 from logloom.pipelines.verify import verify
 from tests.files import flip
@@ -18,6 +20,17 @@ def root(built, tmp_path):
     copy = tmp_path / "root"
     shutil.copytree(built, copy, ignore=shutil.ignore_patterns("v????????"))
     return copy
+
+
+def rewrite(root, old: str, new: str) -> None:
+    """Changes the newest manifest, and its digest with it, as somebody would who means to."""
+    path = root / "versions" / "00000001.json"
+    data = path.read_bytes()
+    assert old.encode() in data
+    data = data.replace(old.encode(), new.encode(), 1)
+    path.chmod(0o644)
+    path.write_bytes(data)
+    write_digest(Store.at(str(root)), 1, data)
 
 
 def writable(path):
@@ -95,25 +108,56 @@ def test_a_stranger_in_the_view_is_found(built, tmp_path):
 
 
 def test_a_changed_log_is_found_when_verifying_against_logs(root, drive, tmp_path, monkeypatch):
-    store = Store.at(str(root))
-    path = root / "versions" / "00000001.json"
-    data = read_manifest(store).to_bytes()
     other = tmp_path / "logs"
     other.mkdir()
     for log in drive.logs:
         shutil.copy(log, other)
-    path.chmod(0o644)
-    path.write_bytes(data.replace(str(drive.logs[0].parent).encode(), str(other).encode()))
-    assert findings(root, against_logs=True) == []
+    before = drive.logs[0].parent
+    for log in [*drive.logs, before / "*.mcap"]:
+        rewrite(root, str(log), str(other / log.name))
+    moved = "its key isn't of this log"
+    assert all(moved in message for message in findings(root, against_logs=True))
     shutil.copy(drive.logs[0], other / drive.logs[1].name)
-    messages = findings(root, against_logs=True)
+    messages = [message for message in findings(root, against_logs=True) if moved not in message]
     assert messages
     assert all("no longer the log" in message for message in messages)
 
 
 def test_a_manifest_that_lies_about_its_rows_is_found(root):
-    path = root / "versions" / "00000001.json"
     rows = read_manifest(Store.at(str(root))).logs[0].rows
-    path.chmod(0o644)
-    path.write_bytes(path.read_bytes().replace(f'"rows":{rows},"split"'.encode(), b'"rows":1,"split"'))
+    rewrite(root, f'"rows":{rows},"split"', '"rows":1,"split"')
     assert any("the manifest says 1" in message for message in findings(root))
+
+
+def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
+    data = json.loads((root / "versions" / "00000001.json").read_text())
+    gone = data["logs"].pop()
+    overwrite(root, data)
+    messages = findings(root)
+    assert any("its logs add up to" in message for message in messages)
+    assert any(f"l5kit of split {gone['split']}: units hold" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("split", "val", "the manifest has it in split val"),
+        ("content_id", "0" * 64, "its unit is of another content_id"),
+        ("uris", ["/elsewhere.mcap"], "its key isn't of this log"),
+        ("planned", 7, "the manifest says 7"),
+        ("dropped", {}, "counted dropped"),
+        ("refused", 3, "the manifest says 3 and that the log is whole"),
+    ],
+)
+def test_a_record_that_its_units_contradict_is_found(root, name, value, message):
+    data = json.loads((root / "versions" / "00000001.json").read_text())
+    data["logs"][0][name] = value
+    overwrite(root, data)
+    assert any(message in found for found in findings(root))
+
+
+def overwrite(root, data) -> None:
+    path = root / "versions" / "00000001.json"
+    path.chmod(0o644)
+    path.write_bytes(canonical(data))
+    write_digest(Store.at(str(root)), 1, path.read_bytes())

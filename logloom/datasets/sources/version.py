@@ -211,7 +211,8 @@ def _whole_dataset(
     def opened(split: str, told: Stretches) -> RowSource:
         if split not in parts:
             raise DatasetError(
-                f"{store.uri}: version {manifest.version} names no {output} of split {split!r}; build again"
+                f"{store.uri}: version {manifest.version} names no {output} of split {split!r}: its manifest "
+                "is damaged; `logloom verify` says how"
             )
         folder = store.uri_of(unit_folder(output, parts[split].identity))
         return kind(folder, options(split), told)

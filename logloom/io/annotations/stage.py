@@ -22,6 +22,7 @@ from logloom.errors import DatasetError
 from logloom.io.annotations.infos import MappedRow, as_json, check_log_id, map_rows
 from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
+from logloom.io.manifest import repair_hint
 from logloom.io.metadata import Int64
 from logloom.io.storage import MISSING, Store
 from logloom.io.units import Closed, UnitContext
@@ -121,7 +122,8 @@ def read_infos(store: Store, folder: str, rows: int) -> list[StagedInfo]:
         DatasetError: the file is missing or damaged; names it and the line.
     """
     name = f"{folder}/{INFOS}" if folder else INFOS
-    place, way_out = store.uri_of(name), "remove this unit's folder and build again"
+    place = store.uri_of(name)
+    way_out = repair_hint(place)
     try:
         lines = store.read(name).decode("ascii").splitlines()
     except MISSING:
@@ -213,7 +215,6 @@ class StageReader:
                 try:
                     files[column] = (name, self._store.read(name))
                 except MISSING:
-                    raise DatasetError(
-                        f"{self._store.uri_of(name)}: missing; remove this unit's folder and build again"
-                    ) from None
+                    place = self._store.uri_of(name)
+                    raise DatasetError(f"{place}: missing; {repair_hint(place)}") from None
         return MappedRow(line.timestamp, line.info, files)

@@ -24,6 +24,7 @@ from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
 from logloom.io.l5kit.metadata import row_bytes
 from logloom.io.l5kit.options import Options, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, select_columns
+from logloom.io.manifest import repair_hint
 from logloom.io.metadata import Count, Int64, Text
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
@@ -165,11 +166,11 @@ def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: i
             data = store.fs.cat_file(place, start=first, end=end)
             rows = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
     except FileNotFoundError:
-        raise DatasetError(f"{place}: missing; remove this unit's folder and build again") from None
+        raise DatasetError(f"{place}: missing; {repair_hint(place)}") from None
     except OSError as error:
         raise StorageError(f"{place}: {error}") from error
     if len(rows) != stop - start:
-        raise DatasetError(f"{place}: ends before byte {end}; remove this unit's folder and build again")
+        raise DatasetError(f"{place}: ends before byte {end}; {repair_hint(place)}")
     return rows
 
 

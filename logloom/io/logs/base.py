@@ -100,7 +100,7 @@ class LogSummary:
 
     Attributes:
         uris: its files, in the order in which they are joined.
-        content_id: BLAKE3 of sizes and first and last MiB of each file.
+        content_id: BLAKE3 of sizes and first and last MiB of each file, or of all their bytes.
         topics: by topic name, in name order.
         first, last: log times over all topics (the extent).
         chunk_times: (C, 2) first and last log time of each stretch of the log (MCAP or bag chunks).
@@ -237,9 +237,11 @@ class OpenOptions:
         storage_options: for fsspec, by protocol.
         sidecars: URI of the folder that keeps sidecar indices; None keeps them in memory only.
         max_chunk_bytes: a chunk that claims to be larger is refused before anything is allocated.
+        hash: what content ids are made of: each file's "ends", or all its bytes, "full".
     """
 
     on_error: Literal["fail", "salvage", "skip"] = "fail"
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     sidecars: str | None = None
     max_chunk_bytes: int = 1 << 30
+    hash: Literal["ends", "full"] = "ends"

@@ -107,7 +107,7 @@ class ContainerLog:
         return LogSummary(
             tuple(part.uri for part in parts),
             sum(file.size for file in files),
-            parts[0].content_id if len(parts) == 1 else content_id(*files),
+            parts[0].content_id if len(parts) == 1 else content_id(*files, hash=self._options.hash),
             {topic: self._describe(topic) for topic in sorted(self._infos)},
             int(times[:, 0].min()) if len(times) else 0,
             int(times[:, 1].max()) if len(times) else 0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,14 @@ class Part:
 
     Attributes:
         base: the chunk number, in the log, of the file's first chunk.
-        max_chunk_bytes: as `OpenOptions` has it.
+        max_chunk_bytes, hash: as `OpenOptions` has them.
     """
 
     container: Container
     index: FileIndex
     base: int = 0
     max_chunk_bytes: int = 1 << 30
+    hash: Literal["ends", "full"] = "ends"
 
     @property
     def uri(self) -> str:
@@ -48,7 +49,7 @@ class Part:
 
     @lazy
     def content_id(self) -> str:
-        return content_id(self.container.file)
+        return content_id(self.container.file, hash=self.hash)
 
     @lazy
     def first(self) -> int:
@@ -241,15 +242,15 @@ def open_part(container: Container, options: OpenOptions) -> Part:
             raise
         index = None
     if index is not None:
-        return Part(container, index, max_chunk_bytes=options.max_chunk_bytes)
+        return Part(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
     sidecars = Sidecars(options.sidecars, options.storage_options)
-    name = content_id(file)
+    name = content_id(file, hash=options.hash)
     index = sidecars.load_index(name, options.max_chunk_bytes)
     if index is None:
         index = container.scan()
         sidecars.save_index(name, options.max_chunk_bytes, index)
     _check_size(file, index)
-    part = Part(container, index, max_chunk_bytes=options.max_chunk_bytes)
+    part = Part(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
     if options.on_error != "salvage" and index.lost:
         raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
     return part

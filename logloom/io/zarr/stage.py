@@ -18,6 +18,7 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError
+from logloom.io.manifest import repair_hint
 from logloom.io.metadata import Count, Int64
 from logloom.io.tar.sources import Source
 from logloom.io.units import Closed, UnitContext
@@ -249,7 +250,7 @@ class StageReader:
         if not 0 <= start <= stop <= length[array.axis]:
             raise DatasetError(
                 f"{source.uri}: {length[array.axis]} {array.axis}, {stop} were wanted: damaged; "
-                "remove this unit's folder and build again"
+                f"{repair_hint(source.uri)}"
             )
         if array.axis != "bounds":
             return read_staged(source, staged, rows, start, stop)

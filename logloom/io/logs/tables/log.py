@@ -237,7 +237,11 @@ class TableLog:
             for name in sorted(self._topics)
             for file in self._topics[name].files
         ]
-        plain = content_id(*files)
+        plain = content_id(*files, hash=self._options.hash)
+        if self._options.hash == "full":
+            tables = [file for name in sorted(self._topics) for file in self._topics[name].files]
+            for file, names in zip(tables, named, strict=True):
+                plain = named_files.with_contents(plain, file, names, self._options)
         return named_files.with_sizes(plain, named) if any(named) else plain
 
     def _messages(self, name: str, rows: NDArray[np.intp]) -> TableMessages:

@@ -22,6 +22,7 @@ from logloom.io.logs.decoding.definitions import Struct, Text
 from logloom.io.logs.decoding.fields import paths, select
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.ranges import File, read_ahead
+from logloom.io.logs.ranges import content_id as full_id
 from logloom.io.logs.tables.columns import top_level, values_of
 from logloom.io.logs.tables.files import TableFile
 from logloom.io.storage import filesystem, is_local
@@ -98,6 +99,16 @@ def with_sizes(content_id: str, named: Sequence[Mapping[str, int]]) -> str:
     for number, files in enumerate(named):
         for name in sorted(files):
             digest.update(f"{number} {files[name]} {name}\n".encode())
+    return digest.hexdigest()
+
+
+def with_contents(content_id: str, table: TableFile, named: Mapping[str, int], options: OpenOptions) -> str:
+    """A content id that tells all bytes of the files that a table names, those that are missing left out."""
+    folder = table.uri.rpartition("/")[0]
+    files = [File(_uri(folder, name), options.storage_options) for name in sorted(named) if named[name] >= 0]
+    digest = blake3(content_id.encode())
+    for found in read_ahead(partial(full_id, file, hash="full") for file in files):
+        digest.update(found.encode())
     return digest.hexdigest()
 
 

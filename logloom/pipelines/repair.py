@@ -1,0 +1,428 @@
+"""Repairing a version: what is damaged or lost is built again, and proven by the digests that were promised.
+
+The story: all files of the version are checked; lost parts of logs are put together again; damaged units are
+built again from their logs, by the version's own recipe; outputs are assembled again from their units; views
+that show an old file are given the new one. Nothing is put in place unless its bytes are those of before.
+Needs no Beam: the same functions as in a build, in a pool of processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blake3 import blake3
+
+from logloom.errors import DatasetError, LogloomError
+from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.opening import open_log
+from logloom.io.manifest import (
+    ENTRY,
+    Assembled,
+    Entry,
+    FileEntry,
+    LogRecord,
+    Manifest,
+    canonical,
+    find_entry,
+    log_part_bytes,
+    read_assembled,
+    read_manifest,
+    unit_folder,
+    version_file,
+    version_numbers,
+)
+from logloom.io.manifest_digest import write_digest
+from logloom.io.storage import Store
+from logloom.pipelines.claims import Finding, output_order
+from logloom.pipelines.plan import references_of
+from logloom.pipelines.verify import Task, check_view, job_again, readable_entries, run_tasks, task_of
+from logloom.pipelines.view import mend_view
+from logloom.recipe import Recipe
+from logloom.software import software
+from logloom.transforms.assembly import Assembly, assembled_format, assemblies, described, entry_of
+from logloom.transforms.columns import Span
+from logloom.transforms.finished import assembled_problems, check_file, entry_problems, portion_entries
+from logloom.transforms.job import Committed, Job, LogTask, opened
+from logloom.transforms.partition import derive_entry, rebuild_files
+from logloom.transforms.spans import plan_spans
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What a repair found and did.
+
+    Attributes:
+        units: that were checked.
+        damaged: what was wrong.
+        repaired: what was put back; of a dry run, none.
+        unrepaired: what couldn't be, and why; of a dry run, none.
+    """
+
+    version: int
+    units: int
+    damaged: tuple[Finding, ...]
+    repaired: tuple[Finding, ...] = ()
+    unrepaired: tuple[Finding, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the version now is as it was committed."""
+        return not (self.unrepaired or (self.damaged and not self.repaired))
+
+
+@dataclass(frozen=True)
+class _Damage:
+    """What is wrong with one unit: its entries, or files of it."""
+
+    record: LogRecord
+    entry: Entry
+    files: tuple[FileEntry, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Mended:
+    """One thing that was tried: why it couldn't be repaired, "" where it was."""
+
+    log_id: str
+    partition: str
+    name: str
+    why_not: str = ""
+
+
+def repair(
+    root: str,
+    version: int | str = "latest",
+    *,
+    dry_run: bool = False,
+    num_workers: int | None = None,
+    py_files: Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> Repair:
+    """Finds what of a version is damaged or lost, and builds it again with the same bytes.
+
+    Args:
+        dry_run: only find.
+        num_workers: processes; None is one for each core.
+        py_files: Python files with functions that columns are derived by.
+        on_done: told how many pieces are checked or built, of how many.
+
+    Raises:
+        UsageError: there is no such version.
+        DatasetError: the manifest can't be read, or isn't what its digest says: nothing else says what the
+            version should hold.
+    """
+    store = Store.at(root, storage_options)
+    manifest = read_manifest(store, version)
+    mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, tuple(py_files), on_done)
+    return mending.run(dry_run)
+
+
+class _Mending:
+    """A repair on its way."""
+
+    def __init__(
+        self,
+        store: Store,
+        manifest: Manifest,
+        num_workers: int,
+        py_files: tuple[str, ...],
+        on_done: Callable[[int, int], None],
+    ):
+        self._store, self._manifest = store, manifest
+        self._num_workers, self._py_files, self._on_done = num_workers, py_files, on_done
+        self._done: list[_Mended] = []
+
+    def run(self, dry_run: bool) -> Repair:
+        store, manifest = self._store, self._manifest
+        entries, lost = readable_entries(store, manifest.logs)
+        found = [*lost]
+        if lost and not dry_run:
+            self._mend_parts({one.log_id for one in lost}, output_order(entries))
+            entries, _ = readable_entries(store, manifest.logs)
+        damaged = self._all([Task(_damage_of, (store, *pair)) for pair in entries])
+        found += [Finding(d.entry.log_id, d.entry.partition, text) for d in damaged for text in d.problems]
+        if damaged and not dry_run:
+            self._mend_units(damaged)
+        for part in manifest.assembled:
+            problems = list(assembled_problems(store, part))
+            found += [Finding("", part.split, f"{part.output}: {text}") for text in problems]
+            if problems and not dry_run:
+                self._mend_assembled(part)
+        readable = not readable_entries(store, manifest.logs)[1]
+        # A link to a file that was damaged and is no more is found wrong only now.
+        found += check_view(store, manifest) if readable and not self._done else ()
+        if not dry_run:
+            self._mend_views(readable)
+            write_digest(store, manifest.version, store.read(version_file(manifest.version)))
+        kept = tuple(found)
+        return Repair(manifest.version, len(entries), kept, self._told(False), self._told(True))
+
+    def _told(self, failed: bool) -> tuple[Finding, ...]:
+        chosen = [one for one in self._done if bool(one.why_not) == failed]
+        return tuple(
+            Finding(one.log_id, one.partition, f"{one.name}: {one.why_not}" if failed else one.name)
+            for one in chosen
+        )
+
+    def _all(self, tasks: Sequence[Task]) -> list[Any]:
+        results = []
+        for done, result in enumerate(run_tasks(tasks, self._num_workers), 1):
+            results += result
+            self._on_done(done, len(tasks))
+        return results
+
+    # --- from the logs
+
+    def _job(self, records: Sequence[LogRecord]) -> Job | str:
+        """The version's job, resolved against as few logs as do; or why there is none."""
+        store, manifest = self._store, self._manifest
+        if source := manifest.recipe.get("convert"):
+            return (
+                f"version {manifest.version} was converted, not built from logs: convert "
+                f"{source['from']} again, into a new root"
+            )
+        why = ""
+        for chosen in (records, manifest.logs):
+            there = [record for record in chosen if not self._why_closed(record)]
+            try:
+                job = job_again(store, manifest, self._py_files, there)
+                return dataclasses.replace(job, references=references_of(job.outputs, store.options))
+            except LogloomError as error:
+                why = str(error)
+        return why
+
+    def _why_closed(self, record: LogRecord) -> str:
+        """Why a log can't be built from, "" where it can."""
+        if record.status not in ("whole", "salvaged"):
+            return f"its log was gone when the version was built ({', '.join(record.uris)})"
+        recipe = Recipe.model_validate(self._manifest.recipe)
+        options = OpenOptions(
+            recipe.on_error_mode, self._store.options, self._store.uri_of("index"), hash=recipe.hash
+        )
+        try:
+            content_id = open_log(record.uris, options).summary.content_id
+        except LogloomError as error:
+            return f"its log can't be read: {error}"
+        same = content_id == record.content_id
+        return "" if same else f"{record.uris[0]}: no longer the log that the version was built from"
+
+    def _builders(self, records: Sequence[LogRecord]) -> dict[str, Job | str]:
+        """For each log the job to build it with, or why it can't be built."""
+        if "convert" in self._manifest.recipe:
+            return dict.fromkeys((record.log_id for record in records), self._job(()))
+        closed = {record.log_id: self._why_closed(record) for record in records}
+        job = self._job([record for record in records if not closed[record.log_id]])
+        return {log_id: why or job for log_id, why in closed.items()}
+
+    def _mend_parts(self, log_ids: set[str], order: Sequence[str]) -> None:
+        records = [record for record in self._manifest.logs if record.log_id in log_ids]
+        builders = self._builders(records)
+        for record in records:
+            builder = builders[record.log_id]
+            why = builder if isinstance(builder, str) else _mend_part(builder, record, order)
+            name = self._store.uri_of(f"logs/{record.part}.parquet")
+            self._done.append(_Mended(record.log_id, "", name, why))
+
+    def _mend_units(self, damaged: Sequence[_Damage]) -> None:
+        for one in damaged:
+            self._done += _mend_entries(self._store, one)
+        rest = [one for one in damaged if one.files]
+        builders = self._builders(list({one.record.log_id: one.record for one in rest}.values()))
+        made_by = self._manifest.software
+        tasks = [Task(_mend_unit, (self._store, builders[d.record.log_id], d, made_by)) for d in rest]
+        self._done += self._all(tasks)
+
+    # --- from units
+
+    def _mend_assembled(self, part: Assembled) -> None:
+        try:
+            whys = self._assemble_again(part)
+        except LogloomError as error:
+            whys = {unit_folder(part.output, part.identity): str(error)}
+        self._done += [_Mended("", part.split, self._store.uri_of(name), why) for name, why in whys.items()]
+
+    def _assemble_again(self, part: Assembled) -> dict[str, str]:
+        """Makes the damaged files of an assembled output again; why each couldn't be, "" where it was."""
+        store, version = self._store, Committed.of(self._store, self._manifest)
+        found = [
+            a for a in assemblies(version, version.kept) if (a.output, a.split) == (part.output, part.split)
+        ]
+        if not found:
+            return {unit_folder(part.output, part.identity): "the manifest names no units of it"}
+        assembly = dataclasses.replace(found[0], identity=part.identity)
+        _check_stages(store, assembly)
+        plan = assembly.plan(version)
+        other = _other_software(self._manifest.software)
+        whys = {}
+        name = f"{assembly.folder}/{ENTRY}"
+        if not store.exists(name) or blake3(store.read(name)).hexdigest() != part.entry:
+            files = self._all([Task(_describe_chunk, (store, part.output, task)) for task in plan.tasks])
+            files += [described(file, data) for file, data in plan.files.items()]
+            candidates = (
+                entry_of(assembly, plan, files, by) for by in (self._manifest.software, software(), {})
+            )
+            texts = (candidate.to_bytes() for candidate in candidates)
+            data = next((text for text in texts if blake3(text).hexdigest() == part.entry), None)
+            if data is None:
+                return {name: f"put together again it has other bytes{other}"}
+            store.replace(name, data, read_only=True)
+            whys[name] = ""
+        promised = read_assembled(store, part).files
+        wanted = {
+            file.name: file.digest
+            for file in promised
+            if next(check_file(store, f"{assembly.folder}/{file.name}", file), "")
+        }
+        if wanted:
+            self._all([Task(_restore_chunk, (store, assembly, task, wanted)) for task in plan.tasks])
+            for file, data in plan.files.items():
+                _put_back(store, f"{assembly.folder}/{file}", data, wanted.get(file))
+        for entry in promised:
+            if entry.name in wanted:
+                left = next(check_file(store, f"{assembly.folder}/{entry.name}", entry), "")
+                why = f"made again it has other bytes{other}"
+                whys[f"{assembly.folder}/{entry.name}"] = why if left else ""
+        return whys
+
+    def _mend_views(self, readable: bool) -> None:
+        store = self._store
+        prefix = len(store.uri) + 1
+        restored = {one.name[prefix:] for one in self._done if not one.why_not}
+        numbers = version_numbers(store) if restored else [self._manifest.version] if readable else []
+        for number in numbers:
+            try:
+                done = mend_view(store, read_manifest(store, number), restored)
+            except (DatasetError, FileNotFoundError) as error:
+                self._done.append(_Mended("", "", f"the view of version {number}", str(error)))
+            else:
+                self._done += [_Mended("", "", place) for place in done]
+        failed = any(one.why_not for one in self._done)
+        if readable and not failed:
+            for left in check_view(store, self._manifest):
+                self._done.append(
+                    _Mended("", "", left.message, "remove it, `logloom view` makes views again")
+                )
+
+
+def _damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[_Damage]:
+    problems = list(entry_problems(store, entry))
+    files = []
+    for file in entry.files:
+        wrong = list(check_file(store, entry.path_of(file), file))
+        problems += wrong
+        files += [file] * bool(wrong)
+    if problems:
+        yield _Damage(record, entry, tuple(files), tuple(problems))
+
+
+def _mend_entries(store: Store, damage: _Damage) -> Iterator[_Mended]:
+    """Writes the entries of a unit again, from what the log's part of the manifest says of it."""
+    entry = damage.entry
+    for expected in (entry, *portion_entries(entry)):
+        name = f"{expected.folder}/{ENTRY}"
+        place = store.uri_of(name)
+        if any(problem.startswith(f"{place}:") for problem in damage.problems):
+            store.replace(name, canonical(expected.to_json()), read_only=True)
+            yield _Mended(entry.log_id, entry.partition, place)
+
+
+def _mend_unit(
+    store: Store, builder: Job | str, damage: _Damage, made_by: Mapping[str, str]
+) -> Iterator[_Mended]:
+    """Builds a unit again in this process, and puts its damaged files back."""
+    entry = damage.entry
+
+    def mended(file: FileEntry, why: str) -> _Mended:
+        return _Mended(entry.log_id, entry.partition, store.uri_of(entry.path_of(file)), why)
+
+    if isinstance(builder, str):
+        yield from (mended(file, builder) for file in damage.files)
+        return
+    task = task_of(damage.record)
+    try:
+        spans = plan_spans(opened(builder, task).summary, builder.plan)
+        span = next((span for span in spans if span.name == entry.partition), None)
+        if span is None:
+            yield from (mended(file, "its log has no such partition") for file in damage.files)
+            return
+        for file, why in rebuild_files(builder, task, span, entry, damage.files):
+            left = why or next(check_file(store, entry.path_of(file), file), "")
+            yield mended(file, left and left + _other_software(entry.software or made_by))
+    except LogloomError as error:
+        yield from (mended(file, str(error)) for file in damage.files)
+
+
+def _mend_part(job: Job, record: LogRecord, order: Sequence[str]) -> str:
+    """Puts a log's part together again from its units' entries; says why it couldn't, or ""."""
+    task = task_of(record)
+    try:
+        entries = [
+            _entry_again(job, task, span, output)
+            for span in plan_spans(opened(job, task).summary, job.plan)
+            for output in job.outputs
+        ]
+    except LogloomError as error:
+        return str(error)
+    # The order of a recipe's outputs stands nowhere but in such parts.
+    known = sorted(order) == sorted(job.outputs)
+    for outputs in [tuple(order)] if known else itertools.permutations(job.outputs):
+        places = {output: position for position, output in enumerate(outputs)}
+        ordered = sorted(entries, key=lambda entry: (places[entry.output], entry.start))
+        # Entries of before named no software.
+        for known_by in (ordered, [dataclasses.replace(entry, software={}) for entry in ordered]):
+            data = log_part_bytes(known_by)
+            if blake3(data).hexdigest() == record.part:
+                job.store.replace(f"logs/{record.part}.parquet", data, read_only=True)
+                return ""
+    return "put together again it has other bytes" + _other_software({})
+
+
+def _entry_again(job: Job, task: LogTask, span: Span, output: str) -> Entry:
+    """A unit's entry as it lies there, be its files damaged; where it is lost, as it must have been."""
+    with contextlib.suppress(DatasetError):
+        found = find_entry(job.store, output, job.unit_identity(output, task, span))
+        if found is not None:
+            return found
+    return derive_entry(job, task, span, output)
+
+
+def _check_stages(store: Store, assembly: Assembly) -> None:
+    """Raises DatasetError where a unit that an output is put together from is still damaged."""
+    for _, entry in assembly.units:
+        for file in entry.files:
+            for problem in check_file(store, entry.path_of(file), file):
+                raise DatasetError(f"a unit that it is put together from is damaged: {problem}")
+
+
+def _describe_chunk(store: Store, output: str, task: Any) -> Iterator[FileEntry]:
+    yield described(*assembled_format(output).make_chunk(store, task))
+
+
+def _restore_chunk(store: Store, assembly: Assembly, task: Any, wanted: Mapping[str, str]) -> Iterable[str]:
+    name, data = assembled_format(assembly.output).make_chunk(store, task)
+    _put_back(store, f"{assembly.folder}/{name}", data, wanted.get(name))
+    return ()
+
+
+def _put_back(store: Store, name: str, data: bytes, digest: str | None) -> None:
+    if digest == blake3(data).hexdigest():
+        store.replace(name, data, read_only=True)
+
+
+def _other_software(made_by: Mapping[str, str]) -> str:
+    """Which packages differ from those that made something, for a message's end."""
+    now = software()
+    other = [
+        f"{name} {version}, here {now.get(name)}"
+        for name, version in made_by.items()
+        if now.get(name) != version
+    ]
+    return f" (made with {'; '.join(other)}: repair it with these)" if other else ""

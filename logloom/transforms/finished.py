@@ -1,0 +1,209 @@
+"""Finished units: what is wrong with them, and taking the completion mark from those that are damaged.
+
+A unit that no version names loses its mark, so that it is built again. One that a version names keeps it:
+readers of that version need its entry, and `logloom repair` proves that what it builds again is the same.
+Elsewhere: entries and manifests (logloom.io.manifest), building units (logloom.transforms.partition).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+
+from blake3 import blake3
+
+from logloom.digests import file_digest
+from logloom.errors import DatasetError
+from logloom.io.manifest import (
+    ENTRY,
+    Assembled,
+    Entry,
+    FileEntry,
+    find_entry,
+    read_assembled,
+    read_log_part,
+    read_manifest,
+    unit_folder,
+    version_numbers,
+)
+from logloom.io.storage import MISSING, Store
+
+_PIECE = 8 << 20  # bytes of an object that are hashed at a time
+
+
+def finished_unit(store: Store, expected: Entry) -> Entry | None:
+    """The entry of a unit that is there, all its files in their sizes; None where it is to be built.
+
+    Args:
+        expected: what is asked for: output, identity, log, partition and span.
+
+    Raises:
+        DatasetError: it is damaged, and a version names it.
+    """
+    try:
+        entry = find_entry(store, expected.output, expected.identity)
+        if entry is None:
+            return None
+        problem = next(_problems(store, entry, expected), "")
+    except DatasetError as error:
+        problem = str(error).partition(";")[0]
+        entry = expected
+    if not problem:
+        return entry
+    way_out = withdraw(store, entry.log_id, entry.folders)
+    if way_out:
+        raise DatasetError(f"{problem}; {way_out}")
+    return None
+
+
+def _problems(store: Store, entry: Entry, expected: Entry) -> Iterator[str]:
+    """What is cheaply seen to be wrong with a unit."""
+    for name in ("output", "identity", "log_id", "content_id", "partition", "start", "stop"):
+        if getattr(entry, name) != getattr(expected, name):
+            yield f"{store.uri_of(f'{expected.folder}/{ENTRY}')}: is about another {name}"
+            return
+    sizes = {folder: store.sizes(folder) for folder in entry.folders}
+    for file in entry.files:
+        path = entry.path_of(file)
+        folder = path[: -len(file.name) - 1]
+        size = sizes[folder].get(file.name)
+        if size != file.size:
+            is_there = "missing" if size is None else f"{size} bytes, should be {file.size}"
+            yield f"{store.uri_of(path)}: {is_there}"
+
+
+def withdraw(store: Store, log_id: str, folders: Iterable[str]) -> str:
+    """Takes the completion marks from damaged folders of one log's unit, unless a version names one of them.
+
+    Returns:
+        What is left to do where a version names one; "" where the next build makes the unit again.
+    """
+    damaged = set(folders)
+    if (number := _version_naming(store, log_id, damaged)) is not None:
+        return f"`logloom repair {shlex.quote(f'{store.uri}@{number}')}` builds it again"
+    for folder in sorted(damaged):
+        store.remove(f"{folder}/{ENTRY}")
+    return ""
+
+
+def withdraw_assembled(store: Store, output: str, identity: str) -> str:
+    """As `withdraw`, for an assembled output."""
+    for number in reversed(version_numbers(store)):
+        if any(
+            (part.output, part.identity) == (output, identity)
+            for part in read_manifest(store, number).assembled
+        ):
+            return f"`logloom repair {shlex.quote(f'{store.uri}@{number}')}` builds it again"
+    store.remove(f"{unit_folder(output, identity)}/{ENTRY}")
+    return ""
+
+
+def _version_naming(store: Store, log_id: str, folders: set[str]) -> int | None:
+    """The newest version that names one of the folders."""
+    read: set[str] = set()  # versions share the parts of logs that stayed
+    for number in reversed(version_numbers(store)):
+        for record in read_manifest(store, number).logs:
+            if record.log_id != log_id or not record.part or record.part in read:
+                continue
+            read.add(record.part)
+            if any(folders.intersection(entry.folders) for entry in read_log_part(store, record.part)):
+                return number
+    return None
+
+
+# --- by their bytes -------------------------------------------------------------------------------------
+
+
+def unit_problems(store: Store, entry: Entry) -> Iterator[str]:
+    """Says what of a unit differs from what its log's part of the manifest promises, by digests."""
+    yield from entry_problems(store, entry)
+    yield from check_files(store, entry)
+
+
+def entry_problems(store: Store, entry: Entry) -> Iterator[str]:
+    """Says which entries of a unit, its own and those of its portions, are missing or say something else."""
+    for expected in (entry, *portion_entries(entry)):
+        place = store.uri_of(f"{expected.folder}/{ENTRY}")
+        try:
+            found = find_entry(store, expected.output, expected.identity)
+        except DatasetError as error:
+            yield str(error).rpartition(";")[0]
+            continue
+        if found is None:
+            yield f"{place}: missing"
+            continue
+        # A portion may have been made long before, by other software.
+        same = found if expected is entry else replace(found, software={})
+        other = [f.name for f in fields(Entry) if getattr(same, f.name) != getattr(expected, f.name)]
+        if other:
+            yield f"{place}: says another {', '.join(other)} than the manifest"
+
+
+def portion_entries(entry: Entry) -> list[Entry]:
+    """What the entries of a unit's portions say, but for their software."""
+    files: dict[str, list[FileEntry]] = {}
+    for file in entry.files:
+        if file.portion:
+            files.setdefault(file.portion, []).append(replace(file, portion=""))
+    said = {one["identity"]: one for one in entry.unit.get("portions", {}).values()}
+    return [
+        replace(
+            entry,
+            identity=identity,
+            files=tuple(own),
+            columns={},
+            unit=said.get(identity, {}),
+            tally={},
+            software={},
+        )
+        for identity, own in files.items()
+    ]
+
+
+def check_files(store: Store, entry: Entry) -> Iterator[str]:
+    """Says which files of a unit are missing or hold other bytes than its entry promises."""
+    for file in entry.files:
+        yield from check_file(store, entry.path_of(file), file)
+
+
+def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
+    """Says how a file differs from its entry."""
+    try:
+        if store.local is not None:
+            size = store.path_of(name).stat().st_size
+            digest = file_digest(store.path_of(name)) if size == file.size else ""
+        else:
+            size, digest = _object_digest(store, name)
+    except MISSING:
+        yield f"{store.uri_of(name)}: missing"
+        return
+    if size != file.size:
+        yield f"{store.uri_of(name)}: {size} bytes, should be {file.size}"
+    elif digest != file.digest:
+        yield f"{store.uri_of(name)}: its bytes changed (BLAKE3 {digest[:16]}, should be {file.digest[:16]})"
+
+
+def _object_digest(store: Store, name: str) -> tuple[int, str]:
+    """Size and BLAKE3 of an object, a piece at a time: it may be larger than memory."""
+    size, digest = 0, blake3()
+    with store.fs.open(store.uri_of(name), "rb", block_size=_PIECE) as file:
+        while piece := file.read(_PIECE):
+            size += len(piece)
+            digest.update(piece)
+    return size, digest.hexdigest()
+
+
+def assembled_problems(store: Store, part: Assembled) -> Iterator[str]:
+    """Says what of an assembled output differs from what the manifest promises, by digests."""
+    folder = unit_folder(part.output, part.identity)
+    try:
+        entry = read_assembled(store, part)
+    except DatasetError as error:
+        yield str(error)
+        return
+    if (entry.output, entry.split, entry.rows) != (part.output, part.split, part.rows):
+        place = store.uri_of(f"{folder}/{ENTRY}")
+        yield f"{place}: is about another output, split or number of rows than the manifest"
+    for file in entry.files:
+        yield from check_file(store, f"{folder}/{file.name}", file)
