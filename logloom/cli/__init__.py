@@ -58,7 +58,7 @@ def main() -> None:
         code = FAILED
     except Exception as error:
         if hasattr(error, "format_message"):  # click's own errors know how to show themselves
-            error.show()
+            error.show()  # type: ignore[attr-defined]
             code = getattr(error, "exit_code", BAD_USAGE)
         else:
             _say_internal(error, debug)
