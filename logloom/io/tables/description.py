@@ -241,7 +241,7 @@ def read_description(
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoTableError(f"{uri}: no table here ({FILE} is missing, which is written last)") from error
     place = f"{uri}/{FILE}"
-    data = parsed(text, place)
+    data = parsed(text, f"{place}: damaged")
     said = data if isinstance(data, dict) else {}
     if said.get("format") != FORMAT:
         raise DatasetError(f"{place}: format {said.get('format')!r}, expected {FORMAT!r}")
