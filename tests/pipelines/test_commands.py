@@ -357,3 +357,44 @@ def test_a_dry_run_with_an_engine_that_can_not_tell_starts_nothing(engine, recip
     assert done.returncode == 2
     assert f"a dry run shows what Dataflow would get; for {engine} see `logloom plan`" in done.stderr
     assert not (tmp_path / "cache").exists()
+
+
+UNFORESEEN = """
+import sys, logloom.pipelines.view as view
+def fail(*_): raise KeyError("what nobody foresaw")
+view.view_files = fail
+sys.argv = ["logloom", *sys.argv[1:]]
+from logloom.cli import main
+main()
+"""
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_and_its_traceback_is_there_when_asked_for(built, tmp_path):
+    shutil.copytree(built, tmp_path / "root", ignore=shutil.ignore_patterns("v0*"))
+
+    def view(*arguments, **environment):
+        command = [sys.executable, "-c", UNFORESEEN, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | environment
+        )
+        assert done.returncode == 1
+        return done.stderr
+
+    line = "logloom: internal error: KeyError: 'what nobody foresaw'; "
+    assert view("view", "root") == f"{line}run again with --debug for the traceback\n"
+    for told in (
+        view("--debug", "view", "root"),
+        view("view", "root", "--debug"),
+        view("view", "root", LOGLOOM_DEBUG="1"),
+    ):
+        assert told.startswith("Traceback (most recent call last):")
+        assert "in fail" in told
+        assert told.splitlines()[-1].startswith(line)
+
+
+def test_debug_shows_where_an_error_in_words_came_from(tmp_path):
+    assert "Traceback" not in logloom("view", tmp_path).stderr
+    done = logloom("view", tmp_path, "--debug")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.splitlines()[-1].startswith(f"logloom: {tmp_path}: no version here")

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from logloom.io.manifest import ENTRY, Entry, canonical, read_manifest
+from logloom.io.metadata import checked
 from logloom.io.storage import Store
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.repair import repair
@@ -128,7 +129,7 @@ def test_a_unit_says_which_software_made_it_and_one_of_before_says_nothing(root)
     told = json.loads(path.read_text())
     assert told["software"]["numpy"]
     del told["software"]
-    old = Entry.from_json(told)
+    old = checked(Entry, told, str(path))
     assert old.software == {}
     assert canonical(old.to_json()) == canonical(told)
     report = verify(str(root), num_workers=1)

@@ -8,7 +8,6 @@ Elsewhere: how rows become data infos (infos), how units become an annotation fi
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from logloom.io.annotations.infos import MappedRow, as_json, check_log_id, map_r
 from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
 from logloom.io.manifest import repair_hint
-from logloom.io.metadata import Int64
+from logloom.io.metadata import FileName, Int64, checked, parsed
 from logloom.io.storage import MISSING, Store
 from logloom.io.units import Closed, UnitContext
 from logloom.schema import Schema
@@ -136,8 +135,9 @@ def read_infos(store: Store, folder: str, rows: int) -> list[StagedInfo]:
     for number, line in enumerate(lines, 1):
         try:
             timestamp, files, info = line.split("\t")
-            found.append(StagedInfo(int(timestamp), json.loads(files), info))
-        except ValueError as error:
+            named = checked(dict[str, FileName], parsed(files, "files"), "files")
+            found.append(StagedInfo(int(timestamp), named, info))
+        except (ValueError, DatasetError) as error:
             raise DatasetError(f"{place}, line {number}: damaged ({error}); {way_out}") from error
     return found
 

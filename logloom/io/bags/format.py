@@ -16,8 +16,8 @@ from logloom.errors import UsageError
 from logloom.io.bags.columns import column_problems, type_problems
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
-from logloom.io.metadata import Count
-from logloom.io.units import Closed, UnitContext, check_unit
+from logloom.io.metadata import Count, Text
+from logloom.io.units import UnitContext, check_unit
 from logloom.schema import Schema, check_column_name
 
 
@@ -45,10 +45,11 @@ class BagsOptions(BaseModel):
         return schema.part(self.columns)
 
 
-class Written(Closed):
-    """What `BagsWriter.close` gives."""
+class Written(BaseModel):
+    """What reading takes of all that `BagsWriter.close` gives."""
 
-    bytes: Count
+    rows: Count
+    partition: Text = ""
 
 
 class BagsFormat:

@@ -10,7 +10,6 @@ plain key, [first, count] for a sequence, [] for an empty one. In the third, dat
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.bags.codecs import ArrayDecoder
 from logloom.io.bags.files import SPEC, Folder
+from logloom.io.metadata import parsed
 
 REFS = "refs"
 _KEY = re.compile(r"[a-z_][^/\\\x00-\x1f\x7f]{0,199}")
@@ -84,11 +84,11 @@ def read_spec(folder: Folder) -> dict[str, str]:
         size = file.size
         if size > _MAX_SPEC:
             raise DatasetError(f"{file.name}: {size} bytes, a spec has {_MAX_SPEC} at most")
-        spec = json.loads(file.read(0, size))
+        spec = parsed(file.read(0, size), f"{file.name}: no spec of a dataset of bags")
         if not isinstance(spec, dict):
             raise ValueError("it is no JSON object")
         return check_spec(spec, file.name)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DatasetError(f"{file.name}: no spec of a dataset of bags ({error})") from error
     except StorageError as error:
         raise DatasetError(f"{folder.name}: no dataset of bags: {error}") from error

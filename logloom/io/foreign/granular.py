@@ -197,7 +197,10 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 
 def _with_meta(batch: dict[str, RawColumn], metas: list[bytes], place: str) -> Batch:
     """The batch with the ages and availabilities that `meta` records hold."""
-    rows = [decode_msgpack(record) for record in metas]
+    try:
+        rows = [decode_msgpack(record) for record in metas]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DatasetError(f"{place}: meta.bag holds no msgpack ({error!r})") from error
     names = list(rows[0]) if rows and isinstance(rows[0], dict) else []
     found = dict(batch)
     for column in {str(name).rpartition(".")[0] for name in names} & batch.keys():

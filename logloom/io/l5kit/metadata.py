@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.io.l5kit.dtypes import FORMAT_VERSION, LABELS, TL_FACE_LABELS
+from logloom.io.metadata import parsed
 
 MAX_CHUNK_BYTES = 1 << 30
 COMPRESSOR = {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 1}
@@ -81,13 +82,13 @@ class ArrayMetadata:
             DatasetError: not zarr format 2, not such an array, or coded in a way unknown here.
         """
         kind = f"zarr array with rows of {list(row_shape)}" if row_shape else "one-dimensional zarr array"
+        value = parsed(data, f"{source}: not the metadata of a {kind}")
         try:
-            value = json.loads(data)
             (rows, *shape), (chunk_rows, *chunk_shape) = value["shape"], value["chunks"]
             fields, compressor, version = value["dtype"], value["compressor"], value["zarr_format"]
             filters, separator = value.get("filters"), value.get("dimension_separator", ".")
             is_plain = value.get("order", "C") == "C" and separator in (".", "/")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DatasetError(f"{source}: not the metadata of a {kind}") from error
         if version != 2:
             raise DatasetError(f"{source}: zarr format {version}, L5Kit datasets are of format 2")

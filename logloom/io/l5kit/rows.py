@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array, Block, Ragged
 from logloom.errors import DatasetError
 from logloom.io.l5kit.chunked import ChunkedDataset
-from logloom.io.l5kit.dtypes import AGENTS, FRAMES, TL_FACES
+from logloom.io.l5kit.dtypes import AGENTS, ARRAYS, FRAMES, TL_FACES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 
 INTERVALS = {"agents": "agent_index_interval", "tl_faces": "traffic_light_faces_index_interval"}
@@ -88,6 +88,22 @@ def rows_of(dataset: ChunkedDataset) -> ReadRows:
     return read
 
 
+def _check_fields(dataset: ChunkedDataset) -> None:
+    """Raises DatasetError where an array lacks a field that rows are made of, or has it of another type."""
+    for name, kind in ARRAYS.items():
+        found = getattr(dataset, name).dtype.fields or {}
+        for field, (wanted, *_) in (kind.dtype.fields or {}).items():
+            dtype = found[field][0] if field in found else None
+            if dtype is None or not _fits(dtype, wanted):
+                place = dataset.store.uri_of(f"{kind.key}/.zarray")
+                said = "there is none" if dtype is None else f"it is {dtype}"
+                raise DatasetError(f"{place}: rows take field {field!r} of type {wanted}, {said}")
+
+
+def _fits(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    return dtype.shape == wanted.shape and np.can_cast(dtype.base, wanted.base, "same_kind")
+
+
 class DatasetReader:
     """An L5Kit dataset as rows: a frame each, a log for each scene.
 
@@ -99,6 +115,7 @@ class DatasetReader:
 
     def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None):
         self.dataset = ChunkedDataset(path, storage_options=storage_options).open()
+        _check_fields(self.dataset)
         self._bounds = np.asarray(self.dataset.scenes["frame_index_interval"], np.int64).reshape(-1, 2)
         starts, stops = self._bounds[:, 0], self._bounds[:, 1]
         expected = np.concatenate([[0], stops[:-1]]) if len(stops) else stops

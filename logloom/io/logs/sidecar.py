@@ -37,16 +37,19 @@ class Sidecars:
     def load_index(self, content_id: str, max_chunk_bytes: int) -> FileIndex | None:
         """The index of a scanned file; None where there is none made under the same limit."""
         data = self._load(f"{content_id}.index")
-        if data is None or data["max_chunk_bytes"] != max_chunk_bytes:
+        try:
+            if data is None or data["max_chunk_bytes"] != max_chunk_bytes:
+                return None
+            return FileIndex(
+                {row[0]: Channel(*row) for row in data["channels"]},
+                np.frombuffer(data["stretches"], STRETCH),
+                np.frombuffer(data["shares"], SHARE),
+                data["num_numbers"],
+                tuple(Lost(*row) for row in data["lost"]),
+                is_scanned=True,
+            )
+        except (KeyError, TypeError, ValueError, IndexError):
             return None
-        return FileIndex(
-            {row[0]: Channel(*row) for row in data["channels"]},
-            np.frombuffer(data["stretches"], STRETCH),
-            np.frombuffer(data["shares"], SHARE),
-            data["num_numbers"],
-            tuple(Lost(*row) for row in data["lost"]),
-            is_scanned=True,
-        )
 
     def save_index(self, content_id: str, max_chunk_bytes: int, index: FileIndex) -> None:
         data = {
@@ -62,7 +65,10 @@ class Sidecars:
     def load_bounds(self, content_id: str, topic: str, source: TimeSource) -> NDArray[Any] | None:
         """(K,) of dtype BOUNDS: by stretch, the first and last message time of a topic and its refusals."""
         data = self._load(_bounds_name(content_id, topic, source))
-        return None if data is None else np.frombuffer(data["bounds"], BOUNDS)
+        try:
+            return None if data is None else np.frombuffer(data["bounds"], BOUNDS)
+        except (KeyError, TypeError, ValueError):
+            return None
 
     def save_bounds(self, content_id: str, topic: str, source: TimeSource, bounds: NDArray[Any]) -> None:
         data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
@@ -78,8 +84,11 @@ class Sidecars:
         start = len(MAGIC) + 32
         if not data.startswith(MAGIC) or blake3(data[start:]).digest() != data[len(MAGIC) : start]:
             return None
-        loaded: dict[str, Any] = msgpack.unpackb(data[start:])
-        return loaded
+        try:
+            loaded: Any = msgpack.unpackb(data[start:])
+        except ValueError:
+            return None
+        return loaded if isinstance(loaded, dict) else None
 
     def _save(self, name: str, data: dict[str, Any]) -> None:
         if self.uri is None:

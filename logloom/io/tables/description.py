@@ -20,13 +20,15 @@ import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from blake3 import blake3
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from logloom.errors import DatasetError
 from logloom.io.checks import check_bytes
+from logloom.io.metadata import Count, FileName, Text, parsed, told
 from logloom.io.storage import Store
 from logloom.schema import Schema
 
@@ -180,19 +182,35 @@ class Description:
             "logs": [[log.log_id, log.file, log.rows, log.digest] for log in self.logs],
         }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Description:
-        return cls(
-            Schema.from_json(data["schema"]),
-            tuple(data["keys"]),
-            data["index"],
-            {name: tuple(columns) for name, columns in data["groups"].items()},
-            data["codecs"],
-            data["bytes"],
-            data["longest"],
-            tuple(LogRows(*log) for log in data["logs"]),
-            data["max_gap"],
-            tuple(data["references"]),
+
+class _Json(BaseModel):
+    """table.json, but for its format and version."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    columns: Any = Field(alias="schema")
+    keys: tuple[Literal["log_id", "timestamp"], ...]
+    index: Mapping[str, str]
+    groups: Mapping[str, tuple[str, ...]]
+    codecs: Mapping[str, str]
+    bytes: Mapping[str, Count]
+    longest: Mapping[str, Count]
+    logs: tuple[tuple[Text, FileName, Count, Text], ...]
+    max_gap: Count | None
+    references: tuple[Text, ...]
+
+    def described(self) -> Description:
+        return Description(
+            Schema.from_json(self.columns),
+            self.keys,
+            self.index,
+            self.groups,
+            self.codecs,
+            self.bytes,
+            self.longest,
+            tuple(LogRows(*log) for log in self.logs),
+            self.max_gap,
+            self.references,
         )
 
 
@@ -223,19 +241,27 @@ def read_description(
         text = Store.at(uri, storage_options).read(FILE)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoTableError(f"{uri}: no table here ({FILE} is missing, which is written last)") from error
-    check_bytes(f"{uri}/{FILE}", text, storage_options)
+    place = f"{uri}/{FILE}"
+    check_bytes(place, text, storage_options)
+    data = parsed(text, f"{place}: damaged")
+    said = data if isinstance(data, dict) else {}
+    if said.get("format") != FORMAT:
+        raise DatasetError(f"{place}: format {said.get('format')!r}, expected {FORMAT!r}")
+    version = said.get("version")
+    if type(version) is not int:
+        raise DatasetError(f"{place}: version: expected a whole number, got {version!r}")
+    if version > VERSION:
+        raise DatasetError(
+            f"{place}: written in version {version} of the table format, this logloom reads "
+            f"up to {VERSION}; upgrade logloom"
+        )
     try:
-        data = json.loads(text)
-        if data["format"] != FORMAT:
-            raise DatasetError(f"{uri}/{FILE}: format {data['format']!r}, expected {FORMAT!r}")
-        if data["version"] > VERSION:
-            raise DatasetError(
-                f"{uri}/{FILE}: written in version {data['version']} of the table format, this logloom reads "
-                f"up to {VERSION}; upgrade logloom"
-            )
-        return dataclasses.replace(checked(Description.from_json(data)), files=files)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{uri}/{FILE}: damaged ({type(error).__name__}: {error})") from error
+        table = checked(_Json.model_validate(data).described())
+    except ValidationError as error:
+        raise DatasetError(f"{place}: damaged: {told(error)}") from error
+    except (ValueError, TypeError) as error:
+        raise DatasetError(f"{place}: damaged: {error}") from error
+    return dataclasses.replace(table, files=files)
 
 
 def checked(table: Description) -> Description:
@@ -253,8 +279,8 @@ def checked(table: Description) -> Description:
     if missing := set(columns) - {c for members in table.groups.values() for c in members}:
         raise ValueError(f"no group holds {', '.join(sorted(missing))}")
     for log in table.logs:
-        if not log.file.startswith("index/") or ".." in log.file.split("/") or log.rows < 0:
-            raise ValueError(f"log {log.log_id!r} has its index in {log.file!r} with {log.rows} rows")
+        if not log.file.startswith("index/"):
+            raise ValueError(f"log {log.log_id!r} has its index in {log.file!r}")
     for dtype in table.index.values():
         if dtype != "str":
             np.dtype(dtype)

@@ -7,7 +7,6 @@ Other zarr datasets open with zarr or xarray.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.checks import check_bytes
+from logloom.io.metadata import parsed
 from logloom.io.storage import Store
 from logloom.io.zarr.array import ArrayReader, ChunkCache
 from logloom.io.zarr.arrays import arrays_of, check_shapes, join_fields, read_blocks
@@ -40,13 +40,11 @@ def _read_json(store: Store, name: str, missing: str) -> dict[str, Any]:
     try:
         text = store.read(name)
         check_bytes(place, text, store.options)
-        data = json.loads(text)
+        data = parsed(text, place)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise DatasetError(f"{place}: missing; {missing}") from None
     except OSError as error:
         raise StorageError(f"{place}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{place}: not JSON ({error}): damaged") from error
     if not isinstance(data, dict):
         raise DatasetError(f"{place}: not a JSON object: damaged")
     return data
