@@ -7,6 +7,7 @@ found different. Everything heavy is imported inside a command, so that `--help`
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from typing import Annotated
@@ -51,7 +52,9 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's own errors know how to show themselves
             raise
-        error.show()  # type: ignore[attr-defined]
+        shown = io.StringIO()
+        error.show(file=shown)  # type: ignore[attr-defined]
+        say(shown.getvalue().rstrip())
         code = getattr(error, "exit_code", BAD_USAGE)
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
         say("logloom: stopped; a build keeps what is finished: build again to go on")
