@@ -18,8 +18,10 @@ from logloom.cli.common import (
     print_json,
     print_table,
     say,
+    show,
 )
 from logloom.errors import UsageError
+from logloom.words import counted
 
 
 @app.command(
@@ -107,13 +109,12 @@ def verify(
     for finding in report.findings:
         place = " ".join(part for part in (finding.log_id, finding.partition) if part)
         if not json:
-            print(f"{place}: {finding.message}" if place else finding.message)
+            show(f"{place}: {finding.message}" if place else finding.message)
     proof = "manifest and logs" if against_logs else "manifest"
-    verdict = f"{len(report.findings)} findings" if report.findings else f"equal to its {proof}"
+    verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
     say(
-        f"version {report.version}: read {report.units} units, {report.rows:,} rows in all outputs, "
-        f"{human_bytes(report.bytes)}: "
-        f"{verdict}"
+        f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
+        f"all outputs, {human_bytes(report.bytes)}: {verdict}"
     )
     if report.findings:
         raise typer.Exit(NOT_WHOLE)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from logloom.errors import LogloomError
 from logloom.io.manifest import find_entry
+from logloom.words import counted
 
 if TYPE_CHECKING:
     from logloom.transforms.job import Target
@@ -116,7 +117,7 @@ class Watch:
     def _words(self) -> str:
         read = self._done - len(self._unread)
         if read == self._done:
-            return f"{self._rows:,} rows, {human_bytes(self._bytes)}"
+            return f"{counted(self._rows, 'row')}, {human_bytes(self._bytes)}"
         # Identities are digests, so those read so far are as good as drawn by lot.
         scale = self._done / read if read else 0.0
         return f"about {self._rows * scale:,.0f} rows, {human_bytes(self._bytes * scale)}"
@@ -154,7 +155,7 @@ class Watch:
             self._print("")
 
     def _print(self, more: str) -> None:
-        line = f"{self._done} of {self._total} units, {self._words()}{more}"
+        line = f"{self._done} of {counted(self._total, 'unit')}, {self._words()}{more}"
         print(line, file=sys.stderr, flush=True)
 
 

@@ -49,6 +49,7 @@ from logloom.transforms.partition import (
 )
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import plan_spans
+from logloom.words import counted
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,9 @@ def _check_sums(manifest: Manifest, entries: list[tuple[LogRecord, Entry]]) -> I
             parts = units.get((record.log_id, output), [])
             rows = sum(entry.rows for entry in parts)
             if rows != record.rows:
-                yield Finding(record.log_id, "", f"{output}: {rows} rows, the manifest says {record.rows}")
+                yield Finding(
+                    record.log_id, "", f"{output}: {counted(rows, 'row')}, the manifest says {record.rows}"
+                )
             for left, right in itertools.pairwise(parts):
                 if left.stop != right.start:
                     yield Finding(
@@ -317,7 +320,9 @@ def _derive_again(job: Job, task: LogTask, units: tuple[Entry, ...]) -> Iterator
         rows, columns = found[entry.output]
         different = [c for c, digest in columns.items() if entry.columns.get(c, digest) != digest]
         if rows != entry.rows:
-            yield Finding(task.log_id, name, f"{entry.output}: the log gives {rows} rows, not {entry.rows}")
+            yield Finding(
+                task.log_id, name, f"{entry.output}: the log gives {counted(rows, 'row')}, not {entry.rows}"
+            )
         elif different:
             yield Finding(
                 task.log_id, name, f"{entry.output}: the log gives other values in {', '.join(different)}"

@@ -33,6 +33,7 @@ from logloom.transforms.job import Job, LogTask, Partition, opened
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.words import counted
 
 _PIECE = 8 << 20  # bytes of an object that are hashed at a time
 
@@ -295,7 +296,7 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
         yield f"{place}: {error}"
         return
     if rows != entry.rows:
-        yield f"{place}: {rows} rows, its entry says {entry.rows}"
+        yield f"{place}: {counted(rows, 'row')}, its entry says {entry.rows}"
         return
     found = digests.hexdigests()
     unknown = [name for name in found if name not in entry.columns]
@@ -337,7 +338,7 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
         yield f"{store.uri_of(name)}: missing"
         return
     if size != file.size:
-        yield f"{store.uri_of(name)}: {size} bytes, should be {file.size}"
+        yield f"{store.uri_of(name)}: {counted(size, 'byte')}, should be {file.size}"
     elif digest != file.digest:
         yield f"{store.uri_of(name)}: its bytes changed (BLAKE3 {digest[:16]}, should be {file.digest[:16]})"
 
