@@ -7,6 +7,7 @@ found different. Everything heavy is imported inside a command, so that `--help`
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -58,7 +59,9 @@ def main() -> None:
         code = FAILED
     except Exception as error:
         if hasattr(error, "format_message"):  # click's own errors know how to show themselves
-            error.show()  # type: ignore[attr-defined]
+            shown = io.StringIO()
+            error.show(file=shown)  # type: ignore[attr-defined]
+            say(shown.getvalue().rstrip())
             code = getattr(error, "exit_code", BAD_USAGE)
         else:
             _say_internal(error, debug)

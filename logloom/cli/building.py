@@ -11,11 +11,13 @@ from logloom.cli import engines
 from logloom.cli.common import (
     NOT_WHOLE,
     Json,
+    OnError,
     PyFiles,
     StorageOption,
     Verify,
     app,
     examples,
+    mode_of,
     parse_storage_options,
     print_json,
     print_table,
@@ -24,18 +26,13 @@ from logloom.cli.common import (
     say_logs,
 )
 from logloom.errors import UsageError
+from logloom.words import counted
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
     from logloom.pipelines.plan import BuildPlan
     from logloom.recipe import Recipe
     from logloom.runners import Submitted
-
-
-class OnError(enum.StrEnum):
-    fail = "fail"
-    skip = "skip"
-    salvage = "salvage"
 
 
 class Hash(enum.StrEnum):
@@ -68,7 +65,9 @@ HashOption = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
 
 
-def _load(sources: list[str], options: dict[str, dict[str, Any]]) -> tuple[Recipe, str | None]:
+def _load(
+    sources: list[str], options: dict[str, dict[str, Any]], on_error: OnError | None
+) -> tuple[Recipe, str | None]:
     """The recipe named on the command line, and the folder that its relative URIs start from."""
     from logloom.io.storage import absolute_uri
     from logloom.recipe import Recipe
@@ -81,7 +80,10 @@ def _load(sources: list[str], options: dict[str, dict[str, Any]]) -> tuple[Recip
         return Recipe.load(uri, options), uri.rsplit("/", 1)[0]
     from logloom.pipelines import inspect
 
-    return Recipe.from_yaml(inspect.suggested_recipe(sources, options), source="suggested recipe"), None
+    mode = mode_of(on_error)
+    # What is skipped or salvaged, the plan and the build say again.
+    text = inspect.suggested_recipe(sources, options, mode)
+    return Recipe.from_yaml(text, source="suggested recipe"), None
 
 
 def _planned(
@@ -99,7 +101,7 @@ def _planned(
     from logloom.pipelines.splits import empty_splits, planned_splits
 
     options = parse_storage_options(storage)
-    recipe, base = _load(sources, options)
+    recipe, base = _load(sources, options, on_error)
     if logs:
         recipe, base = recipe.model_copy(update={"logs": tuple(logs)}), None
     if on_error is not None:
@@ -265,7 +267,7 @@ def _report_build(built: Built, planned: BuildPlan, json: bool) -> None:
         if warning not in told:
             say(f"warning: {warning}")
     if again := built.counters.get("storage_retries"):
-        say(f"{again} requests to the object store were refused or lost, and sent again")
+        say(f"{counted(again, 'request')} to the object store had to be sent again: refused or lost")
     if built.copied:
         say("this disk has no hard links: the view holds copies")
     if not json:
@@ -277,9 +279,10 @@ def _tell_version(built: Built, root: str) -> None:
     totals = manifest.totals
     dropped = totals["ticks_planned"] - totals["rows"]
     why = ", ".join(f"{count:,} by {reason}" for reason, count in built.dropped.items() if count)
+    lost = f", {counted(dropped, 'tick')} dropped ({why})" if dropped else ""
     say(
-        f"version {manifest.version} of {root}: {totals['rows']:,} rows of {totals['logs']} logs"
-        f"{f', {dropped:,} ticks dropped ({why})' if dropped else ''}; {built.built} units built, "
+        f"version {manifest.version} of {root}: {counted(totals['rows'], 'row')} of "
+        f"{counted(totals['logs'], 'log')}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
     for record in manifest.logs:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from logloom.errors import UsageError
+from logloom.words import printable, printable_lines
 
 if TYPE_CHECKING:
     from logloom.io.manifest import Manifest
 
 FAILED, BAD_USAGE, NOT_WHOLE, STOPPED = 1, 2, 3, 130
+PIPE_WIDTH = 160  # of a table, where there is no terminal
 
 app = typer.Typer(
     name="logloom",
@@ -25,6 +29,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+
+class OnError(enum.StrEnum):
+    fail = "fail"
+    skip = "skip"
+    salvage = "salvage"
+
 
 StorageOption = Annotated[
     list[str] | None,
@@ -42,8 +53,19 @@ def examples(*lines: str) -> str:
     return "**Examples**\n\n" + "\n\n".join(f"`{line}`" for line in lines)
 
 
+def mode_of(on_error: OnError | None) -> Literal["fail", "skip", "salvage"]:
+    """What an option says, "fail" where it isn't given."""
+    return (on_error or OnError.fail).value
+
+
 def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """Prints words for people to stderr; names in them can't steer the terminal."""
+    print(printable_lines(text), file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Prints a result for people to stdout; names in it can't steer the terminal."""
+    print(printable_lines(text))
 
 
 class _Said(logging.Handler):
@@ -62,35 +84,22 @@ def say_logs(name: str) -> None:
 
 
 def print_json(value: Any) -> None:
+    """Prints a result for machines: exact, in ASCII."""
     print(json.dumps(value, indent=2))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table below its title, without a header where no column has a name or a title where it is "".
+    """Prints a table below its title; see `table_lines`. A title of "" is none."""
+    from logloom.cli.tables import table_lines
 
-    Numbers stand right and are not broken.
-    """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    style = {"box": box.SIMPLE_HEAD} if any(columns) else {"box": None, "show_header": False}
     if title:
-        print(title)
+        show(title)
     if not rows:
         return
-    table = Table(pad_edge=False, **style)
-    for position, name in enumerate(columns):
-        numeric = position > 0 and all(row[position][:1].isdigit() or not row[position] for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
-    for row in rows:
-        table.add_row(*row)
-    width = None if sys.stdout.isatty() else 160
-    console = Console(width=width, markup=False, highlight=False)
-    with console.capture() as printed:
-        console.print(table)
-    lines = [line.rstrip() for line in printed.get().rstrip().split("\n")]
-    print("\n".join([*lines, *([""] if title else [])]))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    cells = [[printable(cell) for cell in row] for row in rows]
+    lines = list(table_lines(columns, cells, width))
+    print("\n".join([*([""] if title else []), *lines, *([""] if title else [])]))
 
 
 def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, Any]]:

@@ -39,6 +39,7 @@ from logloom.cli.engines import (
     Workers,
     with_dataflow,
 )
+from logloom.words import counted
 
 if TYPE_CHECKING:
     from logloom.pipelines.convert import Converted
@@ -192,8 +193,8 @@ def _copy(source: Source, folder: PlainFolder, output: str, quiet: bool, json: b
     with steps("copying", quiet=quiet) as on_done:
         files, size = copy_out(source, folder, output, on_done)
     say(
-        f"{folder.store.uri}: {files:,} files, {human_bytes(size)}, copied from version {source.version} and "
-        "equal to its manifest"
+        f"{folder.store.uri}: {counted(files, 'file')}, {human_bytes(size)}, copied from version "
+        f"{source.version} and equal to its manifest"
     )
     if json:
         print_json({"folder": folder.store.uri, "files": files, "bytes": size, "copied": True})
@@ -216,22 +217,23 @@ def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None,
 
     manifest = converted.manifest
     place = folder.store.uri if folder else plan.job.store.uri
-    totals = f"{manifest.totals['rows']:,} rows of {manifest.totals['logs']} logs"
+    totals = f"{counted(manifest.totals['rows'], 'row')} of {counted(manifest.totals['logs'], 'log')}"
     if plan.up_to_date and folder is None:
         say(f"up to date: version {manifest.version} of {place} says all that the source says")
     else:
         what = place if folder else f"version {manifest.version} of {place}"
         say(
-            f"{what}: {totals}, {len(plan.job.columns)} columns; {converted.built} units written, "
+            f"{what}: {totals}, {counted(len(plan.job.columns), 'column')}; "
+            f"{counted(converted.built, 'unit')} written, "
             f"{converted.reused} found finished; {read_in_words(manifest)}"
         )
     for record in converted.left_out:
-        lost = f"{record.dropped[DAMAGE]:,} rows left out" if record.dropped[DAMAGE] else "left out"
+        lost = f"{counted(record.dropped[DAMAGE], 'row')} left out" if record.dropped[DAMAGE] else "left out"
         say(f"{record.status}: {record.log_id}: {lost}; {record.reasons[-1]}")
     if json:
         said: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         said |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
-        counted = {"units_built": converted.built, "units_reused": converted.reused}
-        print_json({**said, **manifest.totals, **counted})
+        units = {"units_built": converted.built, "units_reused": converted.reused}
+        print_json({**said, **manifest.totals, **units})
     else:
         print(place if folder else converted.view or place)

@@ -20,8 +20,10 @@ from logloom.cli.common import (
     print_json,
     print_table,
     say,
+    show,
 )
 from logloom.errors import UsageError
+from logloom.words import counted
 
 if TYPE_CHECKING:
     from logloom.pipelines.verify import Report
@@ -116,15 +118,14 @@ def verify(
     for finding in report.findings:
         place = " ".join(part for part in (finding.log_id, finding.partition) if part)
         if not json:
-            print(f"{place}: {finding.message}" if place else finding.message)
+            show(f"{place}: {finding.message}" if place else finding.message)
     say(f"its manifest: {report.manifest}")
     say(f"made by {_made_by(report)}; committed by {_packages(report.committed_by)}")
     proof = "manifest and logs" if against_logs else "manifest"
-    verdict = f"{len(report.findings)} findings" if report.findings else f"equal to its {proof}"
+    verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
     say(
-        f"version {report.version}: read {report.units} units, {report.rows:,} rows in all outputs, "
-        f"{human_bytes(report.bytes)}: "
-        f"{verdict}"
+        f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
+        f"all outputs, {human_bytes(report.bytes)}: {verdict}"
     )
     if report.findings:
         say(f"`logloom repair {shlex.quote(root)}` builds damaged and lost files again")
@@ -192,7 +193,7 @@ def repair(
         for what, findings in named.items():
             for one in findings:
                 place = " ".join(part for part in (one.log_id, one.partition) if part)
-                print(f"{what}: {place}: {one.message}" if place else f"{what}: {one.message}")
+                show(f"{what}: {place}: {one.message}" if place else f"{what}: {one.message}")
     verdict = "all is sound"
     if done.damaged:
         verdict = f"{len(done.repaired)} files repaired, {len(done.unrepaired)} not"

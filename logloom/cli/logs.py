@@ -10,12 +10,16 @@ from logloom.cli.common import (
     FAILED,
     NOT_WHOLE,
     Json,
+    OnError,
     StorageOption,
     app,
     examples,
+    mode_of,
     parse_storage_options,
     print_json,
     print_table,
+    say,
+    show,
 )
 
 
@@ -24,6 +28,7 @@ from logloom.cli.common import (
         "logloom info drive.mcap",
         "logloom info 'gs://drives/2026-11-*/*.mcap' --json",
         "logloom info drive.mcap --recipe > recipe.yaml",
+        "logloom info damaged.mcap --on-error salvage",
     )
 )
 def info(
@@ -31,6 +36,10 @@ def info(
     recipe: Annotated[
         bool, typer.Option("--recipe", help="Print a recipe that builds as it stands.")
     ] = False,
+    on_error: Annotated[
+        OnError | None,
+        typer.Option(help="Of damaged logs: fail, skip them, or salvage; --recipe says so, too."),
+    ] = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
@@ -38,15 +47,21 @@ def info(
     from logloom.pipelines import inspect
 
     options = parse_storage_options(storage_option)
+    mode = mode_of(on_error)
+    notes: list[str] = []
     if recipe:
-        print(inspect.suggested_recipe(logs, options), end="")
-        return
-    described = inspect.describe(logs, options)
-    if json:
-        print_json({"logs": [log.to_json() for log in described]})
-        return
-    for log in described:
-        print_table(log.headline, inspect.COLUMNS, log.table_rows())
+        text = inspect.suggested_recipe(logs, options, mode, notes.append)
+        print(text, end="")
+    else:
+        described = inspect.describe(logs, options, mode, notes.append)
+        if json:
+            print_json({"logs": [log.to_json() for log in described]})
+        for log in () if json else described:
+            print_table(log.headline, inspect.COLUMNS, log.table_rows())
+    for note in notes:
+        say(note)
+    if notes:
+        raise typer.Exit(NOT_WHOLE)
 
 
 @app.command(
@@ -73,7 +88,7 @@ def doctor(
         if diagnosis.is_readable:
             print_table(diagnosis.headline, COLUMNS, [topic.table_row() for topic in diagnosis.topics])
         for line in diagnosis.lines():
-            print(line)
+            show(line)
     if json:
         print_json({"logs": [diagnosis.to_json() for diagnosis in found]})
     if not all(diagnosis.is_readable for diagnosis in found):

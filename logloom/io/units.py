@@ -145,6 +145,12 @@ class Format(Protocol):
 
 
 @functools.cache
+def format_names() -> tuple[str, ...]:
+    """The outputs that installed packages offer, in name order."""
+    return tuple(sorted(point.name for point in entry_points(group="logloom.formats")))
+
+
+@functools.cache
 def format_named(name: str) -> Format:
     """The format of an output.
 
@@ -154,8 +160,7 @@ def format_named(name: str) -> Format:
     for point in entry_points(group="logloom.formats", name=name):
         found: Format = point.load()
         return found
-    known = sorted(point.name for point in entry_points(group="logloom.formats"))
-    raise UsageError(f"no output format {name!r}; there are {', '.join(known)}")
+    raise UsageError(f"no output format {name!r}; there are {', '.join(format_names())}")
 
 
 def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:

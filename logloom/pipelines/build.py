@@ -42,6 +42,7 @@ from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
 from logloom.transforms.spread import SpreadByKey
+from logloom.words import counted
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 _log.addHandler(logging.NullHandler())  # here, errors say the same
@@ -387,7 +388,7 @@ def raise_outcome(outcome: finish.Outcome) -> None:
     """Raises what kept a build from committing, all of it in one error."""
     failures = outcome.failures
     if failures:
-        message = f"nothing was committed, {len(failures)} partitions failed:\n{listed(failures)}"
+        message = f"nothing was committed, {counted(len(failures), 'partition')} failed:\n{listed(failures)}"
         if any(failure.kind == "readback" for failure in failures):
             raise ReadBackError(message)
         raise LogReadError(message)

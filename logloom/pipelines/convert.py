@@ -47,6 +47,7 @@ from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.partition import Failure, PartitionResult, files_of, listed
+from logloom.words import counted
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Conver
 def _raise_outcome(outcome: finish.Outcome) -> None:
     failures = outcome.failures
     if failures:
-        message = f"nothing was committed, {len(failures)} parts failed:\n{listed(failures)}"
+        message = f"nothing was committed, {counted(len(failures), 'part')} failed:\n{listed(failures)}"
         is_read_back = any(failure.kind == "readback" for failure in failures)
         raise ReadBackError(message) if is_read_back else DatasetError(message)
     if outcome.conflict:
@@ -297,7 +298,9 @@ def _check_source(task: PartTask, job: ConvertJob, rows: int, columns: dict[str,
     """Raises ReadBackError where the source's rows are not those it was made of."""
     part = task.part
     if rows != part.rows:
-        raise ReadBackError(f"{job.recipe['convert']['from']}: {rows} rows, there were {part.rows} before")
+        raise ReadBackError(
+            f"{job.recipe['convert']['from']}: {counted(rows, 'row')}, there were {part.rows} before"
+        )
     known = job.source.digests(part)
     different = [name for name, digest in columns.items() if known.get(name, digest) != digest]
     if different:

@@ -19,6 +19,7 @@ from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
+from logloom.words import counted
 
 
 def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] = print) -> None:
@@ -46,7 +47,7 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
         paths = make_drives(logs, seconds=seconds)
         recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
     size = human_bytes(sum(path.stat().st_size for path in paths))
-    say(f"drove {len(paths)} logs of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
+    say(f"drove {counted(len(paths), 'log')} of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
 
     plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
     began = time.perf_counter()
@@ -56,14 +57,14 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
     else:
         totals = built.manifest.totals
         say(
-            f"built version {built.manifest.version}: {totals['rows']:,} rows of {totals['logs']} logs as "
-            f"{' and '.join(built.manifest.outputs)}  [{_since(began)}]"
+            f"built version {built.manifest.version}: {counted(totals['rows'], 'row')} of "
+            f"{counted(totals['logs'], 'log')} as {' and '.join(built.manifest.outputs)}  [{_since(began)}]"
         )
     began = time.perf_counter()
     report = verify(str(root), against_logs=True)
     if not report.is_proven:
         raise ReadBackError("\n".join(finding.message for finding in report.findings))
-    say(f"verified {report.units} units against the logs: every value equal  [{_since(began)}]")
+    say(f"verified {counted(report.units, 'unit')} against the logs: every value equal  [{_since(began)}]")
     print(_what_next(place))
 
 

@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, OpenOptions, TopicRequest
+from logloom.io.logs.base import (
+    MAX_TIME,
+    MIN_TIME,
+    Log,
+    LogSummary,
+    OpenOptions,
+    TopicRequest,
+    unfinished_words,
+)
 from logloom.io.logs.container import Chunk, Lost
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
@@ -27,6 +35,7 @@ from logloom.io.logs.part import Part, own_index
 from logloom.io.logs.raw import Decoder
 from logloom.pipelines.health import MAX_SKEW, Diagnosis, Finding, LostRange, TopicHealth, judge
 from logloom.transforms.match import LogFiles, group_logs
+from logloom.words import counted
 
 STRETCH_BYTES = 64 << 20
 
@@ -274,6 +283,8 @@ def _examine_files(log: ContainerLog) -> Found:
             found.findings.append(broken)
         if part.index.is_scanned and reindex:
             message = "it has no index that can be used, so each reading starts with a scan of the whole file"
+            if part.unfinished:
+                message = f"it {unfinished_words(part.unfinished)}; {message}"
             found.findings.append(Finding("index", part.uri, 0, "", 0, message, reindex))
         known = _take_lost(part, found, remedy)
         for number, chunk in part.chunks(np.arange(len(part.index.stretches))):
@@ -286,8 +297,8 @@ def _examine_files(log: ContainerLog) -> Found:
                 length = int(row["record"] or row["length"]) if has_range else 0
                 where = LostRange(part.uri, origin.offset, length)
                 found.lose("damaged", where, "; ".join(chunk.problems[:4]), counts, remedy, origin.unit)
-            for topic in part.channels:
-                _watch(found, part, number, chunk, topic, decoders[topic])
+            for topic, rows in part.rows_by_topic(chunk).items():
+                _watch(found, part, number, chunk, topic, rows, decoders[topic])
     files = {part.uri for part in log.parts}
     for refusal in log.summary.refusals:
         if refusal.uri not in files:
@@ -295,7 +306,10 @@ def _examine_files(log: ContainerLog) -> Found:
             found.findings.append(Finding("missing", refusal.uri, None, "", 0, refusal.reason, remedy))
     for topic, (uri, offset, length, unit) in sorted(found.first_unfit.items()):
         count = found.watched(topic).unfit
-        message = f"{count:,} messages of {topic} don't fit their definition; the first has {length:,} bytes"
+        message = (
+            f"{counted(count, 'message')} of {topic} can't be read by the definition; "
+            f"the first has {counted(length, 'byte')}"
+        )
         found.findings.append(Finding("unfit", uri, offset, topic, count, message, _SALVAGE, unit))
     return found
 
@@ -335,11 +349,18 @@ def _decoder(log: ContainerLog, topic: str, found: Found) -> Decoder | None:
         return None
 
 
-def _watch(found: Found, part: Part, number: int, chunk: Chunk, topic: str, decoder: Decoder | None) -> None:
+def _watch(
+    found: Found,
+    part: Part,
+    number: int,
+    chunk: Chunk,
+    topic: str,
+    rows: NDArray[np.intp],
+    decoder: Decoder | None,
+) -> None:
     """Looks at a topic's messages in one chunk."""
-    rows = np.flatnonzero(part.rows_of(chunk, topic))
     watched = found.watched(topic)
-    if decoder is None or len(rows) == 0:
+    if decoder is None:
         watched.add(chunk.log_time[rows], None)
         return
     origin, gathering = part.origin(number), Gathering(topic)

@@ -15,6 +15,7 @@ from typing import Any
 from logloom.io.logs.base import place
 from logloom.pipelines.inspect import rate
 from logloom.pipelines.progress import human_bytes
+from logloom.words import counted
 
 COLUMNS = ("topic", "messages", "Hz", "gap, s", "skew, ms", "back", "twice", "late", "lost")
 
@@ -152,10 +153,11 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         messages = sum(topic.messages for topic in self.topics)
-        places = f"{len(self.lost)} places" if len(self.lost) != 1 else "1 place"
+        places = counted(len(self.lost), "place")
         lost = f", {human_bytes(self.bytes_lost)} in {places} lost" if self.lost else ""
         return (
-            f"{self.log_id}: {messages:,} messages of {len(self.topics)} topics in {human_bytes(self.size)}"
+            f"{self.log_id}: {counted(messages, 'message')} of {counted(len(self.topics), 'topic')} in "
+            f"{human_bytes(self.size)}"
             f"{lost}\n{self.uris[0]}{' …' if len(self.uris) > 1 else ''}"
         )
 
@@ -165,8 +167,8 @@ class Diagnosis:
             yield f"{self.log_id}: healthy"
         if self.unchecked and self.is_readable:
             yield (
-                f"note: {self.unchecked:,} messages have no checksum, so that a change of their bytes "
-                "can't be noticed"
+                f"note: {counted(self.unchecked, 'message has', 'messages have')} no checksum, so that a "
+                f"change of {'its' if self.unchecked == 1 else 'their'} bytes can't be noticed"
             )
         listed: dict[str, int] = {}
         for finding in self.findings:
@@ -203,16 +205,19 @@ def judge(topic: TopicHealth, uri: str) -> Iterator[Finding]:
 
     by_log_time = f"in the recipe, `time: {{topics: {{{topic.topic}: log}}}}`"
     if topic.log_steps_back:
-        message = f"its log time runs back at {topic.log_steps_back:,} of {topic.messages:,} messages"
+        message = (
+            f"its log time runs back at {topic.log_steps_back:,} of {counted(topic.messages, 'message')}"
+        )
         yield finding("back", topic.log_steps_back, message, "rows are made by time, so nothing need be done")
     if topic.steps_back:
-        message = f"its stamp runs back at {topic.steps_back:,} of {topic.messages:,} messages"
+        message = f"its stamp runs back at {topic.steps_back:,} of {counted(topic.messages, 'message')}"
         yield finding(
             "back", topic.steps_back, message, f"see whether several sources publish it; or, {by_log_time}"
         )
     if topic.duplicates:
         stamps = "stamps" if topic.skew else "log times"
-        message = f"{topic.duplicates:,} of {topic.messages:,} {stamps} are those of another message"
+        are = "is that" if topic.duplicates == 1 else "are those"
+        message = f"{topic.duplicates:,} of {topic.messages:,} {stamps} {are} of another message"
         remedy = f"of equal {stamps} the last in the log is used" + (
             f"; or, {by_log_time}" if topic.skew else ""
         )
@@ -221,14 +226,16 @@ def judge(topic: TopicHealth, uri: str) -> Iterator[Finding]:
         low, _, high = topic.skew
         furthest = low if -low > high else high
         message = (
-            f"{topic.late:,} of {topic.messages:,} stamps lie more than {MAX_SKEW / 1e9:g} s from their "
-            f"log time, the furthest {furthest / 1e9:+.3f} s"
+            f"{topic.late:,} of {topic.messages:,} stamps {'lies' if topic.late == 1 else 'lie'} more than "
+            f"{MAX_SKEW / 1e9:g} s from {'its' if topic.late == 1 else 'their'} log time, "
+            f"the furthest {furthest / 1e9:+.3f} s"
         )
         yield finding(
             "late", topic.late, message, f"set the clocks; or, {by_log_time} or `time: {{max_delay: none}}`"
         )
     if topic.unstamped:
-        message = f"{topic.unstamped:,} of {topic.messages:,} header stamps are zero, which is no time"
+        are = "is" if topic.unstamped == 1 else "are"
+        message = f"{topic.unstamped:,} of {topic.messages:,} header stamps {are} zero, which is no time"
         yield finding("unstamped", topic.unstamped, message, by_log_time)
     usual = max(topic.period, (topic.last - topic.first) // max(1, topic.messages - 1))
     if topic.longest_gap > max(LONG_GAP * usual, SHORTEST_GAP):

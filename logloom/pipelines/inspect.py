@@ -7,14 +7,14 @@ Elsewhere: printing (logloom.cli), suggesting recipes (logloom.transforms.sugges
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from logloom.errors import UsageError
-from logloom.io.logs.base import Log, LogSummary, TopicInfo
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.base import Log, LogSummary, OnError, OpenOptions, TopicInfo, unfinished_words
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
@@ -27,10 +27,17 @@ from logloom.pipelines.verify import reading_of
 from logloom.pipelines.why import Explainer, Why, iso8601
 from logloom.schema import NO_AGE, Schema
 from logloom.transforms.match import LogFiles, group_logs
+from logloom.words import counted
 
 _JPEG = b"\xff\xd8\xff"
 
+Tell = Callable[[str], None]
+
 COLUMNS = ("topic", "type", "messages", "Hz", "first", "last", "silent")
+
+
+def _no_words(note: str) -> None:
+    """Whoever doesn't ask isn't told."""
 
 
 # --- logs -----------------------------------------------------------------------------------------------
@@ -51,11 +58,12 @@ class LogDescription:
     @property
     def headline(self) -> str:
         s = self.summary
+        what = f"{counted(s.num_messages, 'message')} of {counted(len(s.topics), 'topic')}"
+        files = f"\n{s.uris[0]}{' …' if len(s.uris) > 1 else ''}"
+        if not s.num_messages:
+            return f"{self.log_id}: {what}, {human_bytes(s.size)}{files}"
         seconds = (s.last - s.first) / 1e9
-        return (
-            f"{self.log_id}: {s.num_messages:,} messages of {len(s.topics)} topics in {seconds:.1f} s, "
-            f"{human_bytes(s.size)}, from {utc(s.first)}\n{s.uris[0]}{' …' if len(s.uris) > 1 else ''}"
-        )
+        return f"{self.log_id}: {what} in {seconds:.1f} s, {human_bytes(s.size)}, from {utc(s.first)}{files}"
 
     def table_rows(self) -> list[tuple[str, ...]]:
         start = self.summary.first
@@ -90,7 +98,8 @@ class LogDescription:
             }
             for t in self.summary.topics.values()
         ]
-        return {"log_id": self.log_id, "uri": self.summary.uris[0], "topics": topics}
+        unfinished = {"unfinished": dict(self.summary.unfinished)} if self.summary.unfinished else {}
+        return {"log_id": self.log_id, "uri": self.summary.uris[0], **unfinished, "topics": topics}
 
 
 def longest_silence(log: ContainerLog, topic: str) -> int:
@@ -119,36 +128,107 @@ def utc(time_ns: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
-def open_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[tuple[LogFiles, Log]]:
-    """The logs that files, folders or globs mean.
+def open_all(
+    logs: Sequence[str],
+    storage_options: Mapping[str, Any],
+    on_error: OnError,
+    tell: Tell,
+    *,
+    takes_unfinished: bool = False,
+) -> tuple[dict[str, Log], dict[str, tuple[str, ...]]]:
+    """The logs that files, folders or globs mean, and the URIs of those that are skipped; both by log_id.
+
+    Args:
+        on_error: as recipes have it.
+        tell: told what was salvaged, skipped or is still being written.
+        takes_unfinished: whether a log that its recorder hasn't closed is salvaged, whatever `on_error` says.
 
     Raises:
         UsageError: one matches nothing.
-        LogReadError: one can't be read.
+        LogReadError: one can't be read, and isn't to be skipped; or none can.
     """
-    from logloom.io.logs.base import OpenOptions
+    options = OpenOptions(on_error, storage_options)
+    opened: dict[str, Log] = {}
+    skipped: dict[str, tuple[str, ...]] = {}
+    for files in (groups := group_logs(logs, storage_options)):
+        try:
+            opened[files.log_id] = _open(files, options, takes_unfinished)
+        except LogReadError as error:
+            if on_error == "fail" or len(skipped) + 1 == len(groups):
+                raise
+            skipped[files.log_id] = files.uris
+            tell(f"skipped: {files.log_id}: {error}")
+        else:
+            for note in _notes_of(files.log_id, opened[files.log_id].summary):
+                tell(note)
+    return opened, skipped
 
-    options = OpenOptions(storage_options=storage_options)
-    return [(files, open_log(files.uris, options)) for files in group_logs(logs, storage_options)]
+
+def _open(files: LogFiles, options: OpenOptions, takes_unfinished: bool) -> Log:
+    try:
+        log = open_log(files.uris, options)
+        _ = log.summary
+        return log
+    except LogReadError:
+        if not takes_unfinished or options.on_error == "salvage":
+            raise
+        salvaged = _unless_damaged(files, replace(options, on_error="salvage"))
+        if salvaged is None:
+            raise
+        return salvaged
 
 
-def describe(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[LogDescription]:
-    """What `info` says of each log."""
+def _unless_damaged(files: LogFiles, options: OpenOptions) -> Log | None:
+    """The log, where what is wrong with it is that its recorder hasn't closed it."""
+    try:
+        log = open_log(files.uris, options)
+        return log if log.summary.unfinished else None
+    except LogReadError:
+        return None
+
+
+def _notes_of(log_id: str, summary: LogSummary) -> list[str]:
+    """What is to say of a log that isn't whole."""
+    notes = [
+        f"{uri}: {unfinished_words(why)}; shown is what is in it now"
+        for uri, why in sorted(summary.unfinished.items())
+    ]
+    if summary.refusals:
+        first = summary.refusals[0]
+        more = f", and {len(summary.refusals) - 1:,} more" if len(summary.refusals) > 1 else ""
+        where = f"{first.uri} {first.place}" if first.offset >= 0 else first.uri
+        notes.append(f"salvaged: {log_id}: {where}: {first.reason}{more}; `logloom doctor` lists all damage")
+    return notes
+
+
+def describe(
+    logs: Sequence[str],
+    storage_options: Mapping[str, Any],
+    on_error: OnError = "fail",
+    tell: Tell = _no_words,
+) -> list[LogDescription]:
+    """What `info` says of each log; see `open_all`. Of one that is still being written, what is in it now."""
     described = []
-    for files, log in open_all(logs, storage_options):
+    opened, _ = open_all(logs, storage_options, on_error, tell, takes_unfinished=True)
+    for log_id, log in opened.items():
         silences: dict[str, int] = {}
         if isinstance(log, ContainerLog):
             silences = {topic: longest_silence(log, topic) for topic in log.summary.topics}
-        described.append(LogDescription(files.log_id, log.summary, silences))
+        described.append(LogDescription(log_id, log.summary, silences))
     return described
 
 
-def suggested_recipe(logs: Sequence[str], storage_options: Mapping[str, Any]) -> str:
-    """A recipe, as YAML, that builds these logs as it stands."""
+def suggested_recipe(
+    logs: Sequence[str],
+    storage_options: Mapping[str, Any],
+    on_error: OnError = "fail",
+    tell: Tell = _no_words,
+) -> str:
+    """A recipe, as YAML, that builds these logs as it stands; see `open_all`."""
     from logloom.transforms.suggest import suggest
 
-    logs_by_id = {files.log_id: log for files, log in open_all(logs, storage_options)}
-    return suggest(logs_by_id, storage_options)
+    opened, skipped = open_all(logs, storage_options, on_error, tell)
+    return suggest(opened, storage_options, on_error=on_error, skipped=skipped)
 
 
 # --- plans ----------------------------------------------------------------------------------------------
@@ -295,7 +375,9 @@ def head(
             break
     if not shown and skip:
         rows = skip - start
-        raise UsageError(f"{store.uri}: version {manifest.version} has {rows:,} rows, so none is at {skip:,}")
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} has {counted(rows, 'row')}, so none is at {skip:,}"
+        )
     return shown
 
 
@@ -303,7 +385,7 @@ def brief(value: Any) -> str:
     """A value in one line."""
     if isinstance(value, bytes):
         kind = " (JPEG)" if value.startswith(_JPEG) else ""
-        return f"{len(value):,} bytes{kind}"
+        return f"{counted(len(value), 'byte')}{kind}"
     if isinstance(value, np.ndarray) and value.ndim:
         if value.size > 9 or value.dtype.names:
             kind = "struct" if value.dtype.names else str(value.dtype)

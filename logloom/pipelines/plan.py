@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.base import LogSummary, OpenOptions
+from logloom.io.logs.base import LogSummary, OpenOptions, unfinished_words
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.manifest import (
@@ -49,6 +49,7 @@ from logloom.transforms.match import (
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.words import counted
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,7 @@ def plan_build(
     if failed and (on_error == "fail" or not opened):
         raise LogReadError(_list_failures(failed, len(files)))
     row_plan, notes = resolve(recipe, {log_id: log for log_id, (_, log) in opened.items()})
+    notes = (*_unfinished(opened), *notes)
     outputs = recipe.output_options()
     _check_names(outputs, opened)
     numbers = version_numbers(store)
@@ -294,6 +296,13 @@ def _open_all(
     return opened, failed
 
 
+def _unfinished(opened: Opened) -> Iterator[str]:
+    """Says which files their recorder hasn't closed, so that a later build may find more in them."""
+    for _, log in opened.values():
+        for uri, why in sorted(log.summary.unfinished.items()):
+            yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
+
+
 def _check_names(outputs: Mapping[str, BaseModel], opened: Opened) -> None:
     """Raises UsageError listing the logs whose names an output can't hold."""
     problems = [
@@ -310,7 +319,9 @@ def _list_failures(failed: Failed, total: int) -> str:
     lines = [message for _, message in failed]
     if len(lines) == 1:
         return lines[0]
-    return f"{len(lines)} of {total} logs can't be read:\n" + "\n".join(f"  {line}" for line in lines)
+    return f"{len(lines)} of {counted(total, 'log')} can't be read:\n" + "\n".join(
+        f"  {line}" for line in lines
+    )
 
 
 def _against_parent(
@@ -360,8 +371,8 @@ def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[Lo
     if recipe.vanished == "fail" and records:
         names = ", ".join(record.log_id for record in records[:5])
         raise UsageError(
-            f"{len(records)} logs of the newest version are gone or no longer match `logs` ({names}): set "
-            "`vanished: keep` to keep their rows, or `vanished: drop` to leave them out"
+            f"{counted(len(records), 'log')} of the newest version can't be found by `logs` any more "
+            f"({names}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave them out"
         )
     if recipe.vanished != "keep":
         return []
@@ -369,8 +380,9 @@ def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[Lo
     if other:
         names = ", ".join(other[:5])
         raise UsageError(
-            f"{len(other)} logs are gone whose rows were made by another recipe ({names}); they can't stand "
-            "beside rows of this one: set `vanished: drop`, undo the change, or build into a new root"
+            f"{counted(len(other), 'log is', 'logs are')} gone whose rows were made by another recipe "
+            f"({names}); these can't stand beside rows of this one: set `vanished: drop`, undo the "
+            "change, or build into a new root"
         )
     return [replace(record, status="kept") for record in records]
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from logloom.errors import LogloomError
 from logloom.transforms.journal import ASSEMBLING, BUILDING, READING_BACK, Journal, JournalReader, Note
+from logloom.words import counted, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -144,7 +145,7 @@ class Meter:
         parts.append(f"{human_bytes(self.built)} of {human_bytes(self.total)}")
         if (speed := self.speed(now)) > 0 and self.built < self.total:
             parts.append(f"{human_bytes(speed)}/s")
-        return ", ".join([*parts, f"{self.rows:,} rows"])
+        return ", ".join([*parts, counted(self.rows, "row")])
 
 
 class UnitLooker:
@@ -260,7 +261,8 @@ class Watch:
             self._print("finishing")
 
     def _print(self, phase: str) -> None:
-        print(f"{phase}: {self._meter.words(time.monotonic())}", file=sys.stderr, flush=True)
+        line = printable(f"{phase}: {self._meter.words(time.monotonic())}")
+        print(line, file=sys.stderr, flush=True)
 
 
 def rest_after(took: float, every: float) -> float:
@@ -294,7 +296,9 @@ def live_line() -> Iterator[Callable[[str, str, float | None], None]]:
             if console.width != width:
                 _clear(progress, width, console.width)
                 width = console.width
-            progress.update(task, description=what, words=words, total=share and 1.0, completed=share or 0.0)
+            progress.update(
+                task, description=printable(what), words=words, total=share and 1.0, completed=share or 0.0
+            )
             progress.refresh()
 
         yield show

@@ -21,6 +21,7 @@ from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import time_column
 from logloom.io.storage import file_name_of
 from logloom.pipelines.health import Finding
+from logloom.words import counted
 
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]
 
@@ -107,7 +108,7 @@ def null_rows(array: pa.Array, name: str) -> dict[str, tuple[NDArray[np.int64], 
 
 
 def _of_nulls(uri: str, topic: str, name: str, found: _Nulls) -> Finding:
-    message = f"column {name} has {found.count:,} nulls, the first in this row"
+    message = f"column {name} has {counted(found.count, 'null')}, the first in this row"
     if pa.types.is_floating(found.kind):
         severity, remedy = "note", "they read as NaN; nothing need be done where that is meant"
     else:

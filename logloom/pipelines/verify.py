@@ -39,6 +39,7 @@ from logloom.transforms.job import Committed, Job, LogTask, opened
 from logloom.transforms.partition import Reading, derive_columns, differences, is_sampled
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import plan_spans
+from logloom.words import counted
 
 _READERS = 16  # threads that read parts of logs; they wait for storage
 
@@ -328,7 +329,9 @@ def _derive_again(job: Job, task: LogTask, units: tuple[Entry, ...]) -> Iterator
         rows, columns = found[entry.output]
         different = [c for c, digest in columns.items() if entry.columns.get(c, digest) != digest]
         if rows != entry.rows:
-            yield Finding(task.log_id, name, f"{entry.output}: the log gives {rows} rows, not {entry.rows}")
+            yield Finding(
+                task.log_id, name, f"{entry.output}: the log gives {counted(rows, 'row')}, not {entry.rows}"
+            )
         elif different:
             yield Finding(
                 task.log_id, name, f"{entry.output}: the log gives other values in {', '.join(different)}"

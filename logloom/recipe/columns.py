@@ -45,7 +45,7 @@ def text_check(problem_of: Callable[[str], str | None]) -> BeforeValidator:
 
 
 def _topic_problem(topic: str) -> str | None:
-    return None if topic.strip() and topic.isprintable() else "a topic has a name, like /imu"
+    return None if topic.strip() else "a topic has a name, like /imu"
 
 
 def _name_problem(name: str) -> str | None:

@@ -13,7 +13,6 @@ import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -34,7 +33,7 @@ from pydantic import (
 from logloom.errors import RecipeError, StorageError
 from logloom.io.logs.base import TimeSource
 from logloom.io.storage import filesystem, is_local
-from logloom.io.units import format_named
+from logloom.io.units import format_named, format_names
 from logloom.recipe import checks, patterns, yaml
 from logloom.recipe.columns import Column, ColumnName, Part, Positive, Topic, as_list, text_check
 from logloom.recipe.mistakes import Mistake, Places, from_pydantic, nearest
@@ -317,7 +316,7 @@ def _outputs(value: Any) -> tuple[Any, list[Mistake]]:
     """Outputs with their formats' own options; what is wrong is left out and listed."""
     if not isinstance(value, Mapping):
         return value, []
-    known = sorted(point.name for point in entry_points(group="logloom.formats"))
+    known = format_names()
     options: dict[str, BaseModel] = {}
     mistakes: list[Mistake] = []
     for name, given in value.items():

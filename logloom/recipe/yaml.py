@@ -8,6 +8,7 @@ limits; tags, merge keys and duplicate keys are refused.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from decimal import Decimal
 from typing import Any
@@ -16,8 +17,10 @@ import yaml
 
 from logloom.recipe.mistakes import Mistake, Path, Places
 from logloom.recipe.values import ExactFloat, decimal_text
+from logloom.words import is_printable, printable, printable_lines
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 16 << 20
+LARGE = 1 << 16  # characters, from which libyaml reads a text, where it is there: a recipe of 3,000 topics
 MAX_DEPTH = 40
 MAX_VALUES = 200_000  # with those that aliases repeat
 MAX_NUMBER = 40  # characters
@@ -35,11 +38,20 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (so PyYAML wants it)
 
 
+class _FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
 class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Text with characters that need escapes stands in double quotes, where escapes are known."""
+    return dumper.represent_scalar(f"{_TAG}str", text, style=None if is_printable(text) else '"')
 
 
 for _name, _pattern, _first in _SCALARS:
@@ -48,6 +60,7 @@ _Dumper.add_representer(ExactFloat, lambda dumper, value: dumper.represent_scala
 _Dumper.add_representer(
     Decimal, lambda dumper, value: dumper.represent_scalar(f"{_TAG}float", decimal_text(value))
 )
+_Dumper.add_representer(str, _represent_text)
 _Dumper.add_multi_representer(tuple, lambda dumper, value: dumper.represent_list(value))
 
 
@@ -62,7 +75,7 @@ def load(text: str, source: str) -> tuple[Any, Places, list[Mistake]]:
     if len(text) > MAX_BYTES:
         raise Places(source).error([Mistake((), f"{len(text)} characters are no recipe (limit {MAX_BYTES})")])
     try:
-        node = yaml.compose(text, _Loader)
+        node = _compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = Mistake((), f"no YAML: {error.problem or error.context}")
@@ -76,10 +89,18 @@ def load(text: str, source: str) -> tuple[Any, Places, list[Mistake]]:
     return data, Places(source, reading.lines), reading.mistakes
 
 
+def _compose(text: str) -> yaml.Node | None:
+    """Raises yaml.YAMLError, in the words of PyYAML's own parser."""
+    if len(text) >= LARGE:
+        with contextlib.suppress(yaml.YAMLError):
+            return yaml.compose(text, _FastLoader)
+    return yaml.compose(text, _Loader)
+
+
 def dump(data: Any) -> str:
-    """Data as YAML, in its own order; `load` gives it back equal."""
+    """Data as YAML, in its own order; `load` gives it back equal. No control characters but line ends."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31)
-    return text
+    return printable_lines(text)
 
 
 def flow(data: Any) -> str:
@@ -87,7 +108,7 @@ def flow(data: Any) -> str:
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31, default_flow_style=True
     )
-    return text.removesuffix("\n").removesuffix("\n...")
+    return printable(text.removesuffix("\n").removesuffix("\n..."))
 
 
 class _Reading:

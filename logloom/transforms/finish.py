@@ -31,6 +31,7 @@ from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.rows import Tally, reconcile
+from logloom.words import counted
 
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
 
@@ -227,10 +228,12 @@ def _refusal(job: Target, records: Sequence[LogRecord]) -> str:
     if job.skip_budget and len(skipped) > job.skip_budget * len(records):
         names = ", ".join(record.log_id for record in skipped[:5])
         budget = f"{job.skip_budget:.2%}"
-        return f"{len(skipped)} of {len(records)} logs skipped, over the budget of {budget}: {names}"
+        return (
+            f"{len(skipped)} of {counted(len(records), 'log')} skipped, over the budget of {budget}: {names}"
+        )
     if not any(record.rows for record in records) and not job.allow_empty:
         dropped = total(record.dropped for record in records)
-        why = ", ".join(f"{count} ticks dropped by {reason}" for reason, count in dropped.items())
+        why = ", ".join(f"{counted(count, 'tick')} dropped by {reason}" for reason, count in dropped.items())
         return f"no rows at all ({why or 'no log has a tick'}); --allow-empty commits an empty version"
     return ""
 

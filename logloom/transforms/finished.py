@@ -28,6 +28,7 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.storage import MISSING, Store
+from logloom.words import counted
 
 _PIECE = 8 << 20  # bytes of an object that are hashed at a time
 
@@ -69,7 +70,7 @@ def _problems(store: Store, entry: Entry, expected: Entry) -> Iterator[str]:
         folder = path[: -len(file.name) - 1]
         size = sizes[folder].get(file.name)
         if size != file.size:
-            is_there = "missing" if size is None else f"{size} bytes, should be {file.size}"
+            is_there = "missing" if size is None else f"{counted(size, 'byte')}, should be {file.size}"
             yield f"{store.uri_of(path)}: {is_there}"
 
 
@@ -179,7 +180,7 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
         yield f"{store.uri_of(name)}: missing"
         return
     if size != file.size:
-        yield f"{store.uri_of(name)}: {size} bytes, should be {file.size}"
+        yield f"{store.uri_of(name)}: {counted(size, 'byte')}, should be {file.size}"
     elif digest != file.digest:
         yield f"{store.uri_of(name)}: its bytes changed (BLAKE3 {digest[:16]}, should be {file.digest[:16]})"
 

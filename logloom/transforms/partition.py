@@ -36,6 +36,7 @@ from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.words import counted
 
 
 @dataclass(frozen=True)
@@ -364,7 +365,7 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
         yield f"{place}: {error}"
         return
     if rows != entry.rows:
-        yield f"{place}: {rows} rows, its entry says {entry.rows}"
+        yield f"{place}: {counted(rows, 'row')}, its entry says {entry.rows}"
         return
     found = digests.hexdigests()
     unknown = [name for name in found if name not in entry.columns]

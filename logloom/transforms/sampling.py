@@ -1,14 +1,14 @@
-"""A look at some messages of logs, for a recipe to be suggested: stamps, encodings, rotations.
+"""A look at some messages of logs, for a recipe to be suggested: stamps, encodings, values.
 
 Here: reading a bounded part of each log and what that says.
-Elsewhere: what follows for the recipe (suggest).
+Elsewhere: what definitions say (suggest_columns), what follows for the recipe (suggest).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,20 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogloomError
-from logloom.io.logs.base import FieldSpec, Log, Messages, TopicInfo, TopicRequest
+from logloom.io.logs.base import FieldSpec, Log, Messages, TopicRequest
+from logloom.transforms.suggest_columns import Candidate
 
 MAX_BYTES = 256 << 20  # of messages, over all logs
 MAX_STRETCHES = 32  # of one log, evenly spread
 DEFAULT_DELAY = 1_000_000_000
 MAX_DELAY = 3600 * 10**9  # beyond it the log was replayed, and only a scan finds its messages
 
+MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are looked at
+MAX_STRINGS = 1 << 12  # characters of text in arrays that are made room for
+FULL_TURN = 2 * np.pi + 1e-6  # an angle in radians that is not beyond it may be interpolated as one
+
 _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
-_ROTATIONS = ("pose.pose.orientation", "pose.orientation")
+_FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
 _VIDEO = re.compile(r"h\.?26[45]|hevc|av1|vp9|theora", re.IGNORECASE)
 _VIDEO_TYPE = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora", re.IGNORECASE)
 # Encodings of raw images, to the dtype that holds their pixels; others are no images to a column.
@@ -45,7 +50,10 @@ class Sample:
         unstamped: topics with a stamp of zero, which can't be a message time.
         unusable: topics to leave out, and why.
         image_dtypes: of topics with raw images that aren't uint8.
-        zero_rotations: topics with a quaternion of norm zero.
+        per_time: by topic, how many messages share a time on average, where any do.
+        mixed: topics whose messages are of several frames in turn.
+        columns: by topic, the candidates as their values let them be.
+        refused: by topic, names of candidates whose values can't be taken, and why.
     """
 
     delays: dict[str, int] = field(default_factory=dict)
@@ -53,7 +61,10 @@ class Sample:
     unstamped: set[str] = field(default_factory=set)
     unusable: dict[str, str] = field(default_factory=dict)
     image_dtypes: dict[str, str] = field(default_factory=dict)
-    zero_rotations: set[str] = field(default_factory=set)
+    per_time: dict[str, float] = field(default_factory=dict)
+    mixed: set[str] = field(default_factory=set)
+    columns: dict[str, list[Candidate]] = field(default_factory=dict)
+    refused: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def by_log_time(self) -> set[str]:
@@ -90,25 +101,49 @@ class Sample:
 
     @property
     def _worst_near(self) -> int:
-        return max((delay for topic, delay in self._used.items() if topic not in self._far), default=0)
+        far = self._far
+        return max((delay for topic, delay in self._used.items() if topic not in far), default=0)
 
 
-def sample(topics: Mapping[str, TopicInfo], logs: Sequence[Log]) -> Sample:
-    """Looks at a bounded part of each log; a small log is looked at whole."""
-    found = Sample()
-    for name, info in topics.items():
-        if _VIDEO_TYPE.search(info.type):
-            found.unusable[name] = f"compressed video ({info.type}): a single message of it is no image"
+def sample(columns: Mapping[str, Sequence[Candidate]], logs: Sequence[Log]) -> Sample:
+    """Looks at a bounded part of each log; a small log is looked at whole.
+
+    Args:
+        columns: by topic, what its definition suggests; none of them for a topic of which only times matter.
+    """
+    found = Sample(columns={topic: list(candidates) for topic, candidates in columns.items()})
+    frames: dict[str, set[str]] = {}
     for log in logs:
         stretches, is_whole = _stretches(log, MAX_BYTES // len(logs))
         found.is_whole &= is_whole
+        for topic in columns.keys() & log.summary.topics.keys():
+            if _VIDEO_TYPE.search(kind := log.summary.topics[topic].type):
+                found.unusable[topic] = f"compressed video ({kind}): a single message of it is no image"
         for start, stop in stretches:
-            wanted = [topic for topic in topics if topic in log.summary.topics]
+            wanted = [topic for topic in columns if topic in log.summary.topics]
             requests = {topic: TopicRequest(start, stop, ("log",), 0) for topic in wanted}
-            for topic, messages in log.read(requests).items():
+            for topic, messages in _read(found, log, requests).items():
                 if len(messages):
                     _look(found, log, messages, topic)
+                    _look_at_frames(frames.setdefault(topic, set()), log, messages, topic)
+                    _look_at_values(found, log, messages, topic)
+    found.mixed = {topic for topic, names in frames.items() if len(names) > 1}
     return found
+
+
+def _read(found: Sample, log: Log, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
+    """The messages that can be read; a topic with others becomes unusable, and the rest of them stays."""
+    wanted = {topic: request for topic, request in requests.items() if topic not in found.unusable}
+    try:
+        return log.read(wanted)
+    except LogloomError as error:
+        if len(wanted) <= 1:
+            found.unusable |= {topic: _first_line(error) for topic in wanted}
+            return {}
+    read: dict[str, Messages] = {}
+    for topic, request in wanted.items():
+        read |= _read(found, log, {topic: request})
+    return read
 
 
 def _stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
@@ -126,18 +161,99 @@ def _stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
 def _look(found: Sample, log: Log, messages: Messages, topic: str) -> None:
     kind = log.summary.topics[topic].type
     stamps = _stamps(log, messages, topic)
+    times = messages.log_time
     if stamps is not None:
         if not stamps.all():
             found.unstamped.add(topic)
         else:
             worst = int(np.abs(stamps - messages.log_time).max())
             found.delays[topic] = max(found.delays.get(topic, 0), worst)
-    for path in _ROTATIONS:
-        rotations = _field(log, messages, topic, path)
-        if isinstance(rotations, np.ndarray) and not rotations.any(axis=-1).all():
-            found.zero_rotations.add(topic)
+            times = stamps
+    distinct = len(np.unique(times))
+    if distinct < len(times):
+        found.per_time[topic] = max(found.per_time.get(topic, 1.0), len(times) / distinct)
     if kind.endswith("Image"):
         _look_at_images(found, log, messages, topic)
+
+
+def _look_at_frames(frames: set[str], log: Log, messages: Messages, topic: str) -> None:
+    for path in _FRAMES:
+        names = set(_texts(_field(log, messages, topic, path)))
+        if names:
+            frames |= names
+            return
+
+
+def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> None:
+    """Takes each candidate as a build would; what can't be taken is refused, and policies follow values."""
+    count = min(len(messages), MAX_LOOKED)
+    rows = np.unique(np.linspace(0, len(messages) - 1, count).astype(np.intp))
+    kept: list[Candidate] = []
+    for candidate in found.columns.get(topic, ()):
+        try:
+            kept.append(_fitted(candidate, log, messages, topic, rows))
+        except LogloomError as error:
+            found.refused.setdefault(topic, {})[candidate.suffix or topic] = _first_line(error)
+    if any(c.keys.get("turns") for c in kept):
+        # One angle of a message beyond a turn: its others are degrees as well, or nobody knows.
+        kept = [c.with_keys(resample="nearest", unit=None) if c.policy == "angle" else c for c in kept]
+    found.columns[topic] = [candidate.with_keys(turns=None) for candidate in kept]
+
+
+def _fitted(
+    candidate: Candidate, log: Log, messages: Messages, topic: str, rows: NDArray[np.intp]
+) -> Candidate:
+    """The candidate as these messages let it be.
+
+    Raises:
+        LogloomError: a build could not take it.
+    """
+    adapter = str(candidate.keys.get("as", ""))
+    if adapter.startswith(("image", "points")):
+        return candidate
+    spec = _spec(candidate)
+    ctype = log.column_type(topic, spec)
+    if ctype.kind == "bytes":
+        return candidate
+    values, strings = _take(messages, spec, rows)
+    if strings != spec.strings:
+        candidate = candidate.with_keys(strings=strings)
+    if candidate.policy == "slerp" and isinstance(values, np.ndarray) and not values.any(axis=-1).all():
+        return candidate.with_keys(resample="nearest")  # which takes quaternions of norm zero as they are
+    if candidate.policy == "angle" and isinstance(values, np.ndarray):
+        finite = values[np.isfinite(values)]
+        if len(finite) and np.abs(finite).max() > FULL_TURN:
+            return candidate.with_keys(resample="nearest", unit=None, turns=True)
+    return candidate
+
+
+def _spec(candidate: Candidate) -> FieldSpec:
+    keys = candidate.keys
+    fields = keys.get("field", ())
+    return FieldSpec(
+        (fields,) if isinstance(fields, str) else tuple(fields),
+        adapter=keys.get("as"),
+        strings=keys.get("strings", 32),
+    )
+
+
+def _take(messages: Messages, spec: FieldSpec, rows: NDArray[np.intp]) -> tuple[Values, int]:
+    """Values, and the width of text in arrays that has room for all of it.
+
+    Raises:
+        LogReadError: they can't be taken with any width up to `MAX_STRINGS`.
+    """
+    while True:
+        try:
+            return messages.take(spec, rows), spec.strings
+        except LogloomError as error:
+            if "strings" not in str(error) or spec.strings >= MAX_STRINGS:
+                raise
+            spec = replace(spec, strings=spec.strings * 4)
+
+
+def _first_line(error: LogloomError) -> str:
+    return str(error).splitlines()[0]
 
 
 def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> None:

@@ -1,29 +1,37 @@
 """A recipe for logs that nobody wrote a recipe for yet; it builds as it stands.
 
-Here: which columns, clock, tolerances and max_delay suit what the logs hold, and the text.
-Elsewhere: what is asked of the messages themselves (sampling), what a recipe means (resolve).
+Here: which clock, tolerances and max_delay suit what the logs hold, which columns can be built, and the text.
+Elsewhere: columns by the types of messages (suggest_columns), what is asked of the messages themselves
+(sampling), what a recipe means (resolve).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TopicInfo
+from logloom.io.logs.decoding.definitions import Struct
+from logloom.io.logs.decoding.languages import parse
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
 from logloom.recipe.values import duration_text
 from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
+from logloom.transforms.columns import BETWEEN
 from logloom.transforms.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.transforms.resolve import resolve
 from logloom.transforms.sampling import Sample, sample
+from logloom.transforms.suggest_columns import Candidate, Candidates, candidates, known, transforms
+from logloom.words import counted, printable
 
 RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; nobody is surprised by rows at these
 MIN_TICKS = 10  # a log shorter than this many ticks gets its rows from a topic
-MAX_COLUMNS = 24  # of one topic whose type is not known here
+MAX_NAME = 120  # characters of a column's name that come from its topic
+MAX_COMMENT = 300  # characters
+MAX_NAMED = 12  # fields in one comment
 _MS = 1_000_000
 _NICE = (1, 2, 5)
 
@@ -48,33 +56,31 @@ class _Topic:
         return self.info.topic
 
     @property
-    def type(self) -> str:
-        """pkg/Name, however the log writes it."""
-        return "/".join(
-            part for part in re.split(r"/|::|\.", self.info.type) if part not in ("msg", "srv", "")
-        )
-
-    @property
     def base(self) -> str:
         """What the columns of the topic start with."""
         parts = [re.sub(r"[^a-z0-9_]", "_", part.lower()) for part in self.name.split("/") if part]
-        return ".".join(f"_{part}" if part[0].isdigit() else part for part in parts) or "topic"
+        name = ".".join(f"_{part}" if part[0].isdigit() else part for part in parts)
+        return name[:MAX_NAME].rstrip(".") or "topic"
+
+    def spread(self, per_time: float) -> _Topic:
+        """The same where so many messages share a time: the period is that between times."""
+        return replace(self, period=round(self.period * per_time))
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column that may be suggested; `keys` as a recipe has them, without topic and tolerance."""
-
-    suffix: str
-    keys: Mapping[str, Any]
-
-
-def suggest(logs: Mapping[str, Log], storage_options: Mapping[str, Any] | None = None) -> str:
+def suggest(
+    logs: Mapping[str, Log],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    on_error: str = "fail",
+    skipped: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """A recipe, as YAML, whose URIs are absolute; every column has a comment that says where it comes from.
 
     Args:
-        logs: by log_id. Some messages are looked at, for their stamps and encodings.
+        logs: by log_id. Some messages are looked at, for their stamps, encodings and values.
         storage_options: for fsspec, by protocol.
+        on_error: the recipe's, as the logs were opened.
+        skipped: by log_id, the URIs of logs that the recipe names, too, though they can't be opened.
 
     Raises:
         UsageError: no log, or none with messages that a column can hold.
@@ -82,18 +88,26 @@ def suggest(logs: Mapping[str, Log], storage_options: Mapping[str, Any] | None =
     topics = _topics(logs)
     if not topics:
         raise UsageError("no log has messages, so there is nothing to make a recipe of")
-    found = sample({topic.name: topic.info for topic in topics}, [logs[log_id] for log_id in sorted(logs)])
-    head = {
+    proposed = {topic.name: _propose(topic) for topic in topics}
+    usable = {name: made.columns for name, made in proposed.items() if isinstance(made, Candidates)}
+    found = sample(usable, [logs[log_id] for log_id in sorted(logs)])
+    found.unusable |= {name: made for name, made in proposed.items() if isinstance(made, str)}
+    topics = [topic.spread(found.per_time.get(topic.name, 1.0)) for topic in topics]
+    uris = {log_id: tuple(log.summary.uris) for log_id, log in logs.items()}
+    uris |= {log_id: tuple(files) for log_id, files in (skipped or {}).items()}
+    head: dict[str, Any] = {
         "name": _dataset_name(logs),
-        "logs": [uri for log_id in sorted(logs) for uri in logs[log_id].summary.uris],
-        "log_id": _template(logs, storage_options),
+        "logs": [uri for log_id in sorted(uris) for uri in uris[log_id]],
+        "log_id": _template(uris, storage_options),
         "time": _time(topics, found),
-        "clock": _clock(logs, topics),
-    }
+        "clock": _clock(logs, topics, found),
+    } | ({"on_error": on_error} if on_error != "fail" else {})
     lines: list[str] = []
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     for topic in topics:
-        lines += _topic_lines(topic, found, head, logs, taken)
+        made = proposed[topic.name]
+        left_out = made.left_out if isinstance(made, Candidates) else {}
+        lines += _topic_lines(topic, left_out, found, head["time"], logs, taken)
     if not taken:
         raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
     return "\n".join([*_head_lines(head, found), "columns:", *lines, "outputs:", "  tar: {}", ""])
@@ -119,9 +133,9 @@ def _dataset_name(logs: Mapping[str, Log]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", min(logs)).strip("-.")[:60] or "dataset"
 
 
-def _template(logs: Mapping[str, Log], options: Mapping[str, Any] | None) -> str:
+def _template(logs: Mapping[str, Sequence[str]], options: Mapping[str, Any] | None) -> str:
     """The template that names the logs as they are named here."""
-    uris = {log_id: naming_uri(log.summary.uris[0], options) for log_id, log in logs.items()}
+    uris = {log_id: naming_uri(files[0], options) for log_id, files in logs.items()}
     for template in TEMPLATES:
         if all(fill_template(template, uri) == log_id for log_id, uri in uris.items()):
             return template
@@ -129,18 +143,20 @@ def _template(logs: Mapping[str, Log], options: Mapping[str, Any] | None) -> str
 
 
 def _time(topics: Sequence[_Topic], found: Sample) -> dict[str, Any]:
-    by_log = {topic.name: "log" for topic in topics if topic.name in found.by_log_time}
+    own = found.by_log_time
+    by_log = {topic.name: "log" for topic in topics if topic.name in own}
     delay = "none" if found.max_delay is None else duration_text(found.max_delay)
     return {"by": ["header", "log"], "max_delay": delay} | ({"topics": by_log} if by_log else {})
 
 
-def _clock(logs: Mapping[str, Log], topics: Sequence[_Topic]) -> dict[str, Any]:
+def _clock(logs: Mapping[str, Log], all_topics: Sequence[_Topic], found: Sample) -> dict[str, Any]:
     """The rate of the busiest topic, at most 10 Hz; a topic where a log is too short for a rate."""
+    topics = [topic for topic in all_topics if topic.name not in found.unusable] or all_topics
     periods = [topic.period for topic in topics if topic.period > 0]
     fastest = 1e9 / min(periods) if periods else 0.0
     # A little slower than the next step still counts: 9.98 Hz is 10.
     rate = max((rate for rate in RATES if rate <= fastest * 1.05), default=RATES[0])
-    shortest = min(log.summary.last - log.summary.first for log in logs.values())
+    shortest = min(log.summary.last - log.summary.first for log in logs.values() if log.summary.num_messages)
     if shortest * rate >= MIN_TICKS * 10**9:
         return {"rate": rate}
     return {"topic": max(topics, key=lambda topic: topic.messages).name}
@@ -164,47 +180,150 @@ def _head_lines(head: Mapping[str, Any], found: Sample) -> Iterator[str]:
 # --- columns --------------------------------------------------------------------------------------------
 
 
+def _propose(topic: _Topic) -> Candidates | str:
+    """The columns that the topic's definition suggests, or why it suggests none."""
+    try:
+        root = _definition(topic)
+        known_columns = [column for column in known(topic.info) if _fits(topic, column)]
+    except LogloomError as error:
+        return str(error).splitlines()[0]
+    if known_columns:
+        return Candidates([_as_written(topic, column) for column in known_columns])
+    if root is None or not root.fields:
+        if topic.info.definition:
+            return "its definition types no field; add columns by hand"
+        return f"its {topic.info.encoding} messages have no schema, so only they tell; add columns by hand"
+    return candidates(topic.info, root)
+
+
+def _definition(topic: _Topic) -> Struct | None:
+    """The type of the topic's messages; None where only its decoder knows.
+
+    Raises:
+        LogloomError: nothing decodes the topic, or its definition can't be read.
+    """
+    topic.log.time_source(topic.name, ("log",))  # as the first who ask for a message do
+    decoder = getattr(topic.log, "decoder", None)
+    root = getattr(decoder(topic.name), "root", None) if decoder else parse(topic.info)
+    return root if isinstance(root, Struct) else None
+
+
+def _as_written(topic: _Topic, column: Candidate) -> Candidate:
+    """The column with the field's name as the topic's type writes it: ROS 1 writes K where ROS 2 writes k."""
+    path = column.keys.get("field")
+    if isinstance(path, str) and _type_of(topic, path) is None:
+        return column.with_keys(field=path.upper())
+    return column
+
+
+def _fits(topic: _Topic, column: Candidate) -> bool:
+    """Whether messages have what a column of their type's name reads; others may have the same name."""
+    path, adapter = column.keys.get("field"), str(column.keys.get("as", ""))
+    if path is not None:
+        return _type_of(topic, path) is not None or _type_of(topic, path.upper()) is not None
+    if adapter.startswith("points"):
+        return True  # of which only a message tells
+    try:
+        topic.log.column_type(topic.name, FieldSpec(adapter=adapter))
+    except LogloomError:
+        return False
+    return True
+
+
+def _type_of(topic: _Topic, path: str) -> ColumnType | None:
+    try:
+        return topic.log.column_type(topic.name, FieldSpec(paths=(path,)))
+    except LogloomError:
+        return None
+
+
 def _topic_lines(
-    topic: _Topic, found: Sample, head: Mapping[str, Any], logs: Mapping[str, Log], taken: set[str]
+    topic: _Topic,
+    by_definition: Mapping[str, Sequence[str]],
+    found: Sample,
+    time: Mapping[str, Any],
+    logs: Mapping[str, Log],
+    taken: dict[str, int],
 ) -> Iterator[str]:
-    """The columns of one topic, and as comments what was left out of it."""
+    """The columns of one topic, and as comments what was left out of it.
+
+    Args:
+        by_definition: fields that are no columns, by the reason why.
+        taken: names of columns, and how often each was wanted; is added to.
+    """
     hertz = f"{1e9 / topic.period:.4g} Hz" if topic.period else "once"
-    many = "1 message" if topic.messages == 1 else f"{topic.messages} messages"
-    yield f"  # {topic.name}: {topic.info.type}, {many}, {hertz}"
-    reason = found.unusable.get(topic.name)
-    if reason:
-        yield f"  # left out: {reason}"
+    yield _comment(f"{topic.name}: {topic.info.type}, {counted(topic.messages, 'message')}, {hertz}")
+    if topic.name in found.unusable:
+        yield _comment(f"left out: {found.unusable[topic.name]}")
         return
-    candidates, left_out = _candidates(topic, found)
-    for column in candidates:
+    columns, left_out = (
+        found.columns.get(topic.name, []),
+        {reason: list(names) for reason, names in by_definition.items()},
+    )
+    left_out |= {reason: [name] for name, reason in found.refused.get(topic.name, {}).items()}
+    if topic.name in found.mixed and (turned := _without_mixing(topic, columns)) != columns:
+        yield _comment("messages of several frames take turns, so nothing is interpolated between them")
+        columns = turned
+    elif topic.name in found.per_time and any(column.policy in BETWEEN for column in columns):
+        yield _comment("several messages share a time, so nothing is interpolated between them")
+    for column in columns:
         name = _free_name(topic.base, column.suffix, taken)
-        keys = {"topic": topic.name, **column.keys, **_resampling(topic, column.keys)}
-        problem = _problem(name, keys, head, logs)
+        keys = _keys(topic, column, found)
+        problem = _problem(name, keys, time, logs)
         if problem is None:
-            taken.add(name)
+            taken[name] = 1
             yield f"  {name}: {text.flow(keys)}"
         else:
-            left_out.append(f"{column.suffix or topic.name}: {problem}")
-    yield from (f"  # left out: {reason}" for reason in left_out)
+            left_out.setdefault(problem, []).append(column.suffix or topic.name)
+    for reason, names in left_out.items():
+        shown = ", ".join(names[:MAX_NAMED]) + ", …" * (len(names) > MAX_NAMED)
+        yield _comment(f"left out: {shown}: {reason}")
 
 
-def _free_name(base: str, suffix: str, taken: set[str]) -> str:
+def _comment(words: str) -> str:
+    """A comment, which is one line whatever a log calls its topics."""
+    line = printable(words)
+    return f"  # {line if len(line) <= MAX_COMMENT else f'{line[: MAX_COMMENT - 1]}…'}"
+
+
+def _without_mixing(topic: _Topic, columns: Sequence[Candidate]) -> list[Candidate]:
+    """Columns of a topic on which messages of several frames take turns."""
+    if any(column.policy in BETWEEN for column in columns):
+        adapter = FieldSpec(adapter="transforms")
+        try:
+            topic.log.column_type(topic.name, adapter)
+        except LogloomError:
+            return [_apart(column) for column in columns]
+        return [transforms()]
+    return list(columns)
+
+
+def _apart(column: Candidate) -> Candidate:
+    return column.with_keys(resample="nearest") if column.policy in BETWEEN else column
+
+
+def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:
     is_new = suffix and suffix != base.rsplit(".", 1)[-1]
     name = f"{base}.{suffix}" if is_new else base
     if name in RESERVED_NAMES or name.rsplit(".", 1)[-1] in RESERVED_LAST_PARTS:
         name += "_"
+    wanted = name
     while name in taken:
-        name += "_"
+        taken[wanted] += 1
+        name = f"{wanted}_{taken[wanted]}"
     return name
 
 
-def _resampling(topic: _Topic, keys: Mapping[str, Any]) -> dict[str, Any]:
-    if keys.get("resample") == "static" or not topic.period:
-        return {"resample": "static"}
-    return {
-        "resample": keys.get("resample", "nearest"),
-        "tolerance": duration_text(nice(topic.period * 3 // 2)),
-    }
+def _keys(topic: _Topic, column: Candidate, found: Sample) -> dict[str, Any]:
+    """A column as a recipe has it."""
+    keys = {"topic": topic.name, **column.keys}
+    if keys.get("as") == "image" and topic.name in found.image_dtypes:
+        keys["dtype"] = found.image_dtypes[topic.name]
+    if column.policy == "static" or not topic.period:
+        return keys | {"resample": "static"}
+    if topic.name in found.per_time and column.policy in BETWEEN:
+        keys["resample"] = "nearest"
+    return keys | {"tolerance": duration_text(nice(topic.period * 3 // 2))}
 
 
 def nice(nanoseconds: int) -> int:
@@ -218,134 +337,21 @@ def nice(nanoseconds: int) -> int:
 
 
 def _problem(
-    name: str, keys: Mapping[str, Any], head: Mapping[str, Any], logs: Mapping[str, Log]
+    name: str, keys: Mapping[str, Any], time: Mapping[str, Any], logs: Mapping[str, Log]
 ) -> str | None:
     """Why this column can't be built; None if it can."""
-    # The clock is left aside: it is checked with the whole, and may be a topic that lacks a stamp here.
-    data = {**head, "clock": {"rate": 1}, "columns": {name: dict(keys)}, "outputs": {"tar": {}}}
+    # Only what is about the column: the whole head would be checked again for each of thousands of columns.
+    own = time.get("topics", {}).get(keys["topic"])
+    data = {
+        "name": "column",
+        "logs": ["log"],
+        "time": {**time, "topics": {keys["topic"]: own} if own else {}},
+        "clock": {"rate": 1},
+        "columns": {name: dict(keys)},
+        "outputs": {"tar": {}},
+    }
     try:
         resolve(Recipe.model_validate(data), logs)
     except LogloomError as error:
         return str(error).splitlines()[0].removeprefix(f"recipe: columns.{name}").lstrip(".: ")
     return None
-
-
-def _candidates(topic: _Topic, found: Sample) -> tuple[list[_Column], list[str]]:
-    """The columns that suit a topic, and what was left out, with reasons."""
-    columns = _KNOWN.get(topic.type.rsplit("/", 1)[-1])
-    if columns is None:
-        return _numbers(topic)
-    chosen = []
-    for column in columns:
-        keys = dict(column.keys)
-        if keys.get("as") == "image" and topic.name in found.image_dtypes:
-            keys["dtype"] = found.image_dtypes[topic.name]
-        for path in [keys["field"]] if "field" in keys else []:
-            if _type_of(topic, path) is None and _type_of(topic, path.upper()) is not None:
-                keys["field"] = path.upper()  # ROS 1 writes K where ROS 2 writes k
-        if keys.get("resample") == "slerp" and topic.name in found.zero_rotations:
-            keys["resample"] = "nearest"  # which takes quaternions of norm zero as they are
-        chosen.append(_Column(column.suffix, keys))
-    return chosen, []
-
-
-def _type_of(topic: _Topic, path: str) -> ColumnType | None:
-    try:
-        return topic.log.column_type(topic.name, FieldSpec(paths=(path,)))
-    except LogloomError:
-        return None
-
-
-def _numbers(topic: _Topic) -> tuple[list[_Column], list[str]]:
-    """The fields of a type that is not known here: numbers are taken, text is left out."""
-    from logloom.io.logs.decoding.languages import parse
-
-    try:
-        root = parse(topic.info)
-    except LogloomError as error:
-        return [], [str(error).splitlines()[0]]
-    columns: list[_Column] = []
-    left_out: list[str] = []
-    for field in root.fields:
-        if field.name == "header":
-            continue
-        try:
-            ctype = topic.log.column_type(topic.name, FieldSpec(paths=(field.name,)))
-        except LogloomError as error:
-            left_out.append(f"{field.name}: {str(error).splitlines()[0]}")
-            continue
-        if ctype.kind == "string":
-            left_out.append(f"{field.name}: text; add it by hand where it is wanted")
-        elif len(columns) == MAX_COLUMNS:
-            left_out.append(f"{field.name}: the first {MAX_COLUMNS} fields are enough to start with")
-        else:
-            columns.append(_Column(_suffix(field.name), {"field": field.name, "resample": _policy(ctype)}))
-    return columns, left_out
-
-
-def _suffix(field: str) -> str:
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", field).lower()
-    return f"_{name}" if name[0].isdigit() else name
-
-
-def _policy(ctype: ColumnType) -> str:
-    is_float = ctype.kind == "array" and ctype.dtype.names is None and ctype.dtype.kind == "f"
-    return "linear" if is_float and not ctype.is_ragged else "nearest"
-
-
-def _linear(suffix: str, field: str, unit: str) -> _Column:
-    return _Column(suffix, {"field": field, "resample": "linear"} | ({"unit": unit} if unit else {}))
-
-
-def _nearest(suffix: str, **keys: Any) -> _Column:
-    return _Column(suffix, {**keys, "resample": "nearest"})
-
-
-def _static(suffix: str, **keys: Any) -> _Column:
-    return _Column(suffix, {**keys, "resample": "static"})
-
-
-def _pose(prefix: str) -> list[_Column]:
-    return [
-        _linear("position", f"{prefix}position", "m"),
-        _Column("rotation", {"field": f"{prefix}orientation", "resample": "slerp"}),
-    ]
-
-
-def _twist(prefix: str) -> list[_Column]:
-    return [
-        _linear("linear_velocity", f"{prefix}linear", "m s-1"),
-        _linear("angular_velocity", f"{prefix}angular", "rad s-1"),
-    ]
-
-
-# By the last part of the type's name: packages differ between ROS 1 and 2, the names of their types don't.
-_KNOWN: Mapping[str, Sequence[_Column]] = {
-    "Imu": [
-        _linear("angular_velocity", "angular_velocity", "rad s-1"),
-        _linear("linear_acceleration", "linear_acceleration", "m s-2"),
-        _nearest("orientation", field="orientation"),
-    ],
-    "Odometry": _pose("pose.pose.") + _twist("twist.twist."),
-    "PoseStamped": _pose("pose."),
-    "PoseWithCovarianceStamped": _pose("pose.pose."),
-    "TwistStamped": _twist("twist."),
-    "TwistWithCovarianceStamped": _twist("twist.twist."),
-    "Twist": _twist(""),
-    "Vector3Stamped": [_linear("", "vector", "")],
-    "PointStamped": [_linear("", "point", "m")],
-    "MagneticField": [_linear("", "magnetic_field", "T")],
-    "NavSatFix": [_nearest("", **{"as": "navsat"})],
-    "LocationFix": [_nearest("", **{"as": "navsat"})],
-    "LaserScan": [_nearest("", **{"as": "scan", "unit": "m"})],
-    "PointCloud2": [_nearest("", **{"as": "points[x,y,z]", "unit": "m"})],
-    "PointCloud": [_nearest("", **{"as": "points[x,y,z]", "unit": "m"})],
-    "CompressedImage": [_nearest("", field="data")],
-    "Image": [_nearest("", **{"as": "image"})],
-    "RawImage": [_nearest("", **{"as": "image"})],
-    "CameraInfo": [_static("intrinsics", field="k"), _static("distortion", field="d")],
-    "TFMessage": [_nearest("", **{"as": "transforms", "strings": 64})],
-    "tfMessage": [_nearest("", **{"as": "transforms", "strings": 64})],
-    "FrameTransforms": [_nearest("", **{"as": "transforms", "strings": 64})],
-    "JointState": [_nearest(name, field=name) for name in ("position", "velocity", "effort")],
-}

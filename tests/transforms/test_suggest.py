@@ -145,7 +145,7 @@ def test_real_logs_get_recipes_that_resolve(shared_data, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tilt_laser.bag", "turtlesim.bag"])
+@pytest.mark.parametrize("name", ["tilt_laser.bag", "turtlesim.bag", "l5kit_scene.mcap"])
 def test_real_logs_build_from_suggestions_and_verify_against_the_logs(shared_data, tmp_path, name):
     recipe, _ = suggested(str(shared_data / "logs" / name))
     build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)

@@ -25,6 +25,7 @@ from logloom.io.metadata import Text
 from logloom.schema import ColumnType
 
 TimeSource = Literal["header", "log", "publish"]
+OnError = Literal["fail", "salvage", "skip"]
 MIN_TIME = int(np.iinfo(np.int64).min)
 MAX_TIME = int(np.iinfo(np.int64).max)
 
@@ -71,6 +72,11 @@ class Refusal:
         return place(self.unit, self.offset)
 
 
+def unfinished_words(why: str) -> str:
+    """What a file is that its recorder hasn't closed; follows its name."""
+    return f"is still being written, or its recorder died, or it was cut: {why}"
+
+
 def place(unit: str, offset: int) -> str:
     """A place in a file, in words."""
     return f"at {unit} {offset}" + (" of its table `messages`" if unit == "rowid" else "")
@@ -105,6 +111,7 @@ class LogSummary:
         first, last: log times over all topics (the extent).
         chunk_times: (C, 2) first and last log time of each stretch of the log (MCAP or bag chunks).
         chunk_bytes: (C,) uncompressed bytes of each.
+        unfinished: by URI, how files show that their recorder never closed them.
     """
 
     uris: tuple[str, ...]
@@ -116,6 +123,7 @@ class LogSummary:
     chunk_times: NDArray[np.int64]
     chunk_bytes: NDArray[np.int64]
     refusals: tuple[Refusal, ...] = ()  # damage that the index already shows
+    unfinished: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_messages(self) -> int:
@@ -240,7 +248,7 @@ class OpenOptions:
         hash: what content ids are made of: each file's "ends", or all its bytes, "full".
     """
 
-    on_error: Literal["fail", "salvage", "skip"] = "fail"
+    on_error: OnError = "fail"
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     sidecars: str | None = None
     max_chunk_bytes: int = 1 << 30

@@ -163,7 +163,8 @@ class Container(Protocol):
     """One file. Keeps no handle; methods may be called from several threads.
 
     A container may also say, where its kind of file has indices, what gives one to a file that lacks it
-    (`reindex`, in words); and what the offsets of its stretches count, where these aren't bytes (`unit`).
+    (`reindex`, in words); what the offsets of its stretches count, where these aren't bytes (`unit`); and how
+    a file shows that its recorder hasn't closed it (`unfinished`, "" where it has).
     """
 
     @property

@@ -114,6 +114,7 @@ class ContainerLog:
             times.astype(np.int64),
             rows["size"].astype(np.int64),
             tuple(refusal for part in parts for refusal in part.refusals()),
+            {part.uri: part.unfinished for part in parts if part.unfinished},
         )
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
@@ -129,10 +130,12 @@ class ContainerLog:
         self._index_times({topic: w for topic, w in wanted.items() if w.request.max_delay is None})
         for part in self._parts:
             needed = {topic: self._needed(part, topic, want) for topic, want in wanted.items()}
-            stretches = np.unique(np.concatenate([*needed.values(), np.empty(0, np.int64)]))
-            for number, chunk in part.chunks(stretches):
-                takers = {t: w for t, w in wanted.items() if number in needed[t]}
-                self._take(part, number, chunk, takers)
+            takers: dict[int, dict[str, Wanted]] = {}
+            for topic, stretches in needed.items():
+                for number in stretches.tolist():
+                    takers.setdefault(number, {})[topic] = wanted[topic]
+            for number, chunk in part.chunks(np.array(sorted(takers), np.int64)):
+                self._take(part, number, chunk, takers[number])
         selected = {topic: _select(want) for topic, want in wanted.items()}
         if self._options.on_error != "salvage":
             self._raise_damage([r for want in wanted.values() for r in want.damage])
@@ -297,17 +300,21 @@ class ContainerLog:
 
     def _take(self, part: Part, number: int, chunk: Chunk, takers: Mapping[str, Wanted]) -> None:
         """Hands the messages of a chunk to the requests that want them."""
+        mine, none = part.rows_by_topic(chunk), np.empty(0, np.intp)
         rows = {
-            topic: np.flatnonzero(
-                part.rows_of(chunk, topic) & (chunk.log_time >= want.first) & (chunk.log_time <= want.last)
-            )
-            for topic, want in takers.items()
+            topic: _between(chunk.log_time, mine.get(topic, none), want) for topic, want in takers.items()
         }
         sparse = is_sparse(chunk, sum(int(chunk.length[chosen].sum()) for chosen in rows.values()))
         origin = part.origin(number)
         for topic, want in takers.items():
             want.found.add(chunk, rows[topic], origin, sparse)
             want.damage += _damage_of(part, number, chunk, topic)
+
+
+def _between(log_time: NDArray[np.int64], rows: NDArray[np.intp], want: Wanted) -> NDArray[np.intp]:
+    """Those rows whose messages lie between the log times of a request."""
+    times = log_time[rows]
+    return rows[(times >= want.first) & (times <= want.last)]
 
 
 @functools.cache

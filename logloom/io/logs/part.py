@@ -26,6 +26,7 @@ from logloom.io.logs.ranges import File, Scratch, content_id, fetches, read_ahea
 from logloom.io.logs.sidecar import Sidecars
 
 LISTED = 5  # damaged places that an error names
+ACTIVE = ".active"  # ends the name of a file that ROS 1's recorder hasn't closed
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,13 @@ class Part:
     def content_id(self) -> str:
         return content_id(self.container.file, hash=self.hash)
 
+    @property
+    def unfinished(self) -> str:
+        """How the file shows that its recorder never closed it; "" where it did."""
+        if self.uri.endswith(ACTIVE):
+            return f"its name ends in {ACTIVE}"
+        return str(getattr(self.container, "unfinished", ""))
+
     @lazy
     def first(self) -> int:
         """Its first log time; 0 without messages."""
@@ -72,9 +80,15 @@ class Part:
 
     def shares(self, topic: str) -> NDArray[Any]:
         """The rows of the index that are about a topic."""
-        shares = self.index.shares
-        wanted: NDArray[Any] = shares[np.isin(shares["channel"], self.channels.get(topic, []))]
+        none = np.empty(0, np.intp)
+        rows = [self._share_rows.get(channel, none) for channel in self.channels.get(topic, [])]
+        wanted: NDArray[Any] = self.index.shares[np.sort(np.concatenate([none, *rows]))]
         return wanted
+
+    @lazy
+    def _share_rows(self) -> dict[int, NDArray[np.intp]]:
+        """Which rows of the index are about a channel: looked up for each of thousands of topics."""
+        return by_value(self.index.shares["channel"])
 
     def stretches_with(self, topic: str, first: int, last: int) -> Int64s:
         """The stretches that may hold messages of a topic with first <= log time <= last."""
@@ -88,6 +102,18 @@ class Part:
             mine: NDArray[np.bool_] = chunk.channel == channels[0]
             return mine
         return np.isin(chunk.channel, channels)
+
+    def rows_by_topic(self, chunk: Chunk) -> dict[str, NDArray[np.intp]]:
+        """The messages of a chunk by topic, ascending; topics without any are left out."""
+        by_channel = by_value(chunk.channel)
+        found: dict[str, list[NDArray[np.intp]]] = {}
+        for channel, rows in by_channel.items():
+            if channel in self.index.channels:
+                found.setdefault(self.index.channels[channel].topic, []).append(rows)
+        return {
+            topic: rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows))
+            for topic, rows in found.items()
+        }
 
     def origin(self, stretch: int) -> Origin:
         row = self.index.stretches[stretch]
@@ -205,7 +231,8 @@ class Part:
 
     def _extent_in(self, number: int, topic: str) -> tuple[int, int]:
         row = self.index.stretches[number]
-        times = [span for channel, span in self._times(number).items() if channel in self.channels[topic]]
+        by_channel = self._times(number)
+        times = [by_channel[channel] for channel in self.channels[topic] if channel in by_channel]
         if not times:
             return int(row["first"]), int(row["last"])
         # Never beyond the stretch's own times: partitions are planned by these.
@@ -224,6 +251,13 @@ class Part:
                 # Whoever reads the stretch will be told; here its own times are good enough.
                 self._known_times[number] = {}
         return self._known_times[number]
+
+
+def by_value(values: Int64s) -> dict[int, NDArray[np.intp]]:
+    """Where each value stands, ascending."""
+    order = np.argsort(values, kind="stable")
+    found, starts = np.unique(values[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(values) else {}
 
 
 def open_part(container: Container, options: OpenOptions) -> Part:

@@ -7,6 +7,7 @@ Elsewhere: the nodes (wire), definitions (definitions).
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from logloom.io.logs.decoding.definitions import Field, Number, Struct, Text, Ty
 from logloom.io.logs.decoding.wire import Characters, Fixed, Node, Record, Repeated, Wire
 
 
+@functools.lru_cache(maxsize=256)
 def compile_layout(root: Struct, wire: Wire) -> Record:
     """How messages of one type lie in bytes."""
     return _Compiler(wire).record(root)

@@ -58,14 +58,14 @@ class JsonDecoder(ObjectDecoder):
         super().__init__(info)
         if info.definition_encoding not in ("jsonschema", ""):
             raise UnknownEncodingError(
-                f"topic {info.topic}: its definition is {info.definition_encoding!r}, which doesn't describe "
+                f"its definition is {info.definition_encoding!r}, which doesn't describe "
                 "JSON messages; known is jsonschema"
             )
         try:
             schema = _loads(info.definition) if info.definition.strip() else {}
             self.root = _Schema(schema).root(info.type)
         except (ValueError, RecursionError) as error:
-            raise UnknownEncodingError(f"topic {info.topic}: definition of {info.type}: {error}") from error
+            raise UnknownEncodingError(f"definition of {info.type}: {error}") from error
 
     def root_for(self, spec: FieldSpec) -> Struct:
         if spec.adapter is not None:

@@ -18,7 +18,7 @@ def described(info: TopicInfo) -> TopicInfo:
     Raises:
         UnknownEncodingError: nobody knows the type.
     """
-    missing = f"topic {info.topic}: the log doesn't define {info.type}"
+    missing = f"the log doesn't define {info.type}"
     try:
         from rosbags.typesys import Stores, get_typestore
         from rosbags.typesys.store import TypesysError

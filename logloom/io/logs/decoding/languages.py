@@ -6,6 +6,8 @@ Elsewhere: the grammars (rosmsg, idl), the tree (definitions), types that logs l
 
 from __future__ import annotations
 
+import functools
+
 from logloom.errors import UnknownEncodingError
 from logloom.io.logs.base import TopicInfo
 from logloom.io.logs.decoding import idl, known_types, rosmsg
@@ -29,12 +31,17 @@ def parse(info: TopicInfo) -> Struct:
         info = known_types.described(info)
     if info.definition_encoding not in _GRAMMARS:
         raise UnknownEncodingError(
-            f"topic {info.topic}: its definition is {info.definition_encoding!r}, which doesn't describe "
-            f"{info.encoding} messages; known are {', '.join(_GRAMMARS)}"
+            f"its definition is {info.definition_encoding!r}, which doesn't describe {info.encoding} "
+            f"messages; known are {', '.join(_GRAMMARS)}"
         )
-    declarations, primitives = _GRAMMARS[info.definition_encoding]
+    return _parse(info.type, info.definition_encoding, info.definition)
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(kind: str, language: str, definition: bytes) -> Struct:
+    """The type that a definition says; of the thousands of topics of a fleet, many have the same."""
+    declarations, primitives = _GRAMMARS[language]
     try:
-        text = info.definition.decode("utf-8")
-        return link(declarations(short_name(info.type), text), primitives)
+        return link(declarations(short_name(kind), definition.decode("utf-8")), primitives)
     except ValueError as error:
-        raise UnknownEncodingError(f"topic {info.topic}: definition of {info.type}: {error}") from error
+        raise UnknownEncodingError(f"definition of {kind}: {error}") from error

@@ -75,14 +75,14 @@ class ProtobufDecoder(ObjectDecoder):
         super().__init__(info)
         if info.definition_encoding != "protobuf":
             raise UnknownEncodingError(
-                f"topic {info.topic}: its definition is {info.definition_encoding!r}, which doesn't describe "
+                f"its definition is {info.definition_encoding!r}, which doesn't describe "
                 "protobuf messages; these bring a FileDescriptorSet, called 'protobuf'"
             )
         try:
             descriptor = _descriptor(info.type, info.definition)
             self.root = _struct(descriptor)
         except (ValueError, TypeError, KeyError, DecodeError, RecursionError) as error:
-            raise UnknownEncodingError(f"topic {info.topic}: definition of {info.type}: {error}") from error
+            raise UnknownEncodingError(f"definition of {info.type}: {error}") from error
         self._class = message_factory.GetMessageClass(descriptor)
 
     def parse(self, payload: bytes) -> Message:

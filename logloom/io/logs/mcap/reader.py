@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import LogReadError, TruncatedLogError
-from logloom.io.logs.base import MAX_TIME, Log, OpenOptions
+from logloom.io.logs.base import MAX_TIME, Log, OpenOptions, unfinished_words
 from logloom.io.logs.compression import crc32
 from logloom.io.logs.container import Chunk, FileIndex, clipped, index_of
+from logloom.io.logs.lazy import lazy
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.messages import read_chunk, walked_chunk
 from logloom.io.logs.mcap.records import (
@@ -124,12 +125,10 @@ class McapFile:
         head = self.file.read(0, min(size, len(MAGIC)))
         if head != MAGIC:
             raise LogReadError(f"{uri}: is no MCAP file, it starts with {head!r}")
-        tail_start = max(0, size - TAIL)
-        tail = self.file.read(tail_start, size)
-        opcode, length = RECORD.unpack_from(tail, len(tail) - FOOTER_LENGTH) if _has_room(tail) else (0, 0)
-        if not tail.endswith(MAGIC) or (opcode, length) != (FOOTER, 20):
+        tail_start, tail = self._tail
+        if self.unfinished:
             raise TruncatedLogError(
-                f"{uri}: ends at byte {size} without a footer; the recorder died, or the file was cut. "
+                f"{uri}: {unfinished_words(self.unfinished)}. "
                 f"To go on, {self.remedy}, or set on_error: salvage to use what is whole."
             )
         footer = size - FOOTER_LENGTH
@@ -150,6 +149,22 @@ class McapFile:
             return _index_of(_parse_summary(memoryview(data)[: footer - summary_start]), summary_start)
         except ValueError as error:
             raise self._damaged(summary_start, f"the summary is damaged: {error}") from error
+
+    @lazy
+    def _tail(self) -> tuple[int, bytes]:
+        """The file's last bytes, and where they start."""
+        size = self.file.size
+        start = max(0, size - TAIL)
+        return start, self.file.read(start, size)
+
+    @property
+    def unfinished(self) -> str:
+        """How the file shows that its recorder never closed it; "" where it did."""
+        tail = self._tail[1]
+        opcode, length = RECORD.unpack_from(tail, len(tail) - FOOTER_LENGTH) if _has_room(tail) else (0, 0)
+        if tail.endswith(MAGIC) and (opcode, length) == (FOOTER, 20):
+            return ""
+        return f"it ends at byte {self.file.size} without a footer"
 
     def scan(self) -> FileIndex:
         return Scan(self.file, self._max_chunk_bytes).run()

@@ -114,6 +114,15 @@ class Rosbag1File:
         except ValueError as error:
             raise self._damaged(start, f"the index is damaged: {error}") from error
 
+    @property
+    def unfinished(self) -> str:
+        """How the file shows that its recorder never closed it; "" where it did."""
+        try:
+            header = record_at(memoryview(self.file.read(0, min(self.file.size, HEAD))), len(MAGIC))
+            return "" if header.unsigned("index_pos", 8) else "its header names no index (index_pos is 0)"
+        except ValueError:
+            return ""  # damage, of which others tell
+
     def scan(self) -> FileIndex:
         return Scan(self.file, self._max_chunk_bytes).run()
 

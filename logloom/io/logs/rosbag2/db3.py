@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
-from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.base import OpenOptions, unfinished_words
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.container import (
     SHARE,
@@ -197,16 +197,22 @@ class Db3File:
         if self._unpacked and self._unpacked.problem:
             lost.append(Lost(size, 0, self._unpacked.problem, torn=True))
         if size < promised:
-            reason = f"it ends at byte {size} of {promised}; the recorder died, or the file was cut"
+            reason = f"it ends at byte {size} of {promised}; its recorder died, or it was cut"
             lost.append(Lost(size, promised - size, reason, torn=True))
-        beside = "-wal" if self._head[18] == 2 else "-journal"
-        if not self._unpacked and self._has_content(beside):
-            reason = (
-                f"the file {beside} beside it holds what the recorder never wrote into it; run "
-                "`sqlite3 FILE 'PRAGMA wal_checkpoint'` where both lie"
-            )
-            lost.append(Lost(size, 0, reason))
+        if self.unfinished:
+            lost.append(Lost(size, 0, unfinished_words(self.unfinished)))
         return lost
+
+    @lazy
+    def unfinished(self) -> str:
+        """How the file shows that its recorder never closed it; "" where it did."""
+        beside = "-wal" if self._head[18] == 2 else "-journal"
+        if self._unpacked or not self._has_content(beside):
+            return ""
+        return (
+            f"the file {beside} beside it holds what the recorder never wrote into it; run "
+            "`sqlite3 FILE 'PRAGMA wal_checkpoint'` where both lie, once nothing writes to it"
+        )
 
     def _has_content(self, suffix: str) -> bool:
         try:

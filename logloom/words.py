@@ -1,0 +1,48 @@
+"""Words for people: counts with their noun, and text that a terminal can't be steered by.
+
+Here: pure functions of text.
+Elsewhere: printing (logloom.cli.common), messages of errors (logloom.errors).
+Names of topics, types and fields are what a log says, and may hold anything: escape sequences, line breaks,
+overrides of the direction of writing.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def counted(count: int, noun: str, many: str = "") -> str:
+    """`1 log`, `3 logs`, `1,200 logs`.
+
+    Args:
+        noun: of one.
+        many: of several, where that isn't the noun with an s.
+    """
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
+def printable(text: str) -> str:
+    r"""The text in one line, with what steers a terminal or hides in it as escapes: \n, \x1b, \u202e.
+
+    That is C0, DEL and C1, line separators, marks of the direction of writing, characters without width, and
+    halves of surrogate pairs. The escapes are those of Python, of JSON (but for \x) and of YAML.
+    """
+    return _CONTROLS.sub(_escape, text)
+
+
+def is_printable(text: str) -> bool:
+    """Whether `printable` leaves the text as it is."""
+    return _CONTROLS.search(text) is None
+
+
+def printable_lines(text: str) -> str:
+    """The same for a message of several lines, which stay lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return _SHORT.get(found[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
