@@ -1,20 +1,23 @@
 """The `logloom` command. Thin: parse, call, print; a file for each group of commands.
 
 Exit codes: 0 done and whole; 1 failed; 2 bad usage or recipe; 3 done, but something was salvaged, skipped or
-found different. Everything heavy is imported inside a command, so that `--help` is quick.
+found different; 130 and 143 stopped by SIGINT and SIGTERM. Everything heavy is imported inside a command, so
+that `--help` is quick.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
-from typing import Annotated
+import threading
+from typing import Annotated, Any
 
 import typer
 
 from logloom import __version__
-from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, app, say
+from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, TERMINATED, app, say
 from logloom.errors import LogloomError, UsageError
 
 # Each adds its commands to the app, so this is the order of `--help`.
@@ -25,6 +28,8 @@ from logloom.cli import datasets  # noqa: F401
 from logloom.cli import converting  # noqa: F401
 from logloom.cli import tour  # noqa: F401
 # isort: on
+
+_ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
 
 
 @app.callback(invoke_without_command=True)
@@ -38,6 +43,17 @@ def _root(
 
 def main() -> None:
     """The `logloom` command: errors become one message and an exit code."""
+    terminated = threading.Event()
+
+    def terminate(*_: Any) -> None:
+        terminated.set()
+        # Whatever holds the way out up, a scheduler that asked for the end gets it.
+        over = threading.Timer(_ENDS_WITHIN, os._exit, (TERMINATED,))
+        over.daemon = True
+        over.start()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         code = app(prog_name="logloom", standalone_mode=False)
     except LogloomError as error:
@@ -55,6 +71,7 @@ def main() -> None:
         code = getattr(error, "exit_code", BAD_USAGE)
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
         say("logloom: stopped; a build keeps what is finished: build again to go on")
+        code = TERMINATED if terminated.is_set() else STOPPED
     _leave(code or 0)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from logloom.errors import UsageError
 
-FAILED, BAD_USAGE, NOT_WHOLE, STOPPED = 1, 2, 3, 130
+FAILED, BAD_USAGE, NOT_WHOLE, STOPPED, TERMINATED = 1, 2, 3, 130, 143
 
 app = typer.Typer(
     name="logloom",

@@ -260,7 +260,8 @@ class Store:
         with explained(str(path)):
             path.mkdir(parents=True)
         try:
-            yield path
+            with _locked(path):
+                yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -316,7 +317,11 @@ class Store:
             sync(target)
 
     def sweep(self) -> None:
-        """Removes scratch folders and unfinished files of processes of this machine that are gone."""
+        """Removes scratch folders and unfinished files of processes of this machine that are gone.
+
+        Those of other builds that run stay: their processes live, or hold a lock, where this one can't see
+        them (in another container of the same host name).
+        """
         if self.local is None:
             return
         for folder in (self.local / name for name in _SWEPT):
@@ -326,7 +331,8 @@ class Store:
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
-                    path.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # another build's sweep was faster, or may not write
+                        path.unlink()
 
     @contextlib.contextmanager
     def _unfinished(self, path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
@@ -338,11 +344,11 @@ class Store:
         folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")
         partial = folder / f"{hidden}{_own_name()}{_PARTIAL}"
         try:
-            with partial.open("xb") as file:
+            with partial.open("xb") as file, _locked(partial):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            yield partial
+                yield partial
         finally:
             partial.unlink(missing_ok=True)
 
@@ -357,7 +363,27 @@ def _is_left_behind(path: pathlib.Path) -> bool:
     host, pid, unique = [*path.name.removeprefix(".").rsplit("-", 2), "", ""][:3]
     if host != socket.gethostname() or not pid.isdigit() or len(unique.removesuffix(_PARTIAL)) != 8:
         return False
-    return not _is_running(int(pid))
+    return not (_is_running(int(pid)) or _is_locked(path))
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Says that a process has a file or folder in use, to those that don't see the process."""
+    with _opened(path) as descriptor:
+        with contextlib.suppress(OSError):  # a disk without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def _is_locked(path: pathlib.Path) -> bool:
+    try:
+        with _opened(path) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
@@ -369,24 +395,27 @@ def _appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
+        with _opened(path.parent) as folder:
             fcntl.flock(folder, fcntl.LOCK_EX)  # renaming would replace what another process just created
             if path.exists():
                 return False
             partial.rename(path)
-        finally:
-            os.close(folder)
     return True
+
+
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def sync(path: pathlib.Path) -> None:
     """Waits until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with _opened(path) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_all(paths: Sequence[pathlib.Path]) -> None:

@@ -25,7 +25,7 @@ from logloom.io.manifest import Assembled, Manifest, read_manifest
 from logloom.io.storage import is_local
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
-from logloom.pipelines.view import copy_view, make_view
+from logloom.pipelines.view import copy_view, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish, partition
@@ -239,6 +239,7 @@ def build(
         LogloomError: no rows, too many logs skipped, or the engine was lost.
     """
     job = plan.job
+    job.store.sweep()
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, built=0, reused=0)
     with watch(plan):
@@ -306,11 +307,13 @@ def _uris(plan: BuildPlan) -> list[str]:
 def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) -> Finished | Submitted:
     job = plan.job
     check_reach(runner, _uris(plan))
-    job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
-    return run(
-        lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell
-    )
+    try:
+        return run(
+            lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell
+        )
+    finally:
+        job.store.sweep()  # after workers that were ended amid their work
 
 
 def _with_view(
@@ -318,11 +321,13 @@ def _with_view(
 ) -> Built:
     manifest = read_manifest(job.store, version)
     place, copied = "", False
-    if job.store.local is not None and view != "none":
-        folder, copied = make_view(job.store, manifest)
-        place = str(folder)
-    elif view == "copy":
-        place = copy_view(job.store, manifest)
+    on_disk = job.store.local is not None
+    with viewing(job.store, version, copies=not on_disk):
+        if on_disk and view != "none":
+            folder, copied = make_view(job.store, manifest)
+            place = str(folder)
+        elif view == "copy":
+            place = copy_view(job.store, manifest)
     return Built(manifest, place, built, reused, copied, job.skip_budget > 0, counters or {})
 
 

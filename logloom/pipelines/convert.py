@@ -38,7 +38,7 @@ from logloom.pipelines.build import CommitVersion, check_reach
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, PlannedLog
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
-from logloom.pipelines.view import make_view
+from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
 from logloom.transforms import finish
@@ -145,16 +145,19 @@ def convert(
         StorageError: a disk or an object store refused.
     """
     job = plan.job
+    job.store.sweep()
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, 0, 0)
     engine = runner or RunnerOptions("direct", workers=1)
     check_reach(engine, [job.recipe["convert"]["from"], job.store.uri])
-    job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
     with watch(plan):
         size = Size(plan.bytes, len(plan.parts))
-        run(lambda pipeline: construct(pipeline, plan), engine, size, name=name, tell=tell)
+        try:
+            run(lambda pipeline: construct(pipeline, plan), engine, size, name=name, tell=tell)
+        finally:
+            job.store.sweep()  # after workers that were ended amid their work
     outcome = job.store.read_json(finish.outcome_file(job))
     _raise_outcome(outcome)
     return _with_view(job, job.number, outcome["built"], outcome["reused"])
@@ -162,7 +165,8 @@ def convert(
 
 def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Converted:
     manifest = read_manifest(job.store, version)
-    view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
+    with viewing(job.store, version):
+        view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
     damaged = tuple(record for record in manifest.logs if DAMAGE in record.dropped)
     return Converted(manifest, view, built, reused, damaged if job.on_error == "skip" else ())
 
