@@ -139,8 +139,6 @@ def build(
     dry_run: engines.DryRun = False,
 ) -> None:
     """Build a new version of a dataset: only what is new is made, and read back before it is committed."""
-    from logloom.pipelines import build as job
-    from logloom.pipelines.progress import Watch
     from logloom.runners import RunnerOptions
     from logloom.runners.options import parse_settings
 
@@ -176,6 +174,9 @@ def build(
         allow_empty=allow_empty,
         py_files=py or (),
     )
+    from logloom.pipelines import build as job  # with Beam, which a recipe with mistakes needs not wait for
+    from logloom.pipelines.progress import Watch
+
     if dry_run:
         print_json(job.dry_run(planned, engine))
         if planned.up_to_date:

@@ -20,14 +20,13 @@ from typing import Any, ClassVar, Protocol
 from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
+from logloom.extras import beam_needed
 from logloom.io.storage import Store, explained
 from logloom.io.units import AssemblyPlan, Reader
 from logloom.schema import Schema
 
-try:
+with beam_needed():
     import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
 _PIECES = "tmp/pieces"
 _Unit = tuple[str, str]  # log_id, partition

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import apache_beam as beam
-
 from logloom.errors import CommitConflictError, LogloomError, LogReadError, ReadBackError, UsageError
+from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.manifest import Assembled, Manifest, read_manifest
 from logloom.io.storage import is_local
@@ -33,6 +32,9 @@ from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
 from logloom.transforms.spread import SpreadByKey
+
+with beam_needed():
+    import apache_beam as beam
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 _log.addHandler(logging.NullHandler())  # here, errors say the same

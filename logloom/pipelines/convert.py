@@ -17,10 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import apache_beam as beam
-
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
+from logloom.extras import beam_needed
 from logloom.io.foreign.base import Part
 from logloom.io.manifest import (
     ENTRY,
@@ -53,6 +52,9 @@ from logloom.transforms.partition import (
     is_sampled,
     listed,
 )
+
+with beam_needed():
+    import apache_beam as beam
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@ import json
 import sys
 from collections.abc import Sequence
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
-
+from logloom.extras import beam_needed
 from logloom.pipelines.build import construct
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
+
+with beam_needed():
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 
 def parser() -> argparse.ArgumentParser:

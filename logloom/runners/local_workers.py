@@ -28,7 +28,7 @@ _ANSWER_EVERY = 0.2  # seconds
 _run = threading.local()  # .workers: of the run in this thread
 
 
-class LocalEnvironment(SubprocessSDKEnvironment):  # type: ignore[misc]
+class LocalEnvironment(SubprocessSDKEnvironment):
     """Worker processes of this Python, with their temporary files in one folder."""
 
     def __init__(self, temporary: pathlib.Path):
@@ -39,7 +39,7 @@ class LocalEnvironment(SubprocessSDKEnvironment):  # type: ignore[misc]
 
 
 @worker_handlers.WorkerHandler.register_environment(_URN, bytes)
-class LocalWorker(worker_handlers.GrpcWorkerHandler):  # type: ignore[misc]
+class LocalWorker(worker_handlers.GrpcWorkerHandler):
     """One worker process, as Beam's runner handles it.
 
     Attributes:

@@ -18,12 +18,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-import grpc
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
-
 from logloom.errors import UsageError
+from logloom.extras import beam_needed
 from logloom.runners.processes import LOOPBACK, end_worker, start_worker
 from logloom.runners.scratch import Folders, engine_folders
+
+with beam_needed():
+    import grpc
+    from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 _HOST = (
     f"address to listen at ({LOOPBACK}). Whoever reaches it can run code as you: it asks for no password, so "

@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 
+from logloom.extras import beam_needed
+
 
 def main() -> None:
     """Works until the engine lets go of it."""
@@ -25,7 +27,8 @@ def main() -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["WORKER_ID"] = arguments.id  # before Beam is imported, which reads it then
     os.environ |= _described(arguments)
-    from apache_beam.runners.worker import sdk_worker, sdk_worker_main
+    with beam_needed():
+        from apache_beam.runners.worker import sdk_worker, sdk_worker_main
 
     _name_loggers()
     if arguments.silent:  # what a step raises, the job hears of too, and makes it one message of logloom's

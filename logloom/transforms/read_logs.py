@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Block, Ragged, Values
-from logloom.errors import UsageError
+from logloom.extras import beam_needed
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
@@ -24,10 +24,8 @@ from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
 from logloom.transforms.spread import SpreadByKey
 
-try:
+with beam_needed():
     import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
 Source = tuple[str, tuple[str, ...]]  # log_id and files
 Piece = tuple[str, tuple[str, ...], Span]
