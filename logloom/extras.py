@@ -1,4 +1,4 @@
-"""Packages that not every installation has: one line says that one is missing, and the extra that brings it."""
+"""Packages that not every installation has: one line says what is missing, and which extra brings it."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import typer
 from logloom.cli import engines
 from logloom.cli.common import (
     NOT_WHOLE,
+    AllowDerive,
     Json,
     PyFiles,
     StorageOption,
@@ -107,6 +108,7 @@ def build(
     to: To,
     log: OtherLogs = None,
     py: PyFiles = None,
+    allow_derive: AllowDerive = None,
     limit: Limit = None,
     workers: engines.Workers = None,
     verify: Annotated[
@@ -173,6 +175,7 @@ def build(
         verify=verify,
         allow_empty=allow_empty,
         py_files=py or (),
+        allow_derive=allow_derive or (),
     )
     from logloom.pipelines import build as job  # with Beam, which a recipe with mistakes needs not wait for
     from logloom.pipelines.progress import Watch
@@ -262,6 +265,7 @@ def plan(
     to: To,
     log: OtherLogs = None,
     py: PyFiles = None,
+    allow_derive: AllowDerive = None,
     limit: Limit = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
     on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
@@ -271,7 +275,16 @@ def plan(
     """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
     from logloom.pipelines.inspect import in_words, plan_summary
 
-    planned = _planned(sources, to, storage_option, on_error, log, limit=limit, py_files=py or ())
+    planned = _planned(
+        sources,
+        to,
+        storage_option,
+        on_error,
+        log,
+        limit=limit,
+        py_files=py or (),
+        allow_derive=allow_derive or (),
+    )
     summary = plan_summary(planned)
     if json:
         print_json(summary)

@@ -94,6 +94,14 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
 
 
 Root = Annotated[str, typer.Argument(metavar="ROOT[@VERSION]", help="A dataset; the newest version if none.")]
+AllowDerive = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-derive",
+        metavar="PACKAGE",
+        help="A package that `derive` may import, which runs its code; may be repeated.",
+    ),
+]
 PyFiles = Annotated[
     list[str] | None,
     typer.Option("--py", metavar="FILE", help="Python with functions for `derive`; may be repeated."),

@@ -8,6 +8,7 @@ import typer
 
 from logloom.cli.common import (
     NOT_WHOLE,
+    AllowDerive,
     Json,
     PyFiles,
     Root,
@@ -74,6 +75,7 @@ def verify(
         bool, typer.Option("--against-logs", help="Also derive every row from the logs again.")
     ] = False,
     py: PyFiles = None,
+    allow_derive: AllowDerive = None,
     sample: Annotated[str, typer.Option(metavar="all|sample:SHARE", help="Which units to read.")] = "all",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
@@ -99,6 +101,7 @@ def verify(
             against_logs=against_logs,
             num_workers=workers,
             py_files=py or (),
+            allow_derive=allow_derive or (),
             storage_options=parse_storage_options(storage_option),
             on_done=on_done,
         )

@@ -35,7 +35,7 @@ from logloom.io.units import ReferringFormat, format_named
 from logloom.recipe import Recipe
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
-from logloom.transforms.derive import load_files, read_files
+from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.match import (
@@ -161,6 +161,7 @@ def plan_build(
     verify: str = "all",
     allow_empty: bool = False,
     py_files: Sequence[str] = (),
+    allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
@@ -174,6 +175,7 @@ def plan_build(
         verify: "all", "none" or "sample:<share>".
         allow_empty: a version without rows may be committed.
         py_files: Python files with functions that columns are derived by.
+        allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
         on_opened: told how many logs have been opened, of how many.
 
@@ -192,7 +194,9 @@ def plan_build(
     opened, failed = _open_all(files, options, on_opened)
     if failed and (on_error == "fail" or not opened):
         raise LogReadError(_list_failures(failed, len(files)))
-    row_plan, notes = resolve(recipe, {log_id: log for log_id, (_, log) in opened.items()})
+    row_plan, notes = resolve(
+        recipe, {log_id: log for log_id, (_, log) in opened.items()}, [*allow_derive, *modules_of(python)]
+    )
     outputs = recipe.output_options()
     _check_names(outputs, opened)
     numbers = version_numbers(store)

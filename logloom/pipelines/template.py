@@ -35,6 +35,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--to", required=True, help="URI of the dataset")
     found.add_argument("--verify", default="all", help="all, sample:SHARE or none")
     found.add_argument("--storage_options", type=json.loads, default={}, help="JSON: fsspec's, by protocol")
+    found.add_argument(
+        "--allow_derive",
+        type=str.split,
+        default=[],
+        help="packages that `derive` may import, with spaces between",
+    )
     return found
 
 
@@ -43,7 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     own, beams = parser().parse_known_args(arguments)
     recipe = Recipe.load(own.recipe, own.storage_options)
     base = own.recipe.rpartition("/")[0]
-    plan = plan_build(recipe, own.to, base=base, storage_options=own.storage_options, verify=own.verify)
+    plan = plan_build(
+        recipe,
+        own.to,
+        base=base,
+        storage_options=own.storage_options,
+        verify=own.verify,
+        allow_derive=own.allow_derive,
+    )
     if plan.up_to_date:
         print(f"up to date: version {plan.job.parent} of {own.to}", file=sys.stderr)
         return

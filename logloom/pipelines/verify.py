@@ -37,7 +37,7 @@ from logloom.io.units import AssembledFormat, format_named
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.schema import Schema
-from logloom.transforms.derive import load_files, read_files
+from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.job import Job, LogTask, opened
 from logloom.transforms.partition import (
     Reading,
@@ -101,6 +101,7 @@ def verify(
     against_logs: bool = False,
     num_workers: int | None = None,
     py_files: Sequence[str] = (),
+    allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
@@ -111,6 +112,7 @@ def verify(
         against_logs: also derive every row from the logs again and compare.
         num_workers: processes; None is one for each core.
         py_files: Python files with functions that columns are derived by.
+        allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         on_done: told how many pieces are done, of how many.
 
     Raises:
@@ -127,7 +129,7 @@ def verify(
     tasks += [_Task(_check_assembled, (reading, part)) for part in manifest.assembled]
     findings = [*_check_sums(manifest, entries), *_check_view(store, manifest)]
     if against_logs:
-        job = _job_again(store, manifest, py_files)
+        job = _job_again(store, manifest, py_files, allow_derive)
         tasks += list(_derive_tasks(job, manifest, chosen))
         findings += _check_spans(job, manifest, entries)
     for done, found in enumerate(_run(tasks, num_workers or os.cpu_count() or 1), 1):
@@ -236,7 +238,7 @@ def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 # --- against the logs -----------------------------------------------------------------------------------
 
 
-def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job:
+def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str], allow_derive: Sequence[str]) -> Job:
     """The job that made a version, its recipe resolved against the version's logs."""
     if source := manifest.recipe.get("convert"):
         raise UsageError(
@@ -248,7 +250,8 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str]) -> Job
     recipe = Recipe.model_validate(manifest.recipe)
     options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"))
     logs = {r.log_id: open_log(r.uris, options) for r in manifest.logs if r.status in ("whole", "salvaged")}
-    plan, _ = resolve(recipe, logs) if logs else (None, ())
+    allowed = [*allow_derive, *modules_of(python)]
+    plan, _ = resolve(recipe, logs, allowed) if logs else (None, ())
     if plan is None:
         raise UsageError(f"{store.uri}: version {manifest.version} has no log to derive rows from")
     job = Job(

@@ -6,7 +6,7 @@ Elsewhere: whole builds, with finished units and a commit (logloom.pipelines.bui
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class ReadFromLogs(beam.PTransform):
         base: str | None = None,
         max_bytes: int = 64 << 20,
         storage_options: Mapping[str, Any] | None = None,
+        allow_derive: Sequence[str] = (),
     ):
         """Resolves the recipe against its logs.
 
@@ -53,6 +54,7 @@ class ReadFromLogs(beam.PTransform):
             recipe: its outputs are not used.
             base: the folder that relative log URIs start from.
             max_bytes: of a block, about.
+            allow_derive: modules and packages that columns may be derived by; importing them runs their code.
 
         Raises:
             RecipeError: the recipe doesn't fit the logs; lists every mistake.
@@ -65,7 +67,7 @@ class ReadFromLogs(beam.PTransform):
             (log.log_id, tuple(log.uris)) for log in expand_logs(recipe, base, storage_options)
         ]
         opened = {log_id: open_log(uris, self._options) for log_id, uris in self._logs}
-        self._plan, _ = resolve(recipe, opened)
+        self._plan, _ = resolve(recipe, opened, allow_derive)
         self.schema = self._plan.schema
 
     def expand(self, begin: Any) -> Any:
