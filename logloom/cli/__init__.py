@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ import typer
 from logloom import __version__
 from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, TERMINATED, app, say
 from logloom.errors import LogloomError, UsageError
+from logloom.uris import shown
 
 # Each adds its commands to the app, so this is the order of `--help`.
 # isort: off
@@ -65,10 +67,12 @@ def main() -> None:
         sys.stderr.close()
         code = FAILED
     except Exception as error:
-        if not hasattr(error, "format_message"):  # click's own errors know how to show themselves
-            raise
-        error.show()  # type: ignore[attr-defined]
-        code = getattr(error, "exit_code", BAD_USAGE)
+        if hasattr(error, "format_message"):  # click's own errors know how to show themselves
+            error.show()  # type: ignore[attr-defined]
+            code = getattr(error, "exit_code", BAD_USAGE)
+        else:
+            say(shown(traceback.format_exc().rstrip()))
+            code = FAILED
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
         say("logloom: stopped; a build keeps what is finished: build again to go on")
         code = TERMINATED if terminated.is_set() else STOPPED

@@ -55,15 +55,15 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the firs
 
 def _load(sources: list[str], options: dict[str, dict[str, Any]]) -> tuple[Recipe, str | None]:
     """The recipe named on the command line, and the folder that its relative URIs start from."""
-    from logloom.io.storage import absolute_uri
+    from logloom.io.storage import absolute_uri, file_name_of, folder_of
     from logloom.recipe import Recipe
 
-    recipes = [source for source in sources if source.endswith((".yaml", ".yml"))]
+    recipes = [source for source in sources if file_name_of(source).endswith((".yaml", ".yml"))]
     if recipes and len(sources) > 1:
         raise UsageError("give one recipe, or logs; not both")
     if recipes:
         uri = absolute_uri(sources[0])
-        return Recipe.load(uri, options), uri.rsplit("/", 1)[0]
+        return Recipe.load(uri, options), folder_of(uri)
     from logloom.pipelines import inspect
 
     return Recipe.from_yaml(inspect.suggested_recipe(sources, options), source="suggested recipe"), None

@@ -76,6 +76,10 @@ def verify(
     ] = False,
     py: PyFiles = None,
     allow_derive: AllowDerive = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="URI", help="A log with the credentials in its URI; may be repeated."),
+    ] = None,
     sample: Annotated[str, typer.Option(metavar="all|sample:SHARE", help="Which units to read.")] = "all",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
@@ -102,6 +106,7 @@ def verify(
             num_workers=workers,
             py_files=py or (),
             allow_derive=allow_derive or (),
+            logs=log or (),
             storage_options=parse_storage_options(storage_option),
             on_done=on_done,
         )

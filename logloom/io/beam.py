@@ -153,7 +153,7 @@ def _join_pieces(unit: tuple[_Unit, Iterable[_Piece]], store: Store, form: Piece
             store.publish(folder, name, last=form.last_of_unit)
     for piece in names:
         if store.exists(f"{piece}/{form.last_of_piece}"):
-            store.fs.rm(store.uri_of(piece), recursive=True)
+            store.fs.rm(store.path_of(piece), recursive=True)
     uri, rows, size = form.found(store, name, rows)
     return {"uri": uri, "log_id": log_id, "partition": partition, "rows": rows, "bytes": size}
 
@@ -311,5 +311,5 @@ def remove_stage(target: Store) -> None:
     stage = stage_of(target)
     if stage.local is not None:
         shutil.rmtree(stage.local, ignore_errors=True)
-    elif stage.fs.exists(stage.uri):
-        stage.fs.rm(stage.uri, recursive=True)
+    elif stage.fs.exists(stage.path_of("")):
+        stage.fs.rm(stage.path_of(""), recursive=True)

@@ -22,7 +22,7 @@ import socket
 import tempfile
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,7 @@ import fsspec
 
 from logloom.errors import LogloomError, StorageError, UsageError
 from logloom.io import retries
+from logloom.uris import chained, shown
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
 NO_LINKS = (
@@ -41,6 +42,7 @@ NO_LINKS = (
     errno.ENOSYS,
 )  # how link() says: not on this disk
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
+_ACCESS = "credentials in URIs"  # among storage options: the URIs as they were given, by how they are shown
 _PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 _AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
@@ -61,6 +63,29 @@ def absolute_uri(uri: str, base: str | None = None) -> str:
     return os.path.abspath(os.path.join(base.split("://", 1)[-1], path) if base else path)
 
 
+def with_access(options: Mapping[str, Any] | None, uris: Iterable[str]) -> Mapping[str, Any]:
+    """Storage options by which `filesystem` opens URIs as they are `shown`: without their credentials.
+
+    What is stored and said has the URI as it is shown; the credentials go with the options, which never are.
+    """
+    secret = {shown(uri): uri for uri in uris if shown(uri) != uri}
+    if not secret:
+        return options or {}
+    return {**(options or {}), _ACCESS: {**(options or {}).get(_ACCESS, {}), **secret}}
+
+
+def _with_credentials(uri: str, options: Mapping[str, Any] | None) -> str:
+    """The URI, or that of a file in a folder, as it was given."""
+    given: Mapping[str, str] = (options or {}).get(_ACCESS, {})
+    if uri in given:
+        return given[uri]
+    for folder, full in given.items():
+        if uri.startswith(f"{folder}/"):
+            path, query, rest = full.partition("?")
+            return f"{path.rstrip('/')}{uri.removeprefix(folder)}{query}{rest}"
+    return uri
+
+
 def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
     """The fsspec file system of a URI, and the path in it.
 
@@ -74,11 +99,11 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
     protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
     chosen = (options or {}).get(protocol, {})
     try:
-        fs, path = fsspec.url_to_fs(uri, **chosen)
+        fs, path = fsspec.url_to_fs(_with_credentials(uri, options), **chosen)
     except (ImportError, ValueError) as error:
         extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
         hint = f"; pip install 'logloom[{extra}]'" if extra else ""
-        raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from error
+        raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from chained(error)
     if protocol != "file":
         retries.watch()
     return fs, path
@@ -105,7 +130,7 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
             errno.EPERM: "no permission",
         }
         reason = reasons.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
-        raise StorageError(f"{what}: {reason}") from error
+        raise StorageError(f"{what}: {reason}") from chained(error)
 
 
 @dataclass(frozen=True)
@@ -122,8 +147,8 @@ class Store:
 
     @classmethod
     def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Store:
-        absolute = absolute_uri(uri)
-        return cls(absolute.rstrip("/") or "/", options or {})
+        absolute = absolute_uri(uri).rstrip("/") or "/"
+        return cls(shown(absolute), with_access(options, [absolute]))
 
     @property
     def local(self) -> pathlib.Path | None:
@@ -144,6 +169,10 @@ class Store:
             raise StorageError(f"{self.uri}: {name!r} would lie outside")
         return f"{self.uri}/{name}" if name else self.uri
 
+    def path_of(self, name: str) -> str:
+        """How `fs` knows a file in the folder: its URI, with the credentials that it was given with."""
+        return _with_credentials(self.uri_of(name), self.options)
+
     @contextlib.contextmanager
     def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
         try:
@@ -151,13 +180,15 @@ class Store:
                 yield
         except LogloomError:
             raise
-        except passing:
+        except passing as error:
+            if chained(error) is None:
+                raise type(error)(self.uri_of(name)) from None
             raise
         except Exception as error:
             if self.local is not None:
                 raise
             # Every object store has errors of its own.
-            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from error
+            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from chained(error)
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.
@@ -169,7 +200,7 @@ class Store:
         with self._explained(name, MISSING):
             if self.local is not None:
                 return (self.local / name).read_bytes()
-            data: bytes = self.fs.cat_file(self.uri_of(name))
+            data: bytes = self.fs.cat_file(self.path_of(name))
             return data
 
     def read_json(self, name: str) -> Any:
@@ -180,7 +211,7 @@ class Store:
             if self.local is not None:
                 return (self.local / name).exists()
             self.fs.invalidate_cache()  # another process may have made it since the folder was listed
-            return bool(self.fs.exists(self.uri_of(name)))
+            return bool(self.fs.exists(self.path_of(name)))
 
     def size(self, name: str) -> int | None:
         """The bytes of a file, None where it isn't there."""
@@ -189,7 +220,7 @@ class Store:
                 if self.local is not None:
                     return (self.local / name).stat().st_size
                 self.fs.invalidate_cache()
-                return int(self.fs.info(self.uri_of(name))["size"])
+                return int(self.fs.info(self.path_of(name))["size"])
         except MISSING:
             return None
 
@@ -201,7 +232,7 @@ class Store:
             StorageError: the store refused.
         """
         with self._explained(name, MISSING):
-            self.fs.cp_file(self.uri_of(name), self.uri_of(new))
+            self.fs.cp_file(self.path_of(name), self.path_of(new))
 
     def names(self, folder: str = "") -> list[str]:
         """The names directly in a folder, sorted; none where the folder isn't there."""
@@ -211,7 +242,7 @@ class Store:
                     path = self.local / folder
                     return sorted(os.listdir(path)) if path.is_dir() else []
                 self.fs.invalidate_cache()
-                found = self.fs.ls(self.uri_of(folder), detail=False)
+                found = self.fs.ls(self.path_of(folder), detail=False)
         except FileNotFoundError:
             return []
         own = self.uri_of(folder).split("://", 1)[-1].rstrip("/")
@@ -226,7 +257,7 @@ class Store:
         with self._explained(name):
             if self.local is None:
                 try:
-                    self.fs.pipe_file(self.uri_of(name), data, mode="create")
+                    self.fs.pipe_file(self.path_of(name), data, mode="create")
                 except FileExistsError:
                     return False
                 return True
@@ -242,7 +273,7 @@ class Store:
         """Writes a file whether or not it is there; never a partial one."""
         with self._explained(name):
             if self.local is None:
-                self.fs.pipe_file(self.uri_of(name), data)
+                self.fs.pipe_file(self.path_of(name), data)
                 return
             path = self.local / name
             with self._unfinished(path, data) as partial:
@@ -274,7 +305,7 @@ class Store:
             if self.local is None:
                 files = sorted(p for p in folder.rglob("*") if p.is_file())
                 for path in sorted(files, key=lambda p: p == folder / last):
-                    self.fs.put_file(str(path), self.uri_of(f"{name}/{path.relative_to(folder).as_posix()}"))
+                    self.fs.put_file(str(path), self.path_of(f"{name}/{path.relative_to(folder).as_posix()}"))
                 return
             paths = [*folder.rglob("*"), folder]
             sync_all(paths)
@@ -303,7 +334,7 @@ class Store:
             if self.local is None:
 
                 def put(path: pathlib.Path) -> None:
-                    self.fs.put_file(str(path), self.uri_of(f"{name}/{path.name}"))
+                    self.fs.put_file(str(path), self.path_of(f"{name}/{path.name}"))
                     path.unlink()
 
                 with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -437,3 +468,8 @@ def _is_running(pid: int) -> bool:
 def file_name_of(uri: str) -> str:
     """The last part of a URI's path, without a query."""
     return urllib.parse.unquote(uri.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1])
+
+
+def folder_of(uri: str) -> str:
+    """The URI of the folder that a file lies in; a query is the file's own."""
+    return (uri if is_local(uri) else uri.split("?", 1)[0]).rpartition("/")[0]

@@ -18,13 +18,13 @@ from logloom.io.logs.base import Log, LogSummary, TopicInfo
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
-from logloom.io.storage import Store
+from logloom.io.storage import Store, with_access
 from logloom.io.units import AssembledFormat, format_named
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import reading_of
 from logloom.schema import NO_AGE, Schema
-from logloom.transforms.match import LogFiles, group_logs
+from logloom.transforms.match import LogFiles, access_to, group_logs
 
 _JPEG = b"\xff\xd8\xff"
 
@@ -126,8 +126,9 @@ def open_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[tu
     """
     from logloom.io.logs.base import OpenOptions
 
-    options = OpenOptions(storage_options=storage_options)
-    return [(files, open_log(files.uris, options)) for files in group_logs(logs, storage_options)]
+    found = group_logs(logs, storage_options)
+    options = OpenOptions(storage_options=access_to(storage_options, found))
+    return [(files, open_log(files.uris, options)) for files in found]
 
 
 def describe(logs: Sequence[str], storage_options: Mapping[str, Any]) -> list[LogDescription]:
@@ -146,7 +147,7 @@ def suggested_recipe(logs: Sequence[str], storage_options: Mapping[str, Any]) ->
     from logloom.transforms.suggest import suggest
 
     logs_by_id = {files.log_id: log for files, log in open_all(logs, storage_options)}
-    return suggest(logs_by_id, storage_options)
+    return suggest(logs_by_id, with_access(storage_options, logs))
 
 
 # --- plans ----------------------------------------------------------------------------------------------

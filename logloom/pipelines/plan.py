@@ -40,6 +40,7 @@ from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.match import (
     LogFiles,
+    access_to,
     check_one_recording,
     expand_logs,
     split_of,
@@ -48,6 +49,7 @@ from logloom.transforms.match import (
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.uris import shown
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def plan_build(
     load_files(python)
     files = expand_logs(recipe, base, storage_options)[:limit]
     on_error = recipe.on_error_mode
-    options = OpenOptions(on_error, store.options, store.uri_of("index"))
+    options = OpenOptions(on_error, access_to(store.options, files), store.uri_of("index"))
     opened, failed = _open_all(files, options, on_opened)
     if failed and (on_error == "fail" or not opened):
         raise LogReadError(_list_failures(failed, len(files)))
@@ -198,6 +200,7 @@ def plan_build(
         recipe, {log_id: log for log_id, (_, log) in opened.items()}, [*allow_derive, *modules_of(python)]
     )
     outputs = recipe.output_options()
+    _check_secrets(outputs)
     _check_names(outputs, opened)
     numbers = version_numbers(store)
     parent = read_manifest(store, numbers[-1]) if numbers else None
@@ -276,6 +279,17 @@ def _open_all(
                 opened[log.log_id] = (log, result)
             on_opened(done, len(files))
     return opened, failed
+
+
+def _check_secrets(outputs: Mapping[str, BaseModel]) -> None:
+    """Raises UsageError where an option, which manifests hold, has credentials in it."""
+    for output, options in outputs.items():
+        text = options.model_dump_json()
+        if shown(text) != text:
+            raise UsageError(
+                f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
+                "--storage-option, or by the environment"
+            )
 
 
 def _check_names(outputs: Mapping[str, BaseModel], opened: Opened) -> None:

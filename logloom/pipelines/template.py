@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from logloom.extras import beam_needed
+from logloom.io.storage import folder_of
 from logloom.pipelines.build import construct
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Plans the build that the arguments ask for, and submits it; an up-to-date one submits nothing."""
     own, beams = parser().parse_known_args(arguments)
     recipe = Recipe.load(own.recipe, own.storage_options)
-    base = own.recipe.rpartition("/")[0]
+    base = folder_of(own.recipe)
     plan = plan_build(
         recipe,
         own.to,

@@ -32,7 +32,7 @@ from logloom.io.manifest import (
     unit_folder,
     view_folder,
 )
-from logloom.io.storage import Store
+from logloom.io.storage import Store, with_access
 from logloom.io.units import AssembledFormat, format_named
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
@@ -102,6 +102,7 @@ def verify(
     num_workers: int | None = None,
     py_files: Sequence[str] = (),
     allow_derive: Sequence[str] = (),
+    logs: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
@@ -113,6 +114,7 @@ def verify(
         num_workers: processes; None is one for each core.
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
+        logs: URIs with the credentials that reading them takes, which no version keeps.
         on_done: told how many pieces are done, of how many.
 
     Raises:
@@ -122,6 +124,7 @@ def verify(
     """
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
+    access = with_access(store.options, logs)
     reading = reading_of(store, manifest)
     entries = list(entries_of(store, manifest.logs))
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
@@ -129,7 +132,7 @@ def verify(
     tasks += [_Task(_check_assembled, (reading, part)) for part in manifest.assembled]
     findings = [*_check_sums(manifest, entries), *_check_view(store, manifest)]
     if against_logs:
-        job = _job_again(store, manifest, py_files, allow_derive)
+        job = _job_again(store, manifest, py_files, allow_derive, access)
         tasks += list(_derive_tasks(job, manifest, chosen))
         findings += _check_spans(job, manifest, entries)
     for done, found in enumerate(_run(tasks, num_workers or os.cpu_count() or 1), 1):
@@ -238,7 +241,13 @@ def _check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 # --- against the logs -----------------------------------------------------------------------------------
 
 
-def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str], allow_derive: Sequence[str]) -> Job:
+def _job_again(
+    store: Store,
+    manifest: Manifest,
+    py_files: Sequence[str],
+    allow_derive: Sequence[str],
+    access: Mapping[str, Any],
+) -> Job:
     """The job that made a version, its recipe resolved against the version's logs."""
     if source := manifest.recipe.get("convert"):
         raise UsageError(
@@ -248,7 +257,7 @@ def _job_again(store: Store, manifest: Manifest, py_files: Sequence[str], allow_
     python = read_files(py_files)
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
-    options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"))
+    options = OpenOptions(recipe.on_error_mode, access, store.uri_of("index"))
     logs = {r.log_id: open_log(r.uris, options) for r in manifest.logs if r.status in ("whole", "salvaged")}
     allowed = [*allow_derive, *modules_of(python)]
     plan, _ = resolve(recipe, logs, allowed) if logs else (None, ())

@@ -18,7 +18,7 @@ from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
 from logloom.schema import ColumnType, Schema
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.match import expand_logs
+from logloom.transforms.match import access_to, expand_logs
 from logloom.transforms.resolve import resolve
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
@@ -61,11 +61,10 @@ class ReadFromLogs(beam.PTransform):
             LogReadError: a log can't be read.
         """
         super().__init__()
-        self._options = OpenOptions(recipe.on_error_mode, storage_options or {})
         self._max_bytes = max_bytes
-        self._logs: list[Source] = [
-            (log.log_id, tuple(log.uris)) for log in expand_logs(recipe, base, storage_options)
-        ]
+        logs = expand_logs(recipe, base, storage_options)
+        self._options = OpenOptions(recipe.on_error_mode, access_to(storage_options, logs))
+        self._logs: list[Source] = [(log.log_id, tuple(log.uris)) for log in logs]
         opened = {log_id: open_log(uris, self._options) for log_id, uris in self._logs}
         self._plan, _ = resolve(recipe, opened, allow_derive)
         self.schema = self._plan.schema

@@ -93,7 +93,7 @@ def _state_of(store: Store, name: str) -> Any:
     if store.local is not None:
         stat = (store.local / name).stat()
         return stat.st_size, stat.st_mtime_ns
-    info = store.fs.info(store.uri_of(name))
+    info = store.fs.info(store.path_of(name))
     return info.get("size"), str(info.get("ETag") or info.get("mtime") or info.get("updated"))
 
 
