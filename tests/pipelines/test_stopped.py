@@ -28,7 +28,7 @@ STOPPED_SAYS = "logloom: stopped; a build keeps what is finished: build again to
 def slow(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slow")
     make_drives(folder / "logs", seconds=2)
-    (folder / "slowly.py").write_text(SLOWLY)
+    (folder / "slowly.py").write_text(SLOWLY.replace("0.4", "0.2"))
     (folder / "recipe.yaml").write_text(RECIPE.format(logs=folder / "logs"))
     return folder
 
