@@ -12,6 +12,8 @@ LogloomError
 `-- StorageError             a disk or an object store refused
 """
 
+from logloom.uris import shown
+
 __all__ = [
     "CommitConflictError",
     "DatasetError",
@@ -27,7 +29,10 @@ __all__ = [
 
 
 class LogloomError(Exception):
-    """The one base class to catch. Its only argument is the whole message."""
+    """The one base class to catch. Its only argument is the whole message; no URI in it shows credentials."""
+
+    def __init__(self, message: str = ""):
+        super().__init__(shown(str(message)))
 
 
 class UsageError(LogloomError):

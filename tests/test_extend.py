@@ -16,6 +16,7 @@ from logloom.io.logs import log, opening
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
+from logloom.transforms import derive
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
 START = 1_700_000_000_000_000_000
@@ -96,3 +97,12 @@ def test_the_commands_know_that_kind(site, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
     (said,) = json.loads(done.stdout)["logs"]
     assert [(topic["topic"], topic["messages"]) for topic in said["topics"]] == [(TOPIC, 1000)]
+
+
+def test_functions_that_the_package_offers_may_be_derived_by(site):
+    name = "acme_logs.labels:is_hard"
+    derive.check_allowed(name, ())
+    hard = derive.load(name)({"acceleration": np.array([[0.0, 0, 1], [9, 0, 1]])})
+    assert hard.tolist() == [False, True]
+    with pytest.raises(UsageError, match="--allow-derive acme_logs"):
+        derive.check_allowed("acme_logs.kind:KIND", ())

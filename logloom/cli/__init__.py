@@ -1,7 +1,8 @@
 """The `logloom` command. Thin: parse, call, print; a file for each group of commands.
 
 Exit codes: 0 done and whole; 1 failed; 2 bad usage or recipe; 3 done, but something was salvaged, skipped or
-found different. Everything heavy is imported inside a command, so that `--help` is quick.
+found different; 130 and 143 stopped by SIGINT and SIGTERM. Everything heavy is imported inside a command, so
+that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from logloom import __version__
-from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, app, say
+from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, TERMINATED, app, say
 from logloom.errors import LogloomError, UsageError
+from logloom.uris import shown
 
 # Each adds its commands to the app, so this is the order of `--help`.
 # isort: off
@@ -27,6 +31,8 @@ from logloom.cli import datasets  # noqa: F401
 from logloom.cli import converting  # noqa: F401
 from logloom.cli import tour  # noqa: F401
 # isort: on
+
+_ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
 
 
 @app.callback(invoke_without_command=True)
@@ -45,11 +51,22 @@ def _root(
 def main() -> None:
     """The `logloom` command: errors become one message and an exit code."""
     arguments, debug = _without_debug(sys.argv[1:])
+    terminated = threading.Event()
+
+    def terminate(*_: Any) -> None:
+        terminated.set()
+        # Whatever holds the way out up, a scheduler that asked for the end gets it.
+        over = threading.Timer(_ENDS_WITHIN, os._exit, (TERMINATED,))
+        over.daemon = True
+        over.start()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         code = app(arguments, prog_name="logloom", standalone_mode=False)
     except LogloomError as error:
         if debug:
-            traceback.print_exc()
+            say(shown(traceback.format_exc().rstrip()))
         say(f"logloom: {error}")
         code = BAD_USAGE if isinstance(error, UsageError) else FAILED
     except (typer.Abort, KeyboardInterrupt):
@@ -59,15 +76,16 @@ def main() -> None:
         code = FAILED
     except Exception as error:
         if hasattr(error, "format_message"):  # click's own errors know how to show themselves
-            shown = io.StringIO()
-            error.show(file=shown)  # type: ignore[attr-defined]
-            say(shown.getvalue().rstrip())
+            text = io.StringIO()
+            error.show(file=text)  # type: ignore[attr-defined]
+            say(text.getvalue().rstrip())
             code = getattr(error, "exit_code", BAD_USAGE)
         else:
             _say_internal(error, debug)
             code = FAILED
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
         say("logloom: stopped; a build keeps what is finished: build again to go on")
+        code = TERMINATED if terminated.is_set() else STOPPED
     _leave(code or 0)
 
 
@@ -82,13 +100,13 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
 def _say_internal(error: Exception, debug: bool) -> None:
     """Tells of an error that nobody foresaw."""
     if debug:
-        traceback.print_exc()
+        say(shown(traceback.format_exc().rstrip()))
     what = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     what = f"{what[:300]}…" if len(what) > 300 else what
     way_out = (
         "please report it with the traceback above" if debug else "run again with --debug for the traceback"
     )
-    say(f"logloom: internal error: {type(error).__name__}{': ' if what else ''}{what}; {way_out}")
+    say(f"logloom: internal error: {type(error).__name__}{': ' if what else ''}{shown(what)}; {way_out}")
 
 
 def _leave(code: int) -> None:

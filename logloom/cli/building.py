@@ -10,6 +10,7 @@ import typer
 from logloom.cli import engines
 from logloom.cli.common import (
     NOT_WHOLE,
+    AllowDerive,
     Json,
     OnError,
     PyFiles,
@@ -69,15 +70,15 @@ def _load(
     sources: list[str], options: dict[str, dict[str, Any]], on_error: OnError | None
 ) -> tuple[Recipe, str | None]:
     """The recipe named on the command line, and the folder that its relative URIs start from."""
-    from logloom.io.storage import absolute_uri
+    from logloom.io.storage import absolute_uri, file_name_of, folder_of
     from logloom.recipe import Recipe
 
-    recipes = [source for source in sources if source.endswith((".yaml", ".yml"))]
+    recipes = [source for source in sources if file_name_of(source).endswith((".yaml", ".yml"))]
     if recipes and len(sources) > 1:
         raise UsageError("give one recipe, or logs; not both")
     if recipes:
         uri = absolute_uri(sources[0])
-        return Recipe.load(uri, options), uri.rsplit("/", 1)[0]
+        return Recipe.load(uri, options), folder_of(uri)
     from logloom.pipelines import inspect
 
     mode = mode_of(on_error)
@@ -134,6 +135,7 @@ def build(
     to: To,
     log: OtherLogs = None,
     py: PyFiles = None,
+    allow_derive: AllowDerive = None,
     limit: Limit = None,
     workers: engines.Workers = None,
     verify: Verify = "new",
@@ -165,8 +167,6 @@ def build(
     dry_run: engines.DryRun = False,
 ) -> None:
     """Build a new version of a dataset: only what is new is made, and read back before it is committed."""
-    from logloom.pipelines import build as job
-    from logloom.pipelines.progress import Watch
     from logloom.runners import RunnerOptions
     from logloom.runners.options import parse_settings
 
@@ -203,7 +203,11 @@ def build(
         verify=verify,
         allow_empty=allow_empty,
         py_files=py or (),
+        allow_derive=allow_derive or (),
     )
+    from logloom.pipelines import build as job  # with Beam, which a recipe with mistakes needs not wait for
+    from logloom.pipelines.progress import Watch
+
     if dry_run:
         print_json(job.dry_run(planned, engine))
         if planned.up_to_date:
@@ -304,6 +308,7 @@ def plan(
     to: To,
     log: OtherLogs = None,
     py: PyFiles = None,
+    allow_derive: AllowDerive = None,
     limit: Limit = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
     on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
@@ -314,7 +319,17 @@ def plan(
     """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
     from logloom.pipelines.inspect import in_words, plan_summary
 
-    planned = _planned(sources, to, storage_option, on_error, log, hash, limit=limit, py_files=py or ())
+    planned = _planned(
+        sources,
+        to,
+        storage_option,
+        on_error,
+        log,
+        hash,
+        limit=limit,
+        py_files=py or (),
+        allow_derive=allow_derive or (),
+    )
     summary = plan_summary(planned)
     if json:
         print_json(summary)

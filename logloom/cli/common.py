@@ -18,7 +18,7 @@ from logloom.words import printable, printable_lines
 if TYPE_CHECKING:
     from logloom.io.manifest import Manifest
 
-FAILED, BAD_USAGE, NOT_WHOLE, STOPPED = 1, 2, 3, 130
+FAILED, BAD_USAGE, NOT_WHOLE, STOPPED, TERMINATED = 1, 2, 3, 130, 143
 PIPE_WIDTH = 160  # of a table, where there is no terminal
 
 app = typer.Typer(
@@ -139,6 +139,14 @@ Verify = Annotated[
     ),
 ]
 Root = Annotated[str, typer.Argument(metavar="ROOT[@VERSION]", help="A dataset; the newest version if none.")]
+AllowDerive = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-derive",
+        metavar="PACKAGE",
+        help="A package that `derive` may import, which runs its code; may be repeated.",
+    ),
+]
 PyFiles = Annotated[
     list[str] | None,
     typer.Option("--py", metavar="FILE", help="Python with functions for `derive`; may be repeated."),

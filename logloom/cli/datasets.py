@@ -10,6 +10,7 @@ import typer
 
 from logloom.cli.common import (
     NOT_WHOLE,
+    AllowDerive,
     Json,
     PyFiles,
     Root,
@@ -85,6 +86,11 @@ def verify(
         bool, typer.Option("--against-logs", help="Also derive every row from the logs again.")
     ] = False,
     py: PyFiles = None,
+    allow_derive: AllowDerive = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="URI", help="A log with the credentials in its URI; may be repeated."),
+    ] = None,
     sample: Annotated[str, typer.Option(metavar="all|sample:SHARE", help="Which units to read.")] = "all",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
@@ -110,6 +116,8 @@ def verify(
             against_logs=against_logs,
             num_workers=workers,
             py_files=py or (),
+            allow_derive=allow_derive or (),
+            logs=log or (),
             storage_options=parse_storage_options(storage_option),
             on_done=on_done,
         )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from logloom.demo import messages, sensors
 from logloom.demo.motion import World
 from logloom.demo.recipe import demo_recipe
+from logloom.extras import needed
 
 __all__ = ["demo_recipe", "make_drives"]
 
@@ -167,7 +168,8 @@ def _stamps(topic: Topic, seconds: float, rng: np.random.Generator) -> NDArray[n
 
 
 def _write(path: pathlib.Path, recorded: list[_Recorded]) -> None:
-    from mcap.writer import CompressionType, Writer
+    with needed("mcap", "build"):
+        from mcap.writer import CompressionType, Writer
 
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:

@@ -20,14 +20,13 @@ from typing import Any, ClassVar, Protocol
 from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
+from logloom.extras import beam_needed
 from logloom.io.storage import Store, explained
 from logloom.io.units import AssemblyPlan, Reader
 from logloom.schema import Schema
 
-try:
+with beam_needed():
     import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
 _PIECES = "tmp/pieces"
 _Unit = tuple[str, str]  # log_id, partition
@@ -154,7 +153,7 @@ def _join_pieces(unit: tuple[_Unit, Iterable[_Piece]], store: Store, form: Piece
             store.publish(folder, name, last=form.last_of_unit)
     for piece in names:
         if store.exists(f"{piece}/{form.last_of_piece}"):
-            store.fs.rm(store.uri_of(piece), recursive=True)
+            store.fs.rm(store.fs_path(piece), recursive=True)
     uri, rows, size = form.found(store, name, rows)
     return {"uri": uri, "log_id": log_id, "partition": partition, "rows": rows, "bytes": size}
 
@@ -312,5 +311,5 @@ def remove_stage(target: Store) -> None:
     stage = stage_of(target)
     if stage.local is not None:
         shutil.rmtree(stage.local, ignore_errors=True)
-    elif stage.fs.exists(stage.uri):
-        stage.fs.rm(stage.uri, recursive=True)
+    elif stage.fs.exists(stage.fs_path("")):
+        stage.fs.rm(stage.fs_path(""), recursive=True)

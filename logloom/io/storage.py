@@ -22,7 +22,7 @@ import socket
 import tempfile
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,7 @@ import fsspec
 
 from logloom.errors import LogloomError, StorageError, UsageError
 from logloom.io import retries
+from logloom.uris import chained, shown
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
 NO_LINKS = (
@@ -42,6 +43,7 @@ NO_LINKS = (
 )  # how link() says: not on this disk
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 ZIP = "zip://"
+_ACCESS = "credentials in URIs"  # among storage options: the URIs as they were given, by how they are shown
 _PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 _AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
@@ -73,6 +75,29 @@ def _in_archive(uri: str, base: str | None) -> str:
     return f"{ZIP}{quoted}!/{member.strip('/')}".rstrip("/")
 
 
+def with_access(options: Mapping[str, Any] | None, uris: Iterable[str]) -> Mapping[str, Any]:
+    """Storage options by which `filesystem` opens URIs as they are `shown`: without their credentials.
+
+    What is stored and said has the URI as it is shown; the credentials go with the options, which never are.
+    """
+    secret = {shown(uri): uri for uri in uris if shown(uri) != uri}
+    if not secret:
+        return options or {}
+    return {**(options or {}), _ACCESS: {**(options or {}).get(_ACCESS, {}), **secret}}
+
+
+def _with_credentials(uri: str, options: Mapping[str, Any] | None) -> str:
+    """The URI, or that of a file in a folder, as it was given."""
+    given: Mapping[str, str] = (options or {}).get(_ACCESS, {})
+    if uri in given:
+        return given[uri]
+    for folder, full in given.items():
+        if uri.startswith(f"{folder}/"):
+            path, query, rest = full.partition("?")
+            return f"{path.rstrip('/')}{uri.removeprefix(folder)}{query}{rest}"
+    return uri
+
+
 def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
     """The fsspec file system of a URI, and the path in it.
 
@@ -90,11 +115,11 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
     protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
     chosen = (options or {}).get(protocol, {})
     try:
-        fs, path = fsspec.url_to_fs(uri, **chosen)
+        fs, path = fsspec.url_to_fs(_with_credentials(uri, options), **chosen)
     except (ImportError, ValueError) as error:
         extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
         hint = f"; pip install 'logloom[{extra}]'" if extra else ""
-        raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from error
+        raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from chained(error)
     if protocol != "file":
         retries.watch()
     return fs, path
@@ -128,7 +153,7 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
             errno.EPERM: "no permission",
         }
         reason = reasons.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
-        raise StorageError(f"{what}: {reason}") from error
+        raise StorageError(f"{what}: {reason}") from chained(error)
 
 
 @dataclass(frozen=True)
@@ -145,8 +170,8 @@ class Store:
 
     @classmethod
     def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Store:
-        absolute = absolute_uri(uri)
-        return cls(absolute.rstrip("/") or "/", options or {})
+        absolute = absolute_uri(uri).rstrip("/") or "/"
+        return cls(shown(absolute), with_access(options, [absolute]))
 
     @property
     def local(self) -> pathlib.Path | None:
@@ -194,6 +219,10 @@ class Store:
         if name.startswith("/") or ".." in name.split("/") or "\0" in name:
             raise StorageError(f"{self.uri}: {name!r} would lie outside")
 
+    def fs_path(self, name: str) -> str:
+        """How `fs` knows a file in the folder: its URI, with the credentials that it was given with."""
+        return _with_credentials(self.uri_of(name), self.options)
+
     @contextlib.contextmanager
     def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
         try:
@@ -201,13 +230,15 @@ class Store:
                 yield
         except LogloomError:
             raise
-        except passing:
+        except passing as error:
+            if chained(error) is None:
+                raise type(error)(self.uri_of(name)) from None
             raise
         except Exception as error:
             if self.local is not None:
                 raise
             # Every object store has errors of its own.
-            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from error
+            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from chained(error)
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.
@@ -219,7 +250,7 @@ class Store:
         with self._explained(name, MISSING):
             if self.local is not None:
                 return self.path_of(name).read_bytes()
-            data: bytes = self.fs.cat_file(self.uri_of(name))
+            data: bytes = self.fs.cat_file(self.fs_path(name))
             return data
 
     def read_json(self, name: str) -> Any:
@@ -230,7 +261,7 @@ class Store:
             if self.local is not None:
                 return self.path_of(name).exists()
             self.fs.invalidate_cache()  # another process may have made it since the folder was listed
-            return bool(self.fs.exists(self.uri_of(name)))
+            return bool(self.fs.exists(self.fs_path(name)))
 
     def size(self, name: str) -> int | None:
         """The bytes of a file, None where it isn't there."""
@@ -239,7 +270,7 @@ class Store:
                 if self.local is not None:
                     return self.path_of(name).stat().st_size
                 self.fs.invalidate_cache()
-                return int(self.fs.info(self.uri_of(name))["size"])
+                return int(self.fs.info(self.fs_path(name))["size"])
         except MISSING:
             return None
 
@@ -248,7 +279,7 @@ class Store:
         if self.local is not None:
             stat = self.path_of(name).stat()
             return stat.st_size, stat.st_mtime_ns
-        info = self.fs.info(self.uri_of(name))
+        info = self.fs.info(self.fs_path(name))
         return info.get("size"), str(info.get("ETag") or info.get("mtime") or info.get("updated"))
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -260,14 +291,14 @@ class Store:
                 return {path.relative_to(top).as_posix(): path.stat().st_size for path in files}
             self.fs.invalidate_cache()
             own = f"/{self.uri_of(folder).split('://', 1)[-1].strip('/')}/"
-            found = self.fs.find(self.uri_of(folder), detail=True)
+            found = self.fs.find(self.fs_path(folder), detail=True)
             return {f"/{path.lstrip('/')}".removeprefix(own): int(f["size"]) for path, f in found.items()}
 
     def remove(self, name: str) -> None:
         """Removes a file, or does nothing where it isn't there."""
         with contextlib.suppress(*MISSING), self._explained(name, MISSING):
             if self.local is None:
-                self.fs.rm_file(self.uri_of(name))
+                self.fs.rm_file(self.fs_path(name))
                 return
             self.path_of(name).unlink()
             sync(self.path_of(name).parent)
@@ -280,7 +311,7 @@ class Store:
             StorageError: the store refused.
         """
         with self._explained(name, MISSING):
-            self.fs.cp_file(self.uri_of(name), self.uri_of(new))
+            self.fs.cp_file(self.fs_path(name), self.fs_path(new))
 
     def names(self, folder: str = "") -> list[str]:
         """The names directly in a folder, sorted; none where the folder isn't there."""
@@ -290,7 +321,7 @@ class Store:
                     path = self.path_of(folder)
                     return sorted(os.listdir(path)) if path.is_dir() else []
                 self.fs.invalidate_cache()
-                found = self.fs.ls(self.uri_of(folder), detail=False)
+                found = self.fs.ls(self.fs_path(folder), detail=False)
         except FileNotFoundError:
             return []
         own = self.uri_of(folder).split("://", 1)[-1].rstrip("/")
@@ -306,7 +337,7 @@ class Store:
         with self._explained(name):
             if self.local is None:
                 try:
-                    self.fs.pipe_file(self.uri_of(name), data, mode="create")
+                    self.fs.pipe_file(self.fs_path(name), data, mode="create")
                 except FileExistsError:
                     return False
                 return True
@@ -327,7 +358,7 @@ class Store:
         self.check_writable()
         with self._explained(name):
             if self.local is None:
-                self.fs.pipe_file(self.uri_of(name), data)
+                self.fs.pipe_file(self.fs_path(name), data)
                 return
             path = self.path_of(name)
             with self._unfinished(path, data) as partial:
@@ -350,7 +381,7 @@ class Store:
         """Moves a scratch file to where one that is created once was lost or damaged; it appears whole."""
         with self._explained(name):
             if self.local is None:
-                self.fs.put_file(str(path), self.uri_of(name))
+                self.fs.put_file(str(path), self.fs_path(name))
                 return
             target = self.path_of(name)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -371,7 +402,8 @@ class Store:
         with explained(str(path)):
             path.mkdir(parents=True)
         try:
-            yield path
+            with _locked(path):
+                yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -417,7 +449,7 @@ class Store:
             if self.local is None:
 
                 def put(path: pathlib.Path) -> None:
-                    self.fs.put_file(str(path), self.uri_of(f"{name}/{path.name}"))
+                    self.fs.put_file(str(path), self.fs_path(f"{name}/{path.name}"))
                     path.unlink()
 
                 with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -431,7 +463,11 @@ class Store:
             sync(target)
 
     def sweep(self) -> None:
-        """Removes scratch folders and unfinished files of processes of this machine that are gone."""
+        """Removes scratch folders and unfinished files of processes of this machine that are gone.
+
+        Those of other builds that run stay: their processes live, or hold a lock, where this one can't see
+        them (in another container of the same host name).
+        """
         self.check_writable()  # it is how writing begins
         if self.local is None:
             return
@@ -442,7 +478,8 @@ class Store:
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
-                    path.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # another build's sweep was faster, or may not write
+                        path.unlink()
 
     @property
     def _temporary(self) -> pathlib.Path:
@@ -464,11 +501,11 @@ class Store:
         folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")
         partial = folder / f"{hidden}{_own_name()}{_PARTIAL}"
         try:
-            with partial.open("xb") as file:
+            with partial.open("xb") as file, _locked(partial):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            yield partial
+                yield partial
         finally:
             partial.unlink(missing_ok=True)
 
@@ -483,7 +520,27 @@ def _is_left_behind(path: pathlib.Path) -> bool:
     host, pid, unique = [*path.name.removeprefix(".").rsplit("-", 2), "", ""][:3]
     if host != socket.gethostname() or not pid.isdigit() or len(unique.removesuffix(_PARTIAL)) != 8:
         return False
-    return not _is_running(int(pid))
+    return not (_is_running(int(pid)) or _is_locked(path))
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Says that a process has a file or folder in use, to those that don't see the process."""
+    with _opened(path) as descriptor:
+        with contextlib.suppress(OSError):  # a disk without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def _is_locked(path: pathlib.Path) -> bool:
+    try:
+        with _opened(path) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
@@ -495,24 +552,27 @@ def _appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
+        with _opened(path.parent) as folder:
             fcntl.flock(folder, fcntl.LOCK_EX)  # renaming would replace what another process just created
             if path.exists():
                 return False
             partial.rename(path)
-        finally:
-            os.close(folder)
     return True
+
+
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def sync(path: pathlib.Path) -> None:
     """Waits until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with _opened(path) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_all(paths: Sequence[pathlib.Path]) -> None:
@@ -534,3 +594,8 @@ def _is_running(pid: int) -> bool:
 def file_name_of(uri: str) -> str:
     """The last part of a URI's path, without a query."""
     return urllib.parse.unquote(uri.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1])
+
+
+def folder_of(uri: str) -> str:
+    """The URI of the folder that a file lies in; a query is the file's own."""
+    return (uri if is_local(uri) else uri.split("?", 1)[0]).rpartition("/")[0]

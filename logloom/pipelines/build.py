@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import apache_beam as beam
-
 from logloom.errors import (
     CommitConflictError,
     LogloomError,
@@ -28,13 +26,14 @@ from logloom.errors import (
     StorageError,
     UsageError,
 )
+from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.manifest import FileEntry, Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.storage import is_local
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
-from logloom.pipelines.view import copy_view, make_view
+from logloom.pipelines.view import copy_view, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import assembly, finish, partition
@@ -43,6 +42,9 @@ from logloom.transforms.job import Job, LogTask, Partition, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
 from logloom.transforms.spread import SpreadByKey
 from logloom.words import counted
+
+with beam_needed():
+    import apache_beam as beam
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 _log.addHandler(logging.NullHandler())  # here, errors say the same
@@ -283,6 +285,7 @@ def build(
         LogloomError: no rows, too many logs skipped, or the engine was lost.
     """
     job = plan.job
+    job.store.sweep()
     mend_digest(job)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, built=0, reused=0)
@@ -364,11 +367,13 @@ def _uris(plan: BuildPlan) -> list[str]:
 def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) -> Finished | Submitted:
     job = plan.job
     check_reach(runner, _uris(plan))
-    job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
-    return run(
-        lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell
-    )
+    try:
+        return run(
+            lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell
+        )
+    finally:
+        job.store.sweep()  # after workers that were ended amid their work
 
 
 def _with_view(
@@ -376,11 +381,13 @@ def _with_view(
 ) -> Built:
     manifest = read_manifest(job.store, version)
     place, copied = "", False
-    if job.store.local is not None and view != "none":
-        folder, copied = make_view(job.store, manifest)
-        place = str(folder)
-    elif view == "copy":
-        place = copy_view(job.store, manifest)
+    on_disk = job.store.local is not None
+    with viewing(job.store, version, copies=not on_disk):
+        if on_disk and view != "none":
+            folder, copied = make_view(job.store, manifest)
+            place = str(folder)
+        elif view == "copy":
+            place = copy_view(job.store, manifest)
     return Built(manifest, place, built, reused, copied, job.skip_budget > 0, counters or {})
 
 

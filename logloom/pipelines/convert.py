@@ -17,10 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import apache_beam as beam
-
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
+from logloom.extras import beam_needed
 from logloom.io.foreign.base import Part
 from logloom.io.manifest import (
     ENTRY,
@@ -37,7 +36,7 @@ from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, PlannedLog
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
-from logloom.pipelines.view import make_view
+from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
 from logloom.software import software
@@ -48,6 +47,9 @@ from logloom.transforms.job import LogTask
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.partition import Failure, PartitionResult, files_of, listed
 from logloom.words import counted
+
+with beam_needed():
+    import apache_beam as beam
 
 
 @dataclass(frozen=True)
@@ -140,18 +142,21 @@ def convert(
         StorageError: a disk or an object store refused.
     """
     job = plan.job
+    job.store.sweep()
     mend_digest(job)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, 0, 0)
     engine = runner or RunnerOptions("direct", workers=1)
     check_reach(engine, [job.recipe["convert"]["from"], job.store.uri])
-    job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
     with watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching:
         size = Size(plan.bytes, len(plan.parts))
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
-        run(lambda pipeline: construct(pipeline, watched), engine, size, name=name, tell=tell)
+        try:
+            run(lambda pipeline: construct(pipeline, watched), engine, size, name=name, tell=tell)
+        finally:
+            job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)
     _raise_outcome(outcome)
     return _with_view(job, job.number, outcome.built, outcome.reused)
@@ -159,7 +164,8 @@ def convert(
 
 def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Converted:
     manifest = read_manifest(job.store, version)
-    view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
+    with viewing(job.store, version):
+        view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
     damaged = tuple(record for record in manifest.logs if DAMAGE in record.dropped)
     return Converted(manifest, view, built, reused, damaged if job.on_error == "skip" else ())
 

@@ -68,10 +68,10 @@ class PlainFolder:
             return
         with explained(self.store.uri), ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(self._copy_object, [file.stored for file in files], _names(files, output)))
-            self.work.fs.rm(self.work.uri, recursive=True)
+            self.work.fs.rm(self.work.fs_path(""), recursive=True)
 
     def _copy_object(self, stored: str, name: str) -> None:
-        self.store.fs.cp_file(self.work.uri_of(stored), self.store.uri_of(name))
+        self.store.fs.cp_file(self.work.fs_path(stored), self.store.fs_path(name))
 
     def rename(self, made: pathlib.Path) -> None:
         """Gives a finished folder its name; its files are the user's own, so they can be written."""
@@ -157,13 +157,13 @@ def _copy_file(source: Store, target: Store, file: ViewedFile, name: str) -> Non
         if target.local is not None:
             path = target.path_of(name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            source.fs.get_file(source.uri_of(file.stored), str(path))
+            source.fs.get_file(source.fs_path(file.stored), str(path))
         elif source.local is not None:
-            target.fs.put_file(str(source.path_of(file.stored)), target.uri_of(name))
+            target.fs.put_file(str(source.path_of(file.stored)), target.fs_path(name))
         elif source.uri.partition("://")[0] == target.uri.partition("://")[0]:
-            target.fs.cp_file(source.uri_of(file.stored), target.uri_of(name))
+            target.fs.cp_file(source.fs_path(file.stored), target.fs_path(name))
         else:
-            target.fs.pipe_file(target.uri_of(name), source.fs.cat_file(source.uri_of(file.stored)))
+            target.fs.pipe_file(target.fs_path(name), source.fs.cat_file(source.fs_path(file.stored)))
     except FileNotFoundError:
         raise DatasetError(f"{source.uri_of(file.stored)}: a file of this version is missing") from None
     except OSError as error:

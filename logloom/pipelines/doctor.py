@@ -34,7 +34,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import Part, own_index
 from logloom.io.logs.raw import Decoder
 from logloom.pipelines.health import MAX_SKEW, Diagnosis, Finding, LostRange, TopicHealth, judge
-from logloom.transforms.match import LogFiles, group_logs
+from logloom.transforms.match import LogFiles, access_to, group_logs
 from logloom.words import counted
 
 STRETCH_BYTES = 64 << 20
@@ -51,9 +51,10 @@ def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iter
     Raises:
         UsageError: one matches nothing.
     """
-    options = OpenOptions("salvage", storage_options)
     seen: TypesSeen = {}
-    for files in group_logs(logs, storage_options):
+    found = group_logs(logs, storage_options)
+    options = OpenOptions("salvage", access_to(storage_options, found))
+    for files in found:
         yield examine(files, options, seen)
 
 

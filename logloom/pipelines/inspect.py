@@ -18,7 +18,7 @@ from logloom.io.logs.base import Log, LogSummary, OnError, OpenOptions, TopicInf
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
-from logloom.io.storage import Store
+from logloom.io.storage import Store, with_access
 from logloom.io.units import by_preference
 from logloom.pipelines import splits
 from logloom.pipelines.plan import BuildPlan
@@ -26,7 +26,7 @@ from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import reading_of
 from logloom.pipelines.why import Explainer, Why, iso8601
 from logloom.schema import NO_AGE, Schema
-from logloom.transforms.match import LogFiles, group_logs
+from logloom.transforms.match import LogFiles, access_to, group_logs
 from logloom.words import counted
 
 _JPEG = b"\xff\xd8\xff"
@@ -147,10 +147,11 @@ def open_all(
         UsageError: one matches nothing.
         LogReadError: one can't be read, and isn't to be skipped; or none can.
     """
-    options = OpenOptions(on_error, storage_options)
+    groups = group_logs(logs, storage_options)
+    options = OpenOptions(on_error, access_to(storage_options, groups))
     opened: dict[str, Log] = {}
     skipped: dict[str, tuple[str, ...]] = {}
-    for files in (groups := group_logs(logs, storage_options)):
+    for files in groups:
         try:
             opened[files.log_id] = _open(files, options, takes_unfinished)
         except LogReadError as error:
@@ -228,7 +229,7 @@ def suggested_recipe(
     from logloom.transforms.suggest import suggest
 
     opened, skipped = open_all(logs, storage_options, on_error, tell)
-    return suggest(opened, storage_options, on_error=on_error, skipped=skipped)
+    return suggest(opened, with_access(storage_options, logs), on_error=on_error, skipped=skipped)
 
 
 # --- plans ----------------------------------------------------------------------------------------------

@@ -36,11 +36,12 @@ from logloom.io.units import ReferringFormat, format_named
 from logloom.recipe import Recipe
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
-from logloom.transforms.derive import load_files, read_files
+from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.match import (
     LogFiles,
+    access_to,
     check_one_recording,
     expand_logs,
     split_of,
@@ -49,6 +50,7 @@ from logloom.transforms.match import (
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.uris import shown
 from logloom.words import counted
 
 
@@ -168,6 +170,7 @@ def plan_build(
     verify: str = "new",
     allow_empty: bool = False,
     py_files: Sequence[str] = (),
+    allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
@@ -181,6 +184,7 @@ def plan_build(
         verify: "new", "all", "none" or "sample:<share>".
         allow_empty: a version without rows may be committed.
         py_files: Python files with functions that columns are derived by.
+        allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
         on_opened: told how many logs have been opened, of how many.
 
@@ -195,13 +199,16 @@ def plan_build(
     load_files(python)
     files = expand_logs(recipe, base, storage_options)[:limit]
     on_error = recipe.on_error_mode
-    options = OpenOptions(on_error, store.options, store.uri_of("index"), hash=recipe.hash)
+    options = OpenOptions(on_error, access_to(store.options, files), store.uri_of("index"), hash=recipe.hash)
     opened, failed = _open_all(files, options, on_opened)
     if failed and (on_error == "fail" or not opened):
         raise LogReadError(_list_failures(failed, len(files)))
-    row_plan, notes = resolve(recipe, {log_id: log for log_id, (_, log) in opened.items()})
+    row_plan, notes = resolve(
+        recipe, {log_id: log for log_id, (_, log) in opened.items()}, [*allow_derive, *modules_of(python)]
+    )
     notes = (*_unfinished(opened), *notes)
     outputs = recipe.output_options()
+    _check_secrets(outputs)
     _check_names(outputs, opened)
     numbers = version_numbers(store)
     parent = read_manifest(store, numbers[-1]) if numbers else None
@@ -301,6 +308,17 @@ def _unfinished(opened: Opened) -> Iterator[str]:
     for _, log in opened.values():
         for uri, why in sorted(log.summary.unfinished.items()):
             yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
+
+
+def _check_secrets(outputs: Mapping[str, BaseModel]) -> None:
+    """Raises UsageError where an option, which manifests hold, has credentials in it."""
+    for output, options in outputs.items():
+        text = options.model_dump_json()
+        if shown(text) != text:
+            raise UsageError(
+                f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
+                "--storage-option, or by the environment"
+            )
 
 
 def _check_names(outputs: Mapping[str, BaseModel], opened: Opened) -> None:

@@ -13,12 +13,15 @@ import json
 import sys
 from collections.abc import Sequence
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
-
+from logloom.extras import beam_needed
+from logloom.io.storage import folder_of
 from logloom.pipelines.build import construct
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
+
+with beam_needed():
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,6 +36,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--to", required=True, help="URI of the dataset")
     found.add_argument("--verify", default="new", help="new, all, sample:SHARE or none")
     found.add_argument("--storage_options", type=json.loads, default={}, help="JSON: fsspec's, by protocol")
+    found.add_argument(
+        "--allow_derive",
+        type=str.split,
+        default=[],
+        help="packages that `derive` may import, with spaces between",
+    )
     return found
 
 
@@ -40,8 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Plans the build that the arguments ask for, and submits it; an up-to-date one submits nothing."""
     own, beams = parser().parse_known_args(arguments)
     recipe = Recipe.load(own.recipe, own.storage_options)
-    base = own.recipe.rpartition("/")[0]
-    plan = plan_build(recipe, own.to, base=base, storage_options=own.storage_options, verify=own.verify)
+    base = folder_of(own.recipe)
+    plan = plan_build(
+        recipe,
+        own.to,
+        base=base,
+        storage_options=own.storage_options,
+        verify=own.verify,
+        allow_derive=own.allow_derive,
+    )
     if plan.up_to_date:
         print(f"up to date: version {plan.job.parent} of {own.to}", file=sys.stderr)
         return

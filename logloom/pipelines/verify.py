@@ -28,12 +28,12 @@ from logloom.io.manifest import (
     read_manifest,
     view_folder,
 )
-from logloom.io.storage import Store
+from logloom.io.storage import Store, with_access
 from logloom.pipelines.claims import Finding, check_claims, manifest_state
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.transforms.assembly import assembled_differences
-from logloom.transforms.derive import load_files, read_files
+from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finished import assembled_problems, check_file, unit_problems
 from logloom.transforms.job import Committed, Job, LogTask, opened
 from logloom.transforms.partition import Reading, derive_columns, differences, is_sampled
@@ -94,6 +94,8 @@ def verify(
     against_logs: bool = False,
     num_workers: int | None = None,
     py_files: Sequence[str] = (),
+    allow_derive: Sequence[str] = (),
+    logs: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
@@ -104,6 +106,8 @@ def verify(
         against_logs: also derive every row from the logs again and compare.
         num_workers: processes; None is one for each core.
         py_files: Python files with functions that columns are derived by.
+        allow_derive: modules and packages that columns may be derived by; importing them runs their code.
+        logs: URIs with the credentials that reading them takes, which no version keeps.
         on_done: told how many pieces are done, of how many.
 
     Raises:
@@ -113,6 +117,7 @@ def verify(
     """
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
+    access = with_access(store.options, logs)
     reading = reading_of(store, manifest)
     entries, lost = readable_entries(store, manifest.logs)
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
@@ -123,7 +128,7 @@ def verify(
     if not lost:
         findings += check_view(store, manifest)
     if against_logs:
-        job = job_again(store, manifest, py_files)
+        job = job_again(store, manifest, py_files, allow_derive=allow_derive, access=access)
         tasks += list(_derive_tasks(job, manifest, chosen))
         findings += _check_spans(job, manifest, entries)
     for done, found in enumerate(run_tasks(tasks, num_workers or os.cpu_count() or 1), 1):
@@ -237,12 +242,20 @@ def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
 
 
 def job_again(
-    store: Store, manifest: Manifest, py_files: Sequence[str], records: Iterable[LogRecord] | None = None
+    store: Store,
+    manifest: Manifest,
+    py_files: Sequence[str],
+    records: Iterable[LogRecord] | None = None,
+    *,
+    allow_derive: Sequence[str] = (),
+    access: Mapping[str, Any] | None = None,
 ) -> Job:
     """The job that made a version, its recipe resolved against the version's logs.
 
     Args:
         records: of the logs to resolve it against; None for all.
+        allow_derive: modules and packages that columns may be derived by.
+        access: storage options that logs are opened by; None for the store's own.
 
     Raises:
         UsageError: these logs, or this logloom, don't give the rows that the version has.
@@ -256,10 +269,13 @@ def job_again(
     python = read_files(py_files)
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
-    options = OpenOptions(recipe.on_error_mode, store.options, store.uri_of("index"), hash=recipe.hash)
+    options = OpenOptions(
+        recipe.on_error_mode, access or store.options, store.uri_of("index"), hash=recipe.hash
+    )
     chosen = manifest.logs if records is None else records
     logs = {r.log_id: open_log(r.uris, options) for r in chosen if r.status in ("whole", "salvaged")}
-    plan, _ = resolve(recipe, logs) if logs else (None, ())
+    allowed = [*allow_derive, *modules_of(python)]
+    plan, _ = resolve(recipe, logs, allowed) if logs else (None, ())
     if plan is None:
         raise UsageError(f"{store.uri}: version {manifest.version} has no log to derive rows from")
     job = Job(

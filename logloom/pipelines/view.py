@@ -7,6 +7,7 @@ Elsewhere: what stands in the manifest (logloom.io.manifest); which files a form
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -15,7 +16,7 @@ from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.manifest import (
     UNITS,
     FileEntry,
@@ -191,6 +192,19 @@ def copy_view(
                 on_done(done, len(files))
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)
+
+
+@contextlib.contextmanager
+def viewing(store: Store, version: int, *, copies: bool = False) -> Iterator[None]:
+    """Errors of a block that makes a committed version's view say so, and how to make it again."""
+    try:
+        yield
+    except LogloomError as error:
+        command = f"logloom view {store.uri}@{version}{' --copy' if copies else ''}"
+        raise type(error)(
+            f"version {version} of {store.uri} is committed, but its view could not be made: {error}\n"
+            f"`{command}` makes the view"
+        ) from error
 
 
 def _copy(store: Store, file: ViewedFile, name: str) -> None:

@@ -30,7 +30,7 @@ from pydantic import (
     model_validator,
 )
 
-from logloom.errors import RecipeError, StorageError
+from logloom.errors import LogloomError, RecipeError, StorageError
 from logloom.io.logs.base import TimeSource
 from logloom.io.storage import filesystem, is_local
 from logloom.io.units import format_named, format_names
@@ -38,6 +38,7 @@ from logloom.recipe import checks, patterns, yaml
 from logloom.recipe.columns import Column, ColumnName, Part, Positive, Topic, as_list, text_check
 from logloom.recipe.mistakes import Mistake, Places, from_pydantic, nearest
 from logloom.recipe.values import Delay, Percent, Rate, Share, Size, decimal_text
+from logloom.uris import chained, shown
 
 TEMPLATE_NAMES = ("stem", "parent", "path")
 MAX_FILE_BYTES = 16 << 20
@@ -228,11 +229,17 @@ class Recipe(Part):
             data: bytes = fs.cat_file(path, start=0, end=MAX_FILE_BYTES)
             return cls.from_yaml(data.decode("utf-8-sig"), source)
         except (FileNotFoundError, IsADirectoryError) as error:
-            raise RecipeError(f"{source}: there is no such file") from error
+            raise RecipeError(f"{source}: there is no such file") from chained(error)
         except UnicodeDecodeError as error:
             raise RecipeError(f"{source}: is no text (byte {error.start} is no UTF-8)") from error
         except OSError as error:
-            raise StorageError(f"{source}: can't be read: {error}") from error
+            raise StorageError(f"{source}: can't be read: {error}") from chained(error)
+        except LogloomError:
+            raise
+        except Exception as error:  # every object store has errors of its own
+            raise StorageError(f"{source}: can't be read: {type(error).__name__}: {error}") from chained(
+                error
+            )
 
     def to_yaml(self) -> str:
         """The recipe as YAML, without what is default; `from_yaml` gives an equal one."""
@@ -241,10 +248,12 @@ class Recipe(Part):
     def identity_json(self) -> dict[str, Any]:
         """The recipe as JSON with every default written out; `Recipe.model_validate` gives an equal one.
 
+        URIs of logs stand in it without their credentials: versions keep it.
         JSON's objects have no order, so the orders that matter stand beside them, under `order`.
         """
         order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
-        return {**self.model_dump(mode="json", by_alias=True), "order": order}
+        logs = [shown(uri) for uri in self.logs]
+        return {**self.model_dump(mode="json", by_alias=True), "logs": logs, "order": order}
 
     def output_options(self) -> dict[str, BaseModel]:
         """The options of each output, of its format's own type."""
@@ -334,7 +343,7 @@ def _outputs(value: Any) -> tuple[Any, list[Mistake]]:
 def _short(uri: str) -> str:
     """A local path as people would type it from here."""
     if not is_local(uri):
-        return uri
+        return shown(uri)
     path = uri.split("://", 1)[-1]
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative

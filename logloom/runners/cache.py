@@ -88,8 +88,8 @@ def tool(name: str, wanted_for: str) -> str:
     return path
 
 
-def call(command: Sequence[str], what: str, **environment: str) -> None:
-    """Runs a command to its end.
+def call(command: Sequence[str], what: str) -> str:
+    """Runs a command to its end, and gives what it said.
 
     Raises:
         LogloomError: it failed; holds the end of what it said.
@@ -100,8 +100,8 @@ def call(command: Sequence[str], what: str, **environment: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, **environment},
     )
     if done.returncode:
         said = "\n".join(done.stdout.strip().splitlines()[-15:])
         raise LogloomError(f"{what} failed ({command[0]} ended with {done.returncode}):\n{said}")
+    return done.stdout

@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import shlex
-import sys
 import threading
 import traceback
 from collections import Counter
@@ -21,7 +19,6 @@ from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import Construct, JobFailedError, Tell
 from logloom.runners.scratch import engine_folders
 
-_WORKER_LOST = "Channel closed prematurely"  # as Beam says it
 IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
 
 
@@ -57,14 +54,12 @@ def local_runner(num_workers: int, temporary: pathlib.Path) -> Any:
         temporary: folder for the temporary files of worker processes.
     """
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    from logloom.runners.local_workers import LocalEnvironment
 
     if num_workers == 1:
         return FnApiRunner()
-    # What Beam's running mode "multi_processing" would start, but for what it prints.
-    program = [f"TMPDIR={temporary}", sys.executable, "-m", "logloom.runners.local_worker"]
-    command = f"exec env {shlex.join(program)}"
-    return FnApiRunner(default_environment=SubprocessSDKEnvironment.from_command_string(command))
+    return FnApiRunner(default_environment=LocalEnvironment(temporary))
 
 
 class Direct:
@@ -109,17 +104,19 @@ class _DirectJob:
         self._name = name
 
     def wait(self, tell: Tell) -> Finished:
-        try:
-            with _beams_threads_silent():
+        from logloom.runners.local_workers import how_ended, on_loopback
+
+        with _beams_threads_silent(), on_loopback() as workers:
+            try:
                 result = self._pipeline.run()
                 result.wait_until_finish()
-        except RuntimeError as error:
-            if _WORKER_LOST not in str(error):
-                raise
-            raise JobFailedError(
-                "a worker process ended before its work did: it was killed, perhaps because memory ran out; "
-                "fewer --workers need less"
-            ) from error
+            except RuntimeError as error:
+                lost = [worker.code for worker in workers if worker.code is not None]
+                if not lost:
+                    raise
+                raise JobFailedError(
+                    f"a worker process ended before its work did: it {how_ended(lost[0])}"
+                ) from error
         counters: Counter[str] = Counter()
         for counter in result.metrics().query()["counters"]:  # one for each step
             if counter.key.metric.namespace == "logloom":

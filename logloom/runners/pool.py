@@ -1,9 +1,9 @@
 """A pool of Beam workers: engines ask it for a worker, it starts one as a process of the same Python.
 
-python -m logloom.runners.pool --port 50000 [--host 0.0.0.0]     on each machine of a cluster
+python -m logloom.runners.pool --port 50000 [--host ADDRESS]     on each machine of a cluster
 
-Unlike Beam's own pool it starts the Python it runs in, sends the workers' logs to the engine, and listens
-where it is told to.
+Unlike Beam's own pool it starts the Python it runs in, sends the workers' logs to the engine, and listens on
+loopback unless it is told otherwise: whoever reaches it can run code as its user.
 """
 
 from __future__ import annotations
@@ -14,16 +14,23 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-import grpc
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
-
 from logloom.errors import UsageError
+from logloom.extras import beam_needed
+from logloom.runners.processes import LOOPBACK, end_worker, start_worker
 from logloom.runners.scratch import Folders, engine_folders
+
+with beam_needed():
+    import grpc
+    from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+_HOST = (
+    f"address to listen at ({LOOPBACK}). Whoever reaches it can run code as you: it asks for no password, so "
+    "name an address that only the task managers reach"
+)
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
@@ -32,7 +39,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def __init__(
         self,
         folders: Folders,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         port: int = 0,
         log: pathlib.Path | None = None,
     ):
@@ -65,30 +72,18 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             for worker in self._workers:
                 worker.terminate()
             for worker in self._workers:
-                _end(worker)
+                end_worker(worker)
             self._workers = []
 
     def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Starts a worker for an engine."""
-        command = [
-            sys.executable,
-            "-m",
-            "logloom.runners.worker",
-            "--with_parent",
-            f"--id={request.worker_id}",
-        ]
-        for name in ("control", "logging", "artifact", "provision"):
-            command.append(f"--{name}_endpoint={getattr(request, f'{name}_endpoint').url}")
+        names = ("control", "logging", "artifact", "provision")
+        endpoints = {name: getattr(request, f"{name}_endpoint").url for name in names}
         try:
             with contextlib.ExitStack() as stack:
                 printed = stack.enter_context(self._log.open("ab")) if self._log else None
-                worker = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=printed or sys.stderr,
-                    stderr=printed,
-                    env={**os.environ, **self._environment},
-                    start_new_session=True,
+                worker = start_worker(
+                    request.worker_id, endpoints, temporary=self._environment, printed=printed
                 )
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
@@ -108,25 +103,15 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def _forget_ended(self) -> None:
         for worker in [worker for worker in self._workers if worker.poll() is not None]:
-            _end(worker)
+            end_worker(worker)
             self._workers.remove(worker)
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    try:
-        worker.wait(5)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
-    if worker.stdin is not None:
-        worker.stdin.close()
 
 
 def main() -> None:
     """Serves until it is interrupted or terminated."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--port", type=int, default=50000)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for a cluster")
+    parser.add_argument("--host", default=LOOPBACK, help=_HOST)
     arguments = parser.parse_args()
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -8,11 +8,14 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import IO, Self
 
 from logloom.errors import LogloomError
+
+LOOPBACK = "127.0.0.1"  # nothing that is started here listens elsewhere; `localhost` may be another address
 
 # Waits for the child, and ends it when our end of the pipe closes: by `stop`, or by our own death.
 _GUARD = (
@@ -111,3 +114,40 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+def start_worker(
+    worker_id: str,
+    endpoints: Mapping[str, str],
+    *flags: str,
+    temporary: Mapping[str, str],
+    printed: IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts a Beam worker of this Python, in a session of its own: Ctrl-C is for this process alone.
+
+    Args:
+        endpoints: host:port of Beam's services, by name: "control", "logging", ...
+        flags: more, for `logloom.runners.worker`.
+        temporary: variables that name the folder of its temporary files.
+        printed: takes what it prints; our own standard error by default.
+    """
+    command = [sys.executable, "-m", "logloom.runners.worker", "--with_parent", f"--id={worker_id}", *flags]
+    return subprocess.Popen(
+        [*command, *(f"--{name}_endpoint={url}" for name, url in endpoints.items())],
+        stdin=subprocess.PIPE,
+        stdout=printed or sys.stderr,
+        stderr=printed,
+        env={**os.environ, **temporary},
+        start_new_session=True,
+    )
+
+
+def end_worker(worker: subprocess.Popen[bytes]) -> None:
+    """Waits for the end of a worker that was told to end; kills it after five seconds."""
+    try:
+        worker.wait(5)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+    if worker.stdin is not None:
+        worker.stdin.close()

@@ -160,15 +160,19 @@ def asked_again(
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM as Ctrl-C, so that a job is cancelled when a scheduler ends this process."""
-    if threading.current_thread() is not threading.main_thread():
+    """SIGTERM as Ctrl-C, so that a job is cancelled when a scheduler ends this process.
+
+    A program that handles it itself, as the command does, goes on to do so.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 # --- errors from other processes ------------------------------------------------------------------------

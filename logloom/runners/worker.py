@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 
+from logloom.extras import beam_needed
+
 
 def main() -> None:
     """Works until the engine lets go of it."""
@@ -19,14 +21,19 @@ def main() -> None:
     for name in ("id", "control_endpoint", "logging_endpoint", "artifact_endpoint", "provision_endpoint"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--with_parent", action="store_true", help="end when standard input does")
+    parser.add_argument("--silent", action="store_true", help="print and log nothing")
     arguments, _ = parser.parse_known_args()
     if arguments.with_parent:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["WORKER_ID"] = arguments.id  # before Beam is imported, which reads it then
     os.environ |= _described(arguments)
-    from apache_beam.runners.worker import sdk_worker_main
+    with beam_needed():
+        from apache_beam.runners.worker import sdk_worker, sdk_worker_main
 
     _name_loggers()
+    if arguments.silent:  # what a step raises, the job hears of too, and makes it one message of logloom's
+        sdk_worker.print = lambda *values, **where: None
+        logging.disable()
     code = 1
     try:
         sdk_worker_main.main(None)

@@ -12,9 +12,11 @@ import os
 import pathlib
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +31,14 @@ from logloom.transforms.resample import Times, cast_values
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__logloom_derive__"
 _SOURCE = "__logloom_source__"  # of a module made of a PythonFile
+_GROUP = "logloom.derive"  # entry points, whose packages may be derived by
+# Of the machine, not of a log's data: another attempt may do without.
+_NOT_OF_THE_LOG = (MemoryError, OSError, ImportError)
 _LOADING = threading.RLock()  # a module stands in sys.modules before all its functions do
+
+
+class DeriveError(LogloomError):
+    """A function raised on the rows of a log."""
 
 
 def derive(function: Function) -> Function:
@@ -71,6 +80,11 @@ def read_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[PythonFile, ...
     return tuple(files)
 
 
+def modules_of(files: Iterable[PythonFile]) -> list[str]:
+    """The names that recipes know files by."""
+    return [file.module for file in files]
+
+
 def load_files(files: Iterable[PythonFile]) -> None:
     """Imports Python files as modules of their own name, so that "name:function" finds them.
 
@@ -97,6 +111,25 @@ def _load_file(file: PythonFile) -> None:
     except Exception as error:
         del sys.modules[file.module]
         raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error
+
+
+def check_allowed(name: str, allowed: Iterable[str]) -> None:
+    """Refuses "module:function" of a module that nobody but the recipe asks for: importing it runs its code.
+
+    Args:
+        allowed: modules and packages; beside them, those of installed entry points are.
+
+    Raises:
+        UsageError: it is none of them; nothing was imported.
+    """
+    module = name.partition(":")[0]
+    installed = (point.module for point in entry_points(group=_GROUP))
+    if not any(f"{module}.".startswith(f"{package}.") for package in (*allowed, *installed)):
+        raise UsageError(
+            f"derive {name!r}: importing {module} runs its code, which only you can allow: give its file as "
+            f"--py, or say --allow-derive {module.partition('.')[0]}; a package allows itself by an entry "
+            f"point in {_GROUP}"
+        )
 
 
 def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
@@ -147,15 +180,17 @@ def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Va
         (n, *shape) or n ragged values of the column's type.
 
     Raises:
-        LogloomError: the function fails, or returns something else than n values of this type.
+        DeriveError: the function raises, but for want of memory, files or modules.
+        LogloomError: it raises for such a want, or returns something else than n values of this type.
     """
     function = load(plan.function)
     try:
         result = function({name: _read_only(inputs[name]) for name in plan.inputs})
     except Exception as error:
-        raise LogloomError(
+        kind = LogloomError if isinstance(error, _NOT_OF_THE_LOG) else DeriveError
+        raise kind(
             f"column {plan.name!r}: {plan.function} fails on rows {ticks[0]} to {ticks[-1]} ns: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}{_line_of(error, function)}"
         ) from error
     try:
         values = _values(result, plan.ctype)
@@ -182,6 +217,13 @@ def check_row_wise(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times
                 f"column {plan.name!r}: {plan.function} gives other values when it gets fewer rows. "
                 "A row's value must depend on that row alone, for how rows are grouped differs by run."
             )
+
+
+def _line_of(error: BaseException, function: Callable[..., Any]) -> str:
+    """Where in the function's own file an error came up; without its folder, which differs by machine."""
+    file = inspect.unwrap(function).__code__.co_filename
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({pathlib.Path(file).name}, line {lines[-1]})" if lines else ""
 
 
 def _values(result: Any, ctype: ColumnType) -> Values:

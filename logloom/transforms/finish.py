@@ -33,6 +33,7 @@ from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.rows import Tally, reconcile
 from logloom.words import counted
 
+_LEFT_OUT = {"skip": ("log", "derive"), "salvage": ("derive",)}  # kinds of failures, by on_error
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
 
 
@@ -51,14 +52,16 @@ class LogOutcome:
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     """Reconciles a log's partitions and writes its part of the manifest.
 
-    Under on_error skip, a log with any failure loses all its partitions.
+    Under on_error skip, a log with any failure loses all its partitions; under salvage, one on whose rows a
+    function of the user's fails: nothing says which of its rows would be whole.
     """
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
     failures = tuple(failure for result in done for failure in result.failures)
     if failures:
-        skipped = job.open_options.on_error == "skip" and all(f.kind == "log" for f in failures)
+        left_out = _LEFT_OUT.get(job.open_options.on_error, ())
+        skipped = all(failure.kind in left_out for failure in failures)
         return LogOutcome(log.log_id, skipped_record(log, failures) if skipped else None, failures)
     order = {output: position for position, output in enumerate(job.outputs)}
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
@@ -124,7 +127,10 @@ def _told(refusal: Refusal) -> str:
 
 def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     """The record of a log that is left out; tried again once its content or our reading of it changes."""
-    reasons = tuple(failure.message for failure in failures)[:MAX_REASONS]
+    reasons = tuple(
+        f"partition {failure.partition}: {failure.message}" if failure.kind == "derive" else failure.message
+        for failure in failures[:MAX_REASONS]
+    )
     return LogRecord(
         log.log_id, log.uris, log.content_id, log.split, log.key, "skipped", "", 0, 0, {}, 0, reasons
     )

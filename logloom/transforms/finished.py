@@ -188,7 +188,7 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
 def _object_digest(store: Store, name: str) -> tuple[int, str]:
     """Size and BLAKE3 of an object, a piece at a time: it may be larger than memory."""
     size, digest = 0, blake3()
-    with store.fs.open(store.uri_of(name), "rb", block_size=_PIECE) as file:
+    with store.fs.open(store.fs_path(name), "rb", block_size=_PIECE) as file:
         while piece := file.read(_PIECE):
             size += len(piece)
             digest.update(piece)

@@ -19,11 +19,12 @@ from blake3 import blake3
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import LogSummary
-from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local, uri_in
+from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local, uri_in, with_access
 from logloom.recipe import LogName, Recipe
 from logloom.recipe.mistakes import Mistake
 from logloom.recipe.patterns import named_groups
 from logloom.transforms.folders import Folders, is_bag_file, parent_of
+from logloom.uris import shown
 
 MAX_LOG_ID = 200  # bytes
 
@@ -38,12 +39,14 @@ class LogFiles:
     """The files of one log.
 
     Attributes:
-        uris: absolute, in name order; joined in the order of their first log times. Of a ROS 2 bag that isn't
-            whole, the metadata.yaml that says so is the last.
+        uris: absolute, without credentials, in name order; joined in the order of their first log times. Of a
+            ROS 2 bag that isn't whole, the metadata.yaml that says so is the last.
+        given: URIs of those files that were given with credentials, as they were.
     """
 
     log_id: str
     uris: tuple[str, ...]
+    given: tuple[str, ...] = ()
 
     @property
     def recordings(self) -> tuple[str, ...]:
@@ -57,6 +60,13 @@ class _Found:
 
     uri: str
     files: tuple[str, ...]
+    given: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, uri: str, files: Iterable[str]) -> _Found:
+        """What is shown of these URIs, and beside it those that have credentials."""
+        given = tuple(files)
+        return cls(shown(uri), tuple(map(shown, given)), tuple(file for file in given if shown(file) != file))
 
 
 class _NotFoundError(Exception):
@@ -89,6 +99,11 @@ def expand_logs(
     if mistakes:
         raise recipe.places.error(mistakes)
     return logs
+
+
+def access_to(options: Mapping[str, Any] | None, logs: Iterable[LogFiles]) -> Mapping[str, Any]:
+    """Storage options by which the files of these logs are opened."""
+    return with_access(options, (uri for log in logs for uri in log.given))
 
 
 def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> list[LogFiles]:
@@ -210,16 +225,23 @@ def fill_template(template: str, uri: str) -> str:
 def _named(found: Iterable[_Found], template: str | LogName) -> list[LogFiles]:
     """Raises UsageError with all names that can't be."""
     files: dict[str, set[str]] = {}
+    given: dict[str, set[str]] = {}
     problems = []
     for item in found:
         try:
-            files.setdefault(log_id_of(item.uri, template), set()).update(item.files)
+            log_id = log_id_of(item.uri, template)
+            files.setdefault(log_id, set()).update(item.files)
+            given.setdefault(log_id, set()).update(item.given)
         except UsageError as error:
             problems.append(str(error))
     if problems:
         raise UsageError("\n".join(sorted(set(problems))))
     return [
-        LogFiles(log_id, tuple(sorted(files[log_id], key=lambda uri: (file_name_of(uri) == METADATA, uri))))
+        LogFiles(
+            log_id,
+            tuple(sorted(files[log_id], key=lambda uri: (file_name_of(uri) == METADATA, uri))),
+            tuple(sorted(given[log_id])),
+        )
         for log_id in sorted(files)
     ]
 
@@ -238,11 +260,11 @@ def _find_all(
         try:
             return _find(uri, options, folders)
         except _NotFoundError as error:
-            return f"{given}: {error}"
+            return shown(f"{given}: {error}")
         except LogloomError as error:
             return str(error)
         except Exception as error:  # every object store has errors of its own
-            return f"{given}: can't be listed ({uri}): {type(error).__name__}: {error}"
+            return shown(f"{given}: can't be listed ({uri}): {type(error).__name__}: {error}")
 
     with ThreadPoolExecutor(waiting_threads(absolute)) as pool:
         return list(pool.map(find, uris, absolute))
@@ -270,9 +292,9 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_
             "(*.parquet, *.feather, *.csv); "
             "name the files in it, as in folder/*.mcap"
         )
-    found = [_Found(_uri(uri, folder), tuple(_uri(uri, f) for f in files)) for folder, files in bags.items()]
+    found = [_Found.of(_uri(uri, folder), [_uri(uri, f) for f in files]) for folder, files in bags.items()]
     found += [
-        _Found(_uri(uri, name), (_uri(uri, name),))
+        _Found.of(_uri(uri, name), [_uri(uri, name)])
         for name in names
         if not (is_bag_file(name) and parent_of(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
     ]

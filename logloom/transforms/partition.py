@@ -28,7 +28,7 @@ from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
-from logloom.transforms.derive import load_files
+from logloom.transforms.derive import DeriveError, load_files
 from logloom.transforms.finished import finished_unit, withdraw
 from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, Partition, Target, opened
@@ -44,8 +44,8 @@ class Failure:
     """Something that stops a build, or leaves a log out of it.
 
     Attributes:
-        kind: "log" (the input is damaged), "rows" (a value doesn't fit the recipe) or "readback" (what was
-            written doesn't read back).
+        kind: "log" (the input is damaged), "derive" (a function of the user's fails on it), "rows" (a value
+            doesn't fit the recipe) or "readback" (what was written doesn't read back).
     """
 
     log_id: Text
@@ -103,7 +103,8 @@ def build_partition(job: Job, partition: Partition) -> PartitionResult:
     except StorageError:
         raise  # the fault of this machine or store, not of the log
     except LogloomError as error:
-        kind = "log" if isinstance(error, LogReadError) else "rows"
+        kinds = {LogReadError: "log", DeriveError: "derive"}
+        kind = next((kind for of, kind in kinds.items() if isinstance(error, of)), "rows")
         return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, kind, str(error)),))
     entries = tuple(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began

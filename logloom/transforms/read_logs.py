@@ -6,28 +6,26 @@ Elsewhere: whole builds, with finished units and a commit (logloom.pipelines.bui
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Block, Ragged, Values
-from logloom.errors import UsageError
+from logloom.extras import beam_needed
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
 from logloom.schema import ColumnType, Schema
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.match import expand_logs
+from logloom.transforms.match import access_to, expand_logs
 from logloom.transforms.resolve import resolve
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
 from logloom.transforms.spread import SpreadByKey
 
-try:
+with beam_needed():
     import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
 Source = tuple[str, tuple[str, ...]]  # log_id and files
 Piece = tuple[str, tuple[str, ...], Span]
@@ -48,6 +46,7 @@ class ReadFromLogs(beam.PTransform):
         base: str | None = None,
         max_bytes: int = 64 << 20,
         storage_options: Mapping[str, Any] | None = None,
+        allow_derive: Sequence[str] = (),
     ):
         """Resolves the recipe against its logs.
 
@@ -55,19 +54,19 @@ class ReadFromLogs(beam.PTransform):
             recipe: its outputs are not used.
             base: the folder that relative log URIs start from.
             max_bytes: of a block, about.
+            allow_derive: modules and packages that columns may be derived by; importing them runs their code.
 
         Raises:
             RecipeError: the recipe doesn't fit the logs; lists every mistake.
             LogReadError: a log can't be read.
         """
         super().__init__()
-        self._options = OpenOptions(recipe.on_error_mode, storage_options or {}, hash=recipe.hash)
         self._max_bytes = max_bytes
-        self._logs: list[Source] = [
-            (log.log_id, tuple(log.uris)) for log in expand_logs(recipe, base, storage_options)
-        ]
+        logs = expand_logs(recipe, base, storage_options)
+        self._options = OpenOptions(recipe.on_error_mode, access_to(storage_options, logs), hash=recipe.hash)
+        self._logs: list[Source] = [(log.log_id, tuple(log.uris)) for log in logs]
         opened = {log_id: open_log(uris, self._options) for log_id, uris in self._logs}
-        self._plan, _ = resolve(recipe, opened)
+        self._plan, _ = resolve(recipe, opened, allow_derive)
         self.schema = self._plan.schema
 
     def expand(self, begin: Any) -> Any:

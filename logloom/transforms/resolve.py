@@ -56,11 +56,14 @@ class _Topic:
     absent: tuple[str, ...]
 
 
-def resolve(recipe: Recipe, logs: Mapping[str, Log]) -> tuple[RowPlan, tuple[str, ...]]:
+def resolve(
+    recipe: Recipe, logs: Mapping[str, Log], allow_derive: Sequence[str] = ()
+) -> tuple[RowPlan, tuple[str, ...]]:
     """What workers need to make the rows of these logs, and notes for people: topics that some logs lack.
 
     Args:
         logs: by log_id; at least one.
+        allow_derive: modules and packages that columns may be derived by.
 
     Raises:
         RecipeError: topics that no log has, fields that no message has, policies, time sources and outputs
@@ -69,13 +72,14 @@ def resolve(recipe: Recipe, logs: Mapping[str, Log]) -> tuple[RowPlan, tuple[str
     """
     if not logs:
         raise UsageError("a recipe can't be resolved without logs")
-    return _Resolving(recipe, logs).plan()
+    return _Resolving(recipe, logs, allow_derive).plan()
 
 
 class _Resolving:
     """One recipe on its way to a plan; collects mistakes."""
 
-    def __init__(self, recipe: Recipe, logs: Mapping[str, Log]):
+    def __init__(self, recipe: Recipe, logs: Mapping[str, Log], allow_derive: Sequence[str]):
+        self._allow_derive = allow_derive
         self._recipe = recipe
         self._logs = {log_id: logs[log_id] for log_id in sorted(logs)}
         self._topics: dict[str, _Topic] = {}
@@ -93,7 +97,7 @@ class _Resolving:
         for name, column in recipe.columns.items():
             try:
                 if isinstance(column, DerivedColumn):
-                    derived[name] = _derived_plan(name, column)
+                    derived[name] = _derived_plan(name, column, self._allow_derive)
                 else:
                     columns[name] = self._column_plan(name, column)
             except _MistakenError as wrong:
@@ -307,11 +311,12 @@ def _row_type(path: Path, column: TopicColumn, message: ColumnType) -> ColumnTyp
     return ctype
 
 
-def _derived_plan(name: str, column: DerivedColumn) -> DerivedPlan:
+def _derived_plan(name: str, column: DerivedColumn, allowed: Sequence[str]) -> DerivedPlan:
     kinds = {"string": STRING, "bytes": BYTES}
     ctype = kinds.get(column.dtype) or ColumnType(np.dtype(column.dtype), column.shape)
     ctype = replace(ctype, unit=column.unit, description=column.description)
     try:
+        derive.check_allowed(column.derive, allowed)
         digest = derive.source_digest(column.derive)
     except UsageError as error:
         raise _MistakenError(Mistake(("columns", name, "derive"), str(error))) from error

@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import apache_beam as beam
+from logloom.extras import beam_needed
+
+with beam_needed():
+    import apache_beam as beam
 
 
 class SpreadByKey(beam.PTransform):

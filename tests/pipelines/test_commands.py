@@ -69,6 +69,70 @@ def test_what_fails_in_a_worker_process_is_one_message_too(recipe, tmp_path):
     assert "while running" not in done.stderr
 
 
+BRAKES = """\
+import logloom
+
+
+@logloom.derive
+def twice(rows):
+    if (rows["ego.position"][:, 1] < 0).any():
+        raise ArithmeticError("no such speed")
+    return rows["ego.speed"] * 2
+"""
+
+
+def deriving(recipe, module, on_error):
+    """Rewrites a recipe so that it derives a column, which fails in the second of two logs."""
+    derived = f'  twice: {{derive: "{module}:twice", from: [ego.speed, ego.position], dtype: float64}}\n'
+    text = recipe.read_text().replace("columns:\n", f"columns:\n{derived}", 1)
+    recipe.write_text(re.sub(r"\non_error:.*", "", text) + f"\non_error: {on_error}\n")
+
+
+@pytest.mark.parametrize(("on_error", "workers"), [("skip", 1), ("skip", 2), ("salvage", 1)])
+def test_a_log_that_a_function_fails_on_is_left_out_and_said(on_error, workers, recipe, tmp_path):
+    (tmp_path / "mine.py").write_text(BRAKES)
+    deriving(recipe, "mine", on_error)
+    root, py = tmp_path / "root", tmp_path / "mine.py"
+    done = logloom("build", recipe, "--to", root, "--py", py, "--workers", workers)
+    assert done.returncode == 3, done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("skipped: "))
+    place = r"skipped: \S+: partition \S+: column 'twice': mine:twice fails on rows \d+ to \d+ ns: "
+    assert re.match(place, line)
+    assert line.endswith("ArithmeticError: no such speed (mine.py, line 7)")
+    assert "up to date" in logloom("build", recipe, "--to", root, "--py", py).stderr
+    assert logloom("verify", root, "--against-logs", "--py", py).returncode == 0
+
+
+def test_a_log_that_a_function_fails_on_stops_a_build_by_default(recipe, tmp_path):
+    (tmp_path / "mine.py").write_text(BRAKES)
+    deriving(recipe, "mine", "fail")
+    done = logloom("build", recipe, "--to", tmp_path / "root", "--py", tmp_path / "mine.py")
+    assert done.returncode == 1
+    assert "ArithmeticError: no such speed (mine.py, line 7)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "root" / "versions").exists()
+
+
+def test_a_recipe_imports_only_what_its_user_allows(recipe, tmp_path, monkeypatch):
+    package = tmp_path / "labels_of_a_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("print('imported')\n")
+    (package / "brakes.py").write_text(BRAKES.replace("if ", "if False and "))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    deriving(recipe, "labels_of_a_test.brakes", "fail")
+    root = tmp_path / "root"
+    for command, *more in (("build", "--workers", 2), ("plan",)):
+        refused = logloom(command, recipe, "--to", root)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "columns.twice.derive" in refused.stderr
+        assert "--allow-derive labels_of_a_test" in refused.stderr
+        allowed = logloom(command, recipe, "--to", root, "--allow-derive", "labels_of_a_test", *more)
+        assert allowed.returncode == 0, allowed.stderr
+    assert logloom("verify", root, "--against-logs").returncode == 2
+    assert logloom("verify", root, "--against-logs", "--allow-derive", "labels_of_a_test").returncode == 0
+    assert "imported" not in logloom("head", root, "--why", "-n", 1).stdout
+
+
 def test_a_build_on_all_cores_is_the_build_of_one_process(recipe, built, tmp_path):
     done = logloom("build", recipe, "--to", tmp_path / "root", "--workers", 2)
     assert done.returncode == 0, done.stderr

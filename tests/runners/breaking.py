@@ -96,7 +96,13 @@ class BuildCommand:
         temporary: where it and all that it starts put their temporary files.
     """
 
-    def __init__(self, slow: pathlib.Path, root: pathlib.Path, *options: str):
+    def __init__(
+        self,
+        slow: pathlib.Path,
+        root: pathlib.Path,
+        *options: str,
+        on_sigint: object = signal.default_int_handler,  # as in a terminal
+    ):
         self._plan = plan_at(slow, root)
         self._mark = str(root)
         self.temporary = root.with_name("temporary")
@@ -112,23 +118,29 @@ class BuildCommand:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # as in a terminal
+            preexec_fn=lambda: signal.signal(signal.SIGINT, on_sigint),
         )
+        self.pid = self._process.pid
+
+    def wait_until(self, condition: Callable[[], object]):
+        """Waits for what is to come about while it runs."""
+
+        def met() -> object:
+            assert self._process.poll() is None, self._process.stderr.read()
+            return condition()
+
+        wait_until(met)
 
     def wait_for_units(self, number: int):
-        def enough() -> bool:
-            assert self._process.poll() is None, self._process.stderr.read()
-            return self._plan.finished() >= number
+        self.wait_until(lambda: self._plan.finished() >= number)
 
-        wait_until(enough)
-
-    def end_by(self, signal_number: int) -> tuple[int, str]:
+    def end_by(self, signal_number: int, seconds: float = PATIENCE) -> tuple[int, str]:
         """Its exit code, and what it said."""
         self._process.send_signal(signal_number)
-        return self.end()
+        return self.end(seconds)
 
-    def end(self) -> tuple[int, str]:
-        said = self._process.communicate(timeout=PATIENCE)[1]
+    def end(self, seconds: float = PATIENCE) -> tuple[int, str]:
+        said = self._process.communicate(timeout=seconds)[1]
         return self._process.returncode, said
 
     def descendants(self, word: str = "") -> list[int]:

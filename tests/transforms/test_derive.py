@@ -9,6 +9,8 @@ from logloom.errors import LogloomError, UsageError
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.transforms.columns import DerivedPlan
 from logloom.transforms.derive import (
+    DeriveError,
+    check_allowed,
     check_row_wise,
     compute,
     derive,
@@ -102,7 +104,7 @@ def test_a_function_may_return_rows_of_differing_length():
         ("doubled", ColumnType(np.dtype("<f8"), (3,)), r"shape \(3,\) for 3 rows of float64\[3\]"),
         ("doubled", ColumnType(np.dtype([("x", "<f8")])), "returned float64"),
         ("text", None, "returned <U1"),
-        ("failing", None, "fails on rows 10 to 30 ns: KeyError: 'wheel'"),
+        ("failing", None, r"fails on rows 10 to 30 ns: KeyError: 'wheel' \(test_derive.py, line \d+\)"),
         ("vandal", None, "read-only"),
         ("doubled", BYTES, "no bytes per row"),
         ("large_objects", ColumnType(np.dtype("<i8"), (None, 2)), "shapes"),
@@ -111,6 +113,33 @@ def test_a_function_may_return_rows_of_differing_length():
 def test_a_function_that_returns_something_else_is_named(name, ctype, message):
     with pytest.raises(LogloomError, match=f"column 'd'.*{name}.*{message}"):
         compute(plan(name, ctype), INPUTS, TICKS)
+
+
+@derive
+def without_memory(rows):
+    raise MemoryError
+
+
+def test_what_is_no_fault_of_the_log_is_told_apart():
+    with pytest.raises(DeriveError, match="KeyError"):
+        compute(plan("failing"), INPUTS, TICKS)
+    with pytest.raises(LogloomError, match="MemoryError") as caught:
+        compute(plan("without_memory"), INPUTS, TICKS)
+    assert not isinstance(caught.value, DeriveError)
+
+
+@pytest.mark.parametrize("allowed", [(), ("labels_of_nobody.b",), ("labels",), ("",)])
+def test_a_module_that_nobody_allows_is_refused_before_it_is_imported(allowed, tmp_path, monkeypatch):
+    (tmp_path / "labels_of_nobody.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match="--py, or say --allow-derive labels_of_nobody; a package"):
+        check_allowed("labels_of_nobody:f", allowed)
+
+
+def test_a_package_that_is_allowed_allows_its_modules():
+    check_allowed("labels.a.b:f", ["labels"])
+    check_allowed("labels.a.b:f", ["labels.a"])
+    check_allowed("labels:f", ["other", "labels"])
 
 
 def test_a_number_that_does_not_fit_the_dtype_is_refused():

@@ -13,6 +13,7 @@ from typing import Any
 
 from logloom.blocks import Block
 from logloom.errors import UsageError
+from logloom.extras import beam_needed
 from logloom.io.annotations.assemble import StagedUnit, make_file, plan_assembly
 from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
@@ -22,10 +23,8 @@ from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
-try:
+with beam_needed():
     import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
 from logloom.io.beam import remove_stage, stage_of
 

@@ -98,5 +98,5 @@ class _BagsPieces:
     def found(self, store: Store, name: str, rows: int) -> tuple[str, int, int]:
         uri = store.uri_of(name)
         reader = BagsReader(uri, Schema({}), storage_options=store.options)
-        size = sum(int(store.fs.size(store.uri_of(f"{name}/{file}"))) for file in store.names(name))
+        size = sum(int(store.fs.size(store.fs_path(f"{name}/{file}"))) for file in store.names(name))
         return uri, len(reader), size

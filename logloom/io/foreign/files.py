@@ -55,7 +55,10 @@ def content_of(store: Store, names: Sequence[str]) -> tuple[str, int]:
     for name in names:
         uri = store.uri_of(name)
         try:
-            with explained(uri, (FileNotFoundError,)), fs.open(uri, "rb", **_opening(store)) as file:
+            with (
+                explained(uri, (FileNotFoundError,)),
+                fs.open(store.fs_path(name), "rb", **_opening(store)) as file,
+            ):
                 size = file.seek(0, 2)
                 file.seek(0)
                 digest.update(size.to_bytes(8, "little"))
@@ -84,7 +87,7 @@ def walk(store: Store, suffixes: tuple[str, ...], depth: int = 8) -> list[str]:
                 continue
             if name.lower().endswith(suffixes):
                 found.append(path)
-            elif left and store.fs.isdir(store.uri_of(path)):
+            elif left and store.fs.isdir(store.fs_path(path)):
                 visit(path, left - 1)
             if len(found) > MAX_FILES:
                 raise DatasetError(f"{store.uri}: more than {MAX_FILES:,} files")
@@ -97,7 +100,7 @@ def files_below(store: Store, folders: Sequence[str]) -> list[str]:
     """Names of all files in some folders and the folders in them, sorted."""
     found: list[str] = []
     for folder in folders:
-        uri = store.uri_of(folder)
+        uri = store.path_of(folder)
         root = store.fs._strip_protocol(uri).rstrip("/")
         found += [f"{folder}{path[len(root) :]}" for path in store.fs.find(uri)]
         if len(found) > MAX_FILES:

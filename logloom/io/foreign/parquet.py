@@ -96,7 +96,7 @@ class ParquetReader:
         uri = self._store.uri_of(name)
         try:
             with (
-                self._store.fs.open(uri, "rb") as stream,
+                self._store.fs.open(self._store.fs_path(name), "rb") as stream,
                 pq.ParquetFile(stream, page_checksum_verification=True) as file,
             ):
                 yield file

@@ -163,7 +163,7 @@ def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: i
             with store.path_of(name).open("rb") as file:
                 rows: Array = np.fromfile(file, dtype, stop - start, offset=first)
         else:
-            data = store.fs.cat_file(place, start=first, end=end)
+            data = store.fs.cat_file(store.fs_path(name), start=first, end=end)
             rows = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
     except FileNotFoundError:
         raise DatasetError(f"{place}: missing; {repair_hint(place)}") from None

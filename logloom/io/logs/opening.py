@@ -6,6 +6,7 @@ Elsewhere: the kinds, found by entry points in `logloom.logs`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -14,6 +15,8 @@ from typing import Protocol
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.ranges import File
+from logloom.io.storage import with_access
+from logloom.uris import shown
 
 HEAD_BYTES = 64
 
@@ -56,6 +59,8 @@ def open_log(uris: Sequence[str], options: OpenOptions = OpenOptions()) -> Log: 
     """
     if isinstance(uris, str):
         uris = [uris]
+    options = dataclasses.replace(options, storage_options=with_access(options.storage_options, uris))
+    uris = [shown(uri) for uri in uris]
     if not uris:
         raise UsageError("a log needs at least one file")
     found = {uri: kind_of(uri, options) for uri in uris}

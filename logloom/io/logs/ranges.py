@@ -22,7 +22,8 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.errors import LogloomError, LogReadError, StorageError, TruncatedLogError
-from logloom.io.storage import filesystem, is_local
+from logloom.io.storage import filesystem, is_local, with_access
+from logloom.uris import chained, shown
 
 T = TypeVar("T")
 
@@ -40,8 +41,8 @@ class File:
             uri: a path, or any URI that fsspec opens.
             storage_options: for fsspec, by protocol.
         """
-        self.uri = uri
-        self._storage_options = dict(storage_options or {})
+        self.uri = shown(uri)
+        self._storage_options = dict(with_access(storage_options, [uri]))
         self._local = uri.split("://", 1)[-1] if is_local(uri) else None
         self._identity: tuple[str, int, str] | None = None
 
@@ -90,7 +91,7 @@ class File:
         try:
             data = self._read_local(start, stop) if self._local else self._read_remote(start, stop)
         except Exception as error:
-            raise _wrapped(self.uri, error) from error
+            raise _wrapped(self.uri, error) from chained(error)
         if len(data) != stop - start:
             raise self._cut_short(start, stop, len(data))
         return data
@@ -106,7 +107,7 @@ class File:
                         break
                     done += count
         except Exception as error:
-            raise _wrapped(self.uri, error) from error
+            raise _wrapped(self.uri, error) from chained(error)
         if done < len(room):
             raise self._cut_short(start, start + len(room), done)
 
@@ -128,9 +129,9 @@ class File:
             if info["type"] != "file":
                 raise IsADirectoryError(f"{path} is not a file")
             # As `fs.ukey` has it, which asks for it once more.
-            return int(info["size"]), blake3(str(info).encode()).hexdigest(length=16)
+            return int(info["size"]), blake3(shown(str(info)).encode()).hexdigest(length=16)
         except Exception as error:
-            raise _wrapped(self.uri, error) from error
+            raise _wrapped(self.uri, error) from chained(error)
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

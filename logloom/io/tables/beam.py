@@ -12,6 +12,7 @@ from typing import Any
 
 from logloom.blocks import Block
 from logloom.errors import UsageError
+from logloom.extras import beam_needed
 from logloom.io.storage import absolute_uri
 from logloom.io.tables.description import file_name
 from logloom.io.tables.index import read_index
@@ -22,10 +23,8 @@ from logloom.io.tables.where import Where
 from logloom.io.tables.write import Patterns, commit_table, write_part
 from logloom.schema import Schema
 
-try:
+with beam_needed():
     import apache_beam as beam
-except ModuleNotFoundError as error:
-    raise UsageError("Beam is not installed; pip install 'logloom[build]'") from error
 
 
 class ReadFromTable(beam.PTransform):

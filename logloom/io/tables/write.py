@@ -109,7 +109,7 @@ def _drop_rows(store: Store, part: str) -> None:
     """Removes a part's share of the index, if it was published (by `write_part`)."""
     name = f"parts/{part}/{ROWS_FILE}"
     if store.exists(name):
-        store.fs.rm_file(store.uri_of(name))
+        store.fs.rm_file(store.fs_path(name))
 
 
 def write_part(

@@ -68,10 +68,10 @@ class _TarPieces:
     def join(self, store: Store, pieces: Sequence[str], folder: pathlib.Path) -> None:
         with (folder / self.last_of_unit).open("xb") as target:
             for piece in pieces:
-                with store.fs.open(store.uri_of(f"{piece}/{self.last_of_piece}"), "rb") as source:
+                with store.fs.open(store.fs_path(f"{piece}/{self.last_of_piece}"), "rb") as source:
                     shutil.copyfileobj(source, target, 16 << 20)
             target.write(END)
 
     def found(self, store: Store, name: str, rows: int) -> tuple[str, int, int]:
         uri = store.uri_of(f"{name}/{self.last_of_unit}")
-        return uri, rows, int(store.fs.size(uri))
+        return uri, rows, int(store.fs.size(store.fs_path(f"{name}/{self.last_of_unit}")))

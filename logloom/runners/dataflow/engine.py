@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
+from logloom.extras import needed
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
 
@@ -78,13 +79,9 @@ class Dataflow:
         from logloom.runners.beam_flags import refuse_unknown
         from logloom.runners.tidy import dependencies_in, new_pipeline
 
-        try:
+        with needed("Dataflow's client", "gcp"):
             from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
             from google.cloud import dataflow  # noqa: F401
-        except ImportError as error:
-            raise UsageError(
-                f"Dataflow's client is not installed ({error}); pip install 'logloom[gcp]'"
-            ) from error
         flags = [f"--job_name={name}", *more, *self._settings.beam_flags()]
         refuse_unknown(flags)
         try:

@@ -1,0 +1,63 @@
+"""What of a URI may be shown and kept: all but the credentials in it.
+
+Here: `shown`, for single URIs and for whatever text has some in it; `chained`, for the causes of errors.
+Elsewhere: how a URI that is shown is opened all the same (`with_access` in logloom.io.storage).
+"""
+
+from __future__ import annotations
+
+import re
+
+_URI = re.compile(
+    r"""(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>(?:(?!::[A-Za-z][\w+.-]*://)[^\s'"<>`])+)"""
+)
+_USER = re.compile(r"[^/?#@]*@")
+_QUERY = re.compile(r"\?([^#)\]]*)")
+_WEB = ("http", "https")  # a user's name alone may be a token; elsewhere it tells accounts apart
+# Of signed URLs (AWS, Google, Azure, CloudFront, ...), and what else is called like a credential.
+_SECRET = re.compile(
+    r"(?i)(?:x-(?:amz|goog|oss|cos|ms|obs)-.*|.*(?:signature|token|secret|passw|pwd|credential|auth|apikey|api_key|"
+    r"accesskey|access_key|jwt|session).*|awsaccesskeyid|googleaccessid|key-pair-id|key|sig|hmac)"
+)
+_SIGNED = "expires policy se sp sv sr ss srt st spr sip si skoid sktid skt ske sks skv sdd saoid"
+_WITH_SIGNATURE = frozenset(_SIGNED.split())
+
+
+def shown(text: str) -> str:
+    """The text with its URIs without user names, passwords, signatures and tokens.
+
+    Other parts of a query stay: they may tell files apart. A URI without credentials stays as it is.
+    """
+    return _URI.sub(_without, text) if "://" in text else text
+
+
+def _without(match: re.Match[str]) -> str:
+    scheme, rest = match["scheme"], match["rest"]
+    user = _USER.match(rest)
+    if user is not None and (scheme.lower() in _WEB or ":" in user[0]):
+        rest = rest[user.end() :]
+    return f"{scheme}://{_QUERY.sub(_without_secrets, rest, count=1)}"
+
+
+def _without_secrets(match: re.Match[str]) -> str:
+    pairs = re.split(r"[&;]", match[1])
+    names = [pair.partition("=")[0].replace("%2D", "-") for pair in pairs]
+    secret = [_SECRET.fullmatch(name) is not None for name in names]
+    if not any(secret):
+        return match[0]
+    kept = [
+        pair
+        for pair, name, hidden in zip(pairs, names, secret, strict=True)
+        if not (hidden or name.lower() in _WITH_SIGNATURE)
+    ]
+    return f"?{'&'.join(kept)}" if kept else ""
+
+
+def chained(error: BaseException) -> BaseException | None:
+    """What may stand as the cause of an error: None for one whose chain shows credentials."""
+    link: BaseException | None = error
+    while link is not None:
+        if shown(text := f"{link} {link!r}") != text:
+            return None
+        link = link.__cause__ or link.__context__
+    return error

@@ -1,0 +1,182 @@
+"""Builds on this machine with several workers: who can reach them, and what is left when they are stopped."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import grpc
+import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+
+from logloom.cli.common import STOPPED, TERMINATED
+from logloom.demo import make_drives
+from logloom.errors import LogloomError
+from logloom.io.storage import Store
+from logloom.pipelines.build import build
+from logloom.runners import local_workers
+from logloom.runners.pool import WorkerPool
+from logloom.runners.scratch import engine_folders
+from tests.pipelines.listening import listening
+from tests.runners.breaking import RECIPE, SLOWLY, BuildCommand, plan_at
+
+STOPPED_SAYS = "logloom: stopped; a build keeps what is finished: build again to go on"
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("slow")
+    make_drives(folder / "logs", seconds=2)
+    (folder / "slowly.py").write_text(SLOWLY.replace("0.4", "0.2"))
+    (folder / "recipe.yaml").write_text(RECIPE.format(logs=folder / "logs"))
+    return folder
+
+
+def test_a_build_with_two_workers_listens_on_loopback_alone(slow, tmp_path):
+    building = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet")
+    building.wait_for_units(1)
+    assert len(building.descendants("logloom.runners.worker")) == 2
+    addresses = listening([building.pid, *building.descendants()])
+    building.end_by(signal.SIGTERM)
+    assert addresses
+    assert all(address.is_loopback for address in addresses), addresses
+
+
+def test_a_worker_pool_listens_on_loopback_unless_it_is_told_otherwise():
+    with engine_folders() as folders:
+        before = listening([os.getpid()])
+        with WorkerPool(folders):
+            addresses = listening([os.getpid()])
+    assert len(addresses) > len(before)
+    assert all(address.is_loopback for address in addresses), addresses
+
+
+def test_other_pipelines_of_this_process_listen_where_beam_lets_them():
+    server = worker_handlers.grpc.server(None)
+    with local_workers.on_loopback():
+        bound = worker_handlers.grpc.server(None)
+    assert "add_insecure_port" in vars(bound)
+    assert "add_insecure_port" not in vars(server)
+    assert worker_handlers.grpc.RpcError is grpc.RpcError
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGINT, STOPPED)], ids=["SIGTERM", "SIGINT"]
+)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_build_that_is_told_to_stop_ends_with_all_its_processes(number, code, workers, slow, tmp_path):
+    root = tmp_path / "root"
+    building = BuildCommand(slow, root, "--workers", workers, "--quiet")
+    building.wait_for_units(2)
+    assert building.end_by(number, seconds=60) == (code, f"{STOPPED_SAYS}\n")
+    building.wait_for_descendants()
+    assert building.left_behind() == []
+    assert list((root / "tmp").iterdir()) == []
+    assert not (root / "versions").exists()
+    assert build(plan_at(slow, root)).reused >= 2
+
+
+def test_workers_that_are_about_to_start_end_with_the_build(slow, tmp_path):
+    building = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet")
+    building.wait_until(lambda: building.descendants("logloom.runners.worker"))
+    assert building.end_by(signal.SIGTERM, seconds=60) == (TERMINATED, f"{STOPPED_SAYS}\n")
+    building.wait_for_descendants()
+
+
+def test_a_build_that_ignores_ctrl_c_goes_on(slow, tmp_path):
+    ignoring = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet", on_sigint=signal.SIG_IGN)
+    ignoring.wait_for_units(1)
+    os.killpg(ignoring.pid, signal.SIGINT)
+    code, said = ignoring.end()
+    assert (code, "memory" in said) == (0, False), said
+
+
+def test_a_worker_that_was_ended_by_hand_is_not_said_to_lack_memory(slow, tmp_path):
+    building = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet")
+    building.wait_for_units(1)
+    os.kill(building.descendants("logloom.runners.worker")[0], signal.SIGTERM)
+    code, said = building.end()
+    assert code == 1
+    assert said.splitlines() == [
+        "logloom: a worker process ended before its work did: it was ended by SIGTERM",
+        "Build again: what is finished is kept",
+    ]
+
+
+def test_workers_that_end_as_they_start_fail_the_build(slow, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(LogloomError, match="it ended with code 1\nBuild again"):
+        build(plan_at(slow, tmp_path / "root"), num_workers=2)
+
+
+def test_a_program_that_handles_sigterm_itself_goes_on_to_do_so(slow, tmp_path):
+    mine = lambda *_: None  # noqa: E731
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        build(plan_at(slow, tmp_path / "root"))
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# --- between the commit and the view --------------------------------------------------------------------
+
+KILLED = """\
+import os, sys
+import logloom.pipelines.view as view
+view._link = lambda *_: os.kill(os.getpid(), 9)
+from logloom.cli import main
+sys.argv = ["logloom", *sys.argv[1:]]
+main()
+"""
+
+
+def logloom(*arguments, code=None):
+    start = ["-c", code] if code else ["-m", "logloom"]
+    return subprocess.run([sys.executable, *start, *map(str, arguments)], capture_output=True, text=True)
+
+
+def build_arguments(slow, root):
+    return ["build", slow / "recipe.yaml", "--to", root, "--py", slow / "slowly.py", "-q"]
+
+
+def test_what_a_build_killed_before_its_view_left_is_swept_by_the_next_that_is_up_to_date(slow, tmp_path):
+    root = tmp_path / "root"
+    killed = logloom(*build_arguments(slow, root), code=KILLED)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (root / "versions/00000001.json").exists()
+    assert list((root / "tmp").iterdir())
+    again = logloom(*build_arguments(slow, root))
+    assert "up to date" in again.stderr
+    assert (root / "v00000001").is_dir()
+    assert list((root / "tmp").iterdir()) == []
+
+
+def test_scratch_of_a_build_in_another_container_of_this_host_name_stays(tmp_path):
+    theirs = tmp_path / "tmp" / f"{socket.gethostname()}-{2**22 + 1}-01234567"  # no process here has this id
+    theirs.mkdir(parents=True)
+    hold = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), fcntl.LOCK_SH); print(flush=True); "
+    command = [sys.executable, "-c", hold + "sys.stdin.read()", str(theirs)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        Store.at(str(tmp_path)).sweep()
+        assert theirs.is_dir()
+        other.stdin.close()
+    Store.at(str(tmp_path)).sweep()
+    assert not theirs.exists()
+
+
+def test_a_view_that_can_not_be_made_says_that_the_version_is_committed(slow, tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "v00000001").write_bytes(b"in the way")
+    done = logloom(*build_arguments(slow, root))
+    assert done.returncode == 1
+    said = done.stderr.strip().splitlines()
+    assert said[0].startswith(f"logloom: version 1 of {root} is committed, but its view could not be made: ")
+    assert said[-1] == f"`logloom view {root}@1` makes the view"
+    (root / "v00000001").unlink()
+    assert logloom("view", f"{root}@1").returncode == 0
+    assert (root / "v00000001" / "tar").is_dir()
