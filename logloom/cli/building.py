@@ -205,8 +205,10 @@ def build(
         py_files=py or (),
         allow_derive=allow_derive or (),
     )
-    from logloom.pipelines import build as job  # with Beam, which a recipe with mistakes needs not wait for
-    from logloom.pipelines.progress import Watch
+    from logloom.pipelines.progress import Watch, steps
+
+    with steps("starting", quiet=quiet):
+        from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
 
     if dry_run:
         print_json(job.dry_run(planned, engine))

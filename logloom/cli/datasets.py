@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from logloom.pipelines.verify import Report
 
 
+SecretLogs = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="URI", help="A log with the credentials in its URI; may be repeated."),
+]
+
+
 @app.command(
     epilog=examples(
         "logloom head /data/urban -n 3",
@@ -87,10 +93,7 @@ def verify(
     ] = False,
     py: PyFiles = None,
     allow_derive: AllowDerive = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option("--log", metavar="URI", help="A log with the credentials in its URI; may be repeated."),
-    ] = None,
+    log: SecretLogs = None,
     sample: Annotated[str, typer.Option(metavar="all|sample:SHARE", help="Which units to read.")] = "all",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
@@ -164,6 +167,8 @@ def repair(
         typer.Option("--dry-run", help="Only say what is damaged or lost; exit with 3 if something is."),
     ] = False,
     py: PyFiles = None,
+    allow_derive: AllowDerive = None,
+    log: SecretLogs = None,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
     ] = None,
@@ -190,6 +195,8 @@ def repair(
             dry_run=dry_run,
             num_workers=workers,
             py_files=py or (),
+            allow_derive=allow_derive or (),
+            logs=log or (),
             storage_options=parse_storage_options(storage_option),
             on_done=on_done,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.manifest_digest import write_digest
-from logloom.io.storage import Store
+from logloom.io.storage import Store, with_access
 from logloom.pipelines.claims import Finding, output_order
 from logloom.pipelines.plan import references_of
 from logloom.pipelines.verify import Task, check_view, job_again, readable_entries, run_tasks, task_of
@@ -103,6 +104,8 @@ def repair(
     dry_run: bool = False,
     num_workers: int | None = None,
     py_files: Sequence[str] = (),
+    allow_derive: Sequence[str] = (),
+    logs: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Repair:
@@ -112,6 +115,8 @@ def repair(
         dry_run: only find.
         num_workers: processes; None is one for each core.
         py_files: Python files with functions that columns are derived by.
+        allow_derive: modules and packages that columns may be derived by; importing them runs their code.
+        logs: URIs of the version's logs, with credentials that are to be used.
         on_done: told how many pieces are checked or built, of how many.
 
     Raises:
@@ -121,8 +126,9 @@ def repair(
     """
     store = Store.at(root, storage_options)
     manifest = read_manifest(store, version)
-    mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, tuple(py_files), on_done)
-    return mending.run(dry_run)
+    access = with_access(store.options, logs)
+    remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
+    return _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_done).run(dry_run)
 
 
 class _Mending:
@@ -133,11 +139,11 @@ class _Mending:
         store: Store,
         manifest: Manifest,
         num_workers: int,
-        py_files: tuple[str, ...],
+        remake: Callable[[Iterable[LogRecord]], Job],
         on_done: Callable[[int, int], None],
     ):
         self._store, self._manifest = store, manifest
-        self._num_workers, self._py_files, self._on_done = num_workers, py_files, on_done
+        self._num_workers, self._remake, self._on_done = num_workers, remake, on_done
         self._done: list[_Mended] = []
 
     def run(self, dry_run: bool) -> Repair:
@@ -193,7 +199,7 @@ class _Mending:
         for chosen in (records, manifest.logs):
             there = [record for record in chosen if not self._why_closed(record)]
             try:
-                job = job_again(store, manifest, self._py_files, there)
+                job = self._remake(there)
                 return dataclasses.replace(job, references=references_of(job.outputs, store.options))
             except LogloomError as error:
                 why = str(error)
