@@ -24,7 +24,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 10
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch fuzz lint format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
+.PHONY: help demo test test-engines torch fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +49,10 @@ lint: .venv/.installed ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+audit: .venv-audit/.installed ## look for insecure code, and for known faults in what is installed
+	.venv-audit/bin/bandit --quiet --recursive logloom --configfile pyproject.toml
+	.venv-audit/bin/pip-audit --disable-pip --require-hashes --requirement requirements.lock
 
 format: .venv/.installed ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only .
@@ -159,6 +163,11 @@ python:
 
 .cache/bin/fake-gcs-server:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/fsouza/fake-gcs-server@v1.56.1
+
+.venv-audit/.installed: | python
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python $(PIP) install 'bandit[toml]' pip-audit
+	touch $@
 
 .venv-uv/.installed: | python
 	$(PYTHON) -m venv .venv-uv

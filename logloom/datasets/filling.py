@@ -56,7 +56,7 @@ def _packed(value: Any) -> bytes:
 
 
 def _unpacked(data: bytes) -> Work:
-    return Work(*pickle.loads(data))
+    return Work(*pickle.loads(data))  # nosec B301 # by our parent
 
 
 @dataclasses.dataclass(frozen=True)

@@ -135,7 +135,7 @@ def sampleshuffle(
     samples: Iterable[Sample], bufsize: int = 1000, rng: random.Random | None = None
 ) -> Iterator[Sample]:
     """Gives samples in random order, choosing among `bufsize` at a time; 0 or 1 keeps the order."""
-    rng = rng or random.Random()
+    rng = rng or random.Random()  # nosec B311 # no secret
     buffer: list[Sample] = []
     for sample in samples:
         if len(buffer) < bufsize:
@@ -329,7 +329,7 @@ def _next_epoch(
     epoch, desc.epoch = desc.epoch, desc.epoch + 1
     shards = list(sources)
     if desc.shuffle > 1:
-        random.Random(f"{desc.seed}/{epoch}").shuffle(shards)
+        random.Random(f"{desc.seed}/{epoch}").shuffle(shards)  # nosec B311 # no secret
     return shards, epoch
 
 
@@ -366,7 +366,8 @@ def _pipeline(
     shard_handler: Handler | None,
 ) -> Iterator[Sample]:
     raw = _samples(desc, sources, shard_handler)
-    shuffled = sampleshuffle(raw, desc.shuffle, random.Random(f"{desc.seed}/{part}"))
+    rng = random.Random(f"{desc.seed}/{part}")  # nosec B311 # no secret
+    shuffled = sampleshuffle(raw, desc.shuffle, rng)
     decoded = sampletransforms(shuffled, desc.decoding, handler)
     augmented = sampletransforms(decoded, desc.augmenting, handler)
     mapped = _mapped(augmented, desc.mapping, handler)

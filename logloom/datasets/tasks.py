@@ -184,7 +184,7 @@ def _received(
 ) -> Iterator[Any]:
     while True:
         try:
-            kind, value = pickle.loads(pipe.recv_bytes())
+            kind, value = pickle.loads(pipe.recv_bytes())  # nosec B301 # by our child
         except (EOFError, ConnectionError) as error:
             if _still_alive([worker]):
                 raise TaskError(f"{name_of()} gives nothing any more, but doesn't end") from error
@@ -208,7 +208,7 @@ def _portable(error: BaseException) -> BaseException:
     """The exception with its traceback as a note, or its text where it doesn't pickle."""
     text = "".join(traceback.format_exception(error))
     try:
-        copy: BaseException = pickle.loads(pickle.dumps(error))
+        copy: BaseException = pickle.loads(pickle.dumps(error))  # nosec B301 # made here
     except Exception:
         return TaskError(text)
     copy.add_note(text)

@@ -107,7 +107,7 @@ def _load_file(file: PythonFile) -> None:
     setattr(module, _SOURCE, file)
     sys.modules[file.module] = module
     try:
-        exec(compile(file.text, file.path, "exec"), module.__dict__)
+        exec(compile(file.text, file.path, "exec"), module.__dict__)  # nosec B102 # the user's --py
     except Exception as error:
         del sys.modules[file.module]
         raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error

@@ -115,7 +115,7 @@ def _load_yaml(data: bytes) -> Any:
     import yaml
 
     try:
-        return yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # nosec B506 # safe
     except yaml.YAMLError as error:
         raise ValueError(str(error).replace("\n", " ")) from error
 

@@ -47,7 +47,7 @@ def _listed(metadata: bytes) -> list[str]:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = yaml.load(metadata, loader)
+        content = yaml.load(metadata, loader)  # nosec B506 # a safe loader
     except (yaml.YAMLError, ValueError, RecursionError):
         return []
     information = content.get(_ROOT) if isinstance(content, dict) else None
