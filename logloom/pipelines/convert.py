@@ -21,16 +21,10 @@ import apache_beam as beam
 
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
+from logloom.io.entries import ENTRY, Entry, write_log_part
 from logloom.io.foreign.base import Part
-from logloom.io.manifest import (
-    ENTRY,
-    Entry,
-    LogRecord,
-    Manifest,
-    canonical,
-    read_manifest,
-    write_log_part,
-)
+from logloom.io.manifest import LogRecord, Manifest, read_manifest
+from logloom.io.metadata import canonical
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import CommitVersion, check_reach, mend_digest

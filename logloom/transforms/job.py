@@ -19,8 +19,9 @@ from pydantic import BaseModel
 
 from logloom.digests import digest_of
 from logloom.errors import LogReadError
+from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.manifest import Entry, LogRecord, Manifest
+from logloom.io.manifest import LogRecord, Manifest
 from logloom.io.storage import Store, is_local
 from logloom.io.units import format_named, options_of
 from logloom.schema import ColumnType, Schema, dtype_to_json
