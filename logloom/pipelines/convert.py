@@ -34,11 +34,10 @@ from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
-from logloom.software import software
 from logloom.transforms import finish, partition
 from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
-from logloom.transforms.job import LogTask
+from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.partition import Failure, PartitionResult, files_of, listed
 from logloom.words import counted
@@ -220,22 +219,7 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
 
 def _blank_entry(task: PartTask, job: ConvertJob) -> Entry:
     """The entry of a unit before it is written."""
-    log, part = task.log, task.part
-    return Entry(
-        output=job.output,
-        identity=job.unit_identity(log.log_id, part),
-        log_id=log.log_id,
-        content_id=log.content_id,
-        partition=part.name,
-        start=part.start,
-        stop=part.stop,
-        rows=0,
-        files=(),
-        columns={},
-        unit={},
-        tally={},
-        software=software(),
-    )
+    return blank_entry(job.output, job.unit_identity(task.log.log_id, task.part), task.log, task.part)
 
 
 def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
