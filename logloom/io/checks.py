@@ -3,7 +3,7 @@
 Here: `KnownFiles`, which travels with the storage options to wherever a file is opened, what is called there,
 and `UncheckedWarning`.
 Elsewhere: checksums that formats have themselves (their readers), what manifests and entries say
-(logloom.io.manifest).
+(logloom.io.manifest, logloom.io.entries).
 """
 
 from __future__ import annotations
@@ -18,15 +18,8 @@ from blake3 import blake3
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.manifest import (
-    ENTRY,
-    Assembled,
-    Entry,
-    FileEntry,
-    read_manifest,
-    unit_folder,
-    version_numbers,
-)
+from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
+from logloom.io.manifest import Assembled, read_manifest, version_numbers
 from logloom.io.storage import MISSING, Store, absolute_uri, explained, filesystem, is_local
 
 CHECK = "logloom.check"  # in storage options, beside the protocols

@@ -1,8 +1,9 @@
 """Metadata: JSON that says what lies in a dataset, read as if a stranger had written it.
 
-Here: strict JSON, values checked against types by pydantic, and the types of names that become paths.
-Elsewhere: what the files say (logloom.io.manifest and the formats), joining names to a folder
-(logloom.io.storage).
+Here: strict JSON, values checked against types by pydantic, the types of names that become paths, and
+canonical JSON (sorted keys, no spaces), so that equal content is equal bytes.
+Elsewhere: what the files say (logloom.io.entries, logloom.io.manifest and the formats), joining names to a
+folder (logloom.io.storage).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, InstanceOf, Strict, StringConstraints, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, InstanceOf, Strict, StringConstraints, TypeAdapter, ValidationError
 
 from logloom.errors import DatasetError
 
 T = TypeVar("T")
+STRICT = ConfigDict(extra="forbid")  # of dataclasses that `checked` makes
 MAX_DEPTH = 100  # what walks a value calls itself for each level
 _LARGEST = 2**64 - 1
 _NOT_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+', re.DOTALL)
@@ -129,6 +131,11 @@ def shown(value: Any) -> str:
         return "null"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def canonical(value: Any) -> bytes:
+    """JSON bytes that are equal for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _hint(way_out: str) -> str:

@@ -1,7 +1,7 @@
 """Where datasets lie: one folder on a disk or in an object store, through fsspec.
 
 Here: `Store`, which makes files visible whole or not at all, and opens URIs.
-Elsewhere: what the files mean (logloom.io.manifest and the formats).
+Elsewhere: what the files mean (logloom.io.entries, logloom.io.manifest and the formats).
 
 A local file is written elsewhere on its disk, synced, then linked or renamed; an object is one upload,
 visible once whole. (Leaving fsspec's `with fs.open(path, "wb")` by an exception would publish a partial

@@ -2,7 +2,7 @@
 
 Here: the `Writer`, `Reader` and `Format` protocols and the registry.
 Elsewhere: the formats (tar, l5kit, ...: one module or small package each), where finished units are kept
-(logloom.io.manifest), the Beam transforms around them (`beam.py` in each format's package).
+(logloom.io.entries), the Beam transforms around them (`beam.py` in each format's package).
 
 A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
 folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
@@ -22,8 +22,9 @@ from pydantic import BaseModel
 
 from logloom.blocks import Block
 from logloom.errors import UsageError
+from logloom.io.entries import Entry
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.io.manifest import Entry, LogRecord, Manifest, version_file
+from logloom.io.manifest import LogRecord, Manifest, version_file
 from logloom.io.metadata import Count, Text, checked
 from logloom.io.storage import Store
 from logloom.schema import Schema

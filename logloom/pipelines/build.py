@@ -28,7 +28,8 @@ from logloom.errors import (
 )
 from logloom.extras import beam_needed
 from logloom.io import retries
-from logloom.io.manifest import FileEntry, Manifest, read_manifest, version_file
+from logloom.io.entries import FileEntry
+from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.storage import is_local
 from logloom.pipelines.plan import BuildPlan

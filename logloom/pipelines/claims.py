@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from logloom import __version__
 from logloom.errors import DatasetError, LogloomError
+from logloom.io.entries import Entry
 from logloom.io.manifest import (
-    Entry,
     LogRecord,
     Manifest,
     digest_of_manifest,

@@ -20,16 +20,10 @@ from typing import Any
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
+from logloom.io.entries import ENTRY, Entry, write_log_part
 from logloom.io.foreign.base import Part
-from logloom.io.manifest import (
-    ENTRY,
-    Entry,
-    LogRecord,
-    Manifest,
-    canonical,
-    read_manifest,
-    write_log_part,
-)
+from logloom.io.manifest import LogRecord, Manifest, read_manifest
+from logloom.io.metadata import canonical
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
@@ -39,11 +33,10 @@ from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
-from logloom.software import software
 from logloom.transforms import finish, partition
 from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
-from logloom.transforms.job import LogTask
+from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.partition import Failure, PartitionResult, files_of, listed
 from logloom.words import counted
@@ -232,22 +225,7 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
 
 def _blank_entry(task: PartTask, job: ConvertJob) -> Entry:
     """The entry of a unit before it is written."""
-    log, part = task.log, task.part
-    return Entry(
-        output=job.output,
-        identity=job.unit_identity(log.log_id, part),
-        log_id=log.log_id,
-        content_id=log.content_id,
-        partition=part.name,
-        start=part.start,
-        stop=part.stop,
-        rows=0,
-        files=(),
-        columns={},
-        unit={},
-        tally={},
-        software=software(),
-    )
+    return blank_entry(job.output, job.unit_identity(task.log.log_id, task.part), task.log, task.part)
 
 
 def _write_unit(task: PartTask, job: ConvertJob) -> Entry:

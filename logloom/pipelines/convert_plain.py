@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import DatasetError, StorageError, UsageError
-from logloom.io.manifest import FileEntry, Manifest, read_manifest
+from logloom.io.entries import FileEntry
+from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.storage import Store, explained, sync
 from logloom.io.units import format_named
 from logloom.pipelines.convert_sources import Source, VersionSource

@@ -13,18 +13,11 @@ from typing import Any, Protocol
 from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import UsageError
+from logloom.io.entries import Entry
 from logloom.io.foreign import open_foreign
 from logloom.io.foreign.base import ForeignDataset, Lost, Part
 from logloom.io.foreign.l5kit import MAPPED_HINTS
-from logloom.io.manifest import (
-    Entry,
-    LogRecord,
-    Manifest,
-    entries_of,
-    read_manifest,
-    split_root,
-    version_numbers,
-)
+from logloom.io.manifest import LogRecord, Manifest, entries_of, read_manifest, split_root, version_numbers
 from logloom.io.storage import Store
 from logloom.pipelines.verify import reading_of
 from logloom.schema import Schema

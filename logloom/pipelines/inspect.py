@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import LogReadError, UsageError
+from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, LogSummary, OnError, OpenOptions, TopicInfo, unfinished_words
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import Entry, LogRecord, entries_of, read_manifest
+from logloom.io.manifest import LogRecord, entries_of, read_manifest
 from logloom.io.storage import Store, with_access
 from logloom.io.units import by_preference
 from logloom.pipelines import splits

@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from logloom.errors import LogReadError, UsageError
+from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import LogSummary, OpenOptions, unfinished_words
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.manifest import (
-    ENTRY,
     LogRecord,
     Manifest,
     check_root,
     digest_of_manifest,
     read_manifest,
-    unit_folder,
     version_numbers,
 )
 from logloom.io.storage import Store

@@ -20,25 +20,20 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError, LogloomError
+from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes, unit_folder
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
-    ENTRY,
     Assembled,
-    Entry,
-    FileEntry,
     LogRecord,
     Manifest,
-    canonical,
-    find_entry,
-    log_part_bytes,
     read_assembled,
     read_manifest,
-    unit_folder,
     version_file,
     version_numbers,
 )
 from logloom.io.manifest_digest import write_digest
+from logloom.io.metadata import canonical
 from logloom.io.storage import Store, with_access
 from logloom.pipelines.claims import Finding, output_order
 from logloom.pipelines.plan import references_of

@@ -15,19 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.entries import Entry, FileEntry, read_log_part
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import (
-    Assembled,
-    Entry,
-    FileEntry,
-    LogRecord,
-    Manifest,
-    read_assembled,
-    read_log_part,
-    read_manifest,
-    view_folder,
-)
+from logloom.io.manifest import Assembled, LogRecord, Manifest, read_assembled, read_manifest, view_folder
 from logloom.io.storage import Store, with_access
 from logloom.pipelines.claims import Finding, check_claims, manifest_state
 from logloom.pipelines.view import view_files

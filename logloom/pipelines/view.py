@@ -17,16 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.manifest import (
-    UNITS,
-    FileEntry,
-    Manifest,
-    entries_of,
-    read_assembled,
-    repair_hint,
-    unit_folder,
-    view_folder,
-)
+from logloom.io.entries import UNITS, FileEntry, repair_hint, unit_folder
+from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
 from logloom.io.storage import NO_LINKS, Store, explained
 from logloom.io.units import format_named
 from logloom.transforms.finished import check_file

@@ -14,18 +14,11 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import CommitConflictError, DatasetError, LogloomError
+from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import (
-    Assembled,
-    Entry,
-    LogRecord,
-    Manifest,
-    canonical,
-    version_file,
-    write_log_part,
-)
+from logloom.io.manifest import Assembled, LogRecord, Manifest, version_file
 from logloom.io.manifest_digest import write_digest
-from logloom.io.metadata import Count, Text, checked, parsed
+from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.storage import MISSING, Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened

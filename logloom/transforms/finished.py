@@ -2,7 +2,8 @@
 
 A unit that no version names loses its mark, so that it is built again. One that a version names keeps it:
 readers of that version need its entry, and `logloom repair` proves that what it builds again is the same.
-Elsewhere: entries and manifests (logloom.io.manifest), building units (logloom.transforms.partition).
+Elsewhere: entries (logloom.io.entries), manifests (logloom.io.manifest), building units
+(logloom.transforms.partition).
 """
 
 from __future__ import annotations
@@ -15,18 +16,8 @@ from blake3 import blake3
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.manifest import (
-    ENTRY,
-    Assembled,
-    Entry,
-    FileEntry,
-    find_entry,
-    read_assembled,
-    read_log_part,
-    read_manifest,
-    unit_folder,
-    version_numbers,
-)
+from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
+from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
 from logloom.io.storage import MISSING, Store
 from logloom.words import counted
 

@@ -19,8 +19,10 @@ from pydantic import BaseModel
 
 from logloom.digests import digest_of
 from logloom.errors import LogReadError
+from logloom.io.entries import Entry
+from logloom.io.foreign.base import Part
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.manifest import Entry, LogRecord, Manifest
+from logloom.io.manifest import LogRecord, Manifest
 from logloom.io.storage import Store, is_local
 from logloom.io.units import format_named, options_of
 from logloom.schema import ColumnType, Schema, dtype_to_json
@@ -159,21 +161,26 @@ class Job(Target):
 
     def blank_entry(self, output: str, log: LogTask, span: Span) -> Entry:
         """The entry of a unit before it is built: which it is, and nothing of what it holds."""
-        return Entry(
-            output=output,
-            identity=self.unit_identity(output, log, span),
-            log_id=log.log_id,
-            content_id=log.content_id,
-            partition=span.name,
-            start=span.start,
-            stop=span.stop,
-            rows=0,
-            files=(),
-            columns={},
-            unit={},
-            tally={},
-            software=software(),
-        )
+        return blank_entry(output, self.unit_identity(output, log, span), log, span)
+
+
+def blank_entry(output: str, identity: str, log: LogTask, span: Span | Part) -> Entry:
+    """The entry of a unit of this software, which holds nothing yet."""
+    return Entry(
+        output=output,
+        identity=identity,
+        log_id=log.log_id,
+        content_id=log.content_id,
+        partition=span.name,
+        start=span.start,
+        stop=span.stop,
+        rows=0,
+        files=(),
+        columns={},
+        unit={},
+        tally={},
+        software=software(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

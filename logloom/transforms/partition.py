@@ -21,8 +21,8 @@ from pydantic import BaseModel
 
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
-from logloom.io.manifest import ENTRY, Entry, FileEntry, canonical
-from logloom.io.metadata import Text
+from logloom.io.entries import ENTRY, Entry, FileEntry
+from logloom.io.metadata import Text, canonical
 from logloom.io.storage import Store, explained, sync
 from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from logloom.digests import digest_of
-from logloom.io.manifest import ENTRY, Entry, canonical, unit_folder
+from logloom.io.entries import ENTRY, Entry, unit_folder
+from logloom.io.metadata import canonical
 from logloom.io.units import Portion, PortionedFormat, format_named
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.finished import finished_unit

@@ -1,7 +1,7 @@
 """Accounts: what became of every message and every tick.
 
 Here: the `Tally` of a partition, and `reconcile`, which adds up those of a log.
-Elsewhere: what is counted (logloom.transforms.rows), who stores tallies (logloom.io.manifest).
+Elsewhere: what is counted (logloom.transforms.rows), who stores tallies (logloom.io.entries).
 
 A message is counted by the span that owns its message time (without a column's offset), a refused one by the
 span that owns its log time. A column *uses* a message that stands in a row, so one that served only dropped

@@ -12,25 +12,27 @@ import pytest
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import (
-    Assembled,
+from logloom.io.entries import (
     AssembledEntry,
     Entry,
     FileEntry,
-    LogRecord,
-    Manifest,
-    canonical,
-    check_root,
     find_assembled,
     find_entry,
-    read_assembled,
     read_log_part,
+    write_log_part,
+)
+from logloom.io.manifest import (
+    Assembled,
+    LogRecord,
+    Manifest,
+    check_root,
+    read_assembled,
     read_manifest,
     resolve_version,
     split_root,
     version_file,
-    write_log_part,
 )
+from logloom.io.metadata import canonical
 from logloom.io.storage import Store
 from tests.conftest import REPOSITORY
 from tests.files import flip
@@ -83,7 +85,7 @@ def test_a_log_part_is_read_by_no_thread_that_outlives_the_read(tmp_path):
     part = write_log_part(Store.at(str(tmp_path)), [make_entry()])
     script = f"""
 import os, pyarrow.parquet
-from logloom.io.manifest import read_log_part
+from logloom.io.entries import read_log_part
 from logloom.io.storage import Store
 before = os.listdir("/proc/self/task")
 read_log_part(Store.at({str(tmp_path)!r}), {part!r})
@@ -255,7 +257,7 @@ def test_an_entry_names_only_files_of_its_folder(tmp_path, name):
     store = Store.at(str(tmp_path))
     for identity, path in (("a", ("files", 0, "name")), ("b", ("identity",)), ("c", ("output",))):
         store.create(f"parts/tar/{identity}/entry.json", canonical(edited(plain(make_entry()), path, name)))
-        with pytest.raises(DatasetError, match=r"entry\.json: .*stays in its folder.*remove"):
+        with pytest.raises(DatasetError, match=r"entry\.json: .*stays in its folder.*logloom repair"):
             find_entry(store, "tar", identity)
         part = plain(make_entry())
         row = edited(part, path, name)

@@ -21,9 +21,10 @@ from logloom.errors import (
     ReadBackError,
     UsageError,
 )
+from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import ENTRY, entries_of, read_manifest, unit_folder, version_file
+from logloom.io.manifest import entries_of, read_manifest, version_file
 from logloom.io.manifest_digest import digest_file, write_digest
 from logloom.io.storage import Store
 from logloom.pipelines.build import build

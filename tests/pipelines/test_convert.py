@@ -20,8 +20,9 @@ import logloom.io.bags as granular
 import logloom.io.tables as tt
 from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.bags.format import BagsFormat
+from logloom.io.entries import unit_folder
 from logloom.io.foreign import open_foreign
-from logloom.io.manifest import entries_of, read_manifest, unit_folder
+from logloom.io.manifest import entries_of, read_manifest
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
 from logloom.pipelines.convert import convert

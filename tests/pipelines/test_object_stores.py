@@ -6,7 +6,8 @@ import fsspec
 import pytest
 
 from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
-from logloom.io.manifest import ENTRY, entries_of, read_manifest, version_file
+from logloom.io.entries import ENTRY
+from logloom.io.manifest import entries_of, read_manifest, version_file
 from logloom.io.storage import Store
 from logloom.pipelines import view
 from logloom.pipelines.build import build

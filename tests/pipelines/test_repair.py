@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
-from logloom.io.manifest import ENTRY, Entry, canonical, read_manifest
-from logloom.io.metadata import checked
+from logloom.io.entries import ENTRY, Entry
+from logloom.io.manifest import read_manifest
+from logloom.io.metadata import canonical, checked
 from logloom.io.storage import Store
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.repair import repair

@@ -7,8 +7,9 @@ import tarfile
 
 import pytest
 
-from logloom.io.manifest import canonical, read_manifest
+from logloom.io.manifest import read_manifest
 from logloom.io.manifest_digest import write_digest
+from logloom.io.metadata import canonical
 from logloom.io.storage import Store
 from logloom.pipelines.verify import verify
 from tests.files import flip

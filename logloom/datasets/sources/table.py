@@ -12,7 +12,7 @@ from logloom.blocks import Array
 from logloom.datasets.batches import Batch
 from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.io.checks import is_checked, with_check
-from logloom.io.manifest import FileEntry
+from logloom.io.entries import FileEntry
 from logloom.io.storage import absolute_uri
 from logloom.io.tables import description as d
 from logloom.schema import Schema

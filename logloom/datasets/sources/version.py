@@ -21,14 +21,8 @@ from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretc
 from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.checks import assembled_files, unit_files, with_check
-from logloom.io.manifest import (
-    Entry,
-    LogRecord,
-    Manifest,
-    read_log_part,
-    unit_folder,
-    view_folder,
-)
+from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.manifest import LogRecord, Manifest, view_folder
 from logloom.io.storage import Store
 from logloom.io.units import by_preference, options_of
 from logloom.schema import Schema

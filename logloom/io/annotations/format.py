@@ -23,7 +23,8 @@ from logloom.io.annotations.infos import check_log_id
 from logloom.io.annotations.mapping import INFO, mapping_of, plan_mapping
 from logloom.io.annotations.options import Options as AnnotationsOptions
 from logloom.io.annotations.stage import INFOS, Staged, StageReader, StageWriter
-from logloom.io.manifest import Entry, LogRecord
+from logloom.io.entries import Entry
+from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, UnitContext, check_unit
 from logloom.schema import Schema

@@ -21,7 +21,7 @@ from logloom.errors import DatasetError
 from logloom.io.annotations.infos import MappedRow, as_json, check_log_id, map_rows
 from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
-from logloom.io.manifest import repair_hint
+from logloom.io.entries import repair_hint
 from logloom.io.metadata import FileName, Int64, checked, parsed
 from logloom.io.storage import MISSING, Store
 from logloom.io.units import Closed, UnitContext

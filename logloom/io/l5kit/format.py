@@ -8,13 +8,14 @@ from typing import Any
 
 from logloom.digests import digest_of
 from logloom.errors import UsageError
+from logloom.io.entries import Entry
 from logloom.io.l5kit.assemble import Assembled, ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
 from logloom.io.l5kit.mapping import plan_mapping
 from logloom.io.l5kit.mask_chunks import MaskTask
 from logloom.io.l5kit.options import Options as L5KitOptions
 from logloom.io.l5kit.options import host_of
 from logloom.io.l5kit.stage import Staged, StageReader, StageWriter
-from logloom.io.manifest import Entry, LogRecord
+from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, UnitContext, check_unit
 from logloom.schema import Schema

@@ -19,12 +19,12 @@ from pydantic import BaseModel
 from logloom.blocks import Array, Block, Ragged
 from logloom.digests import RowsDigest
 from logloom.errors import DatasetError, LogReadError, StorageError
+from logloom.io.entries import repair_hint
 from logloom.io.l5kit.dtypes import ARRAYS, FRAMES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
 from logloom.io.l5kit.metadata import row_bytes
 from logloom.io.l5kit.options import Options, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, select_columns
-from logloom.io.manifest import repair_hint
 from logloom.io.metadata import Count, Int64, Text
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext

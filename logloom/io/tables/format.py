@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import Entry, LogRecord
+from logloom.io.entries import Entry
+from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tables import description as d
 from logloom.io.tables.assemble import PartRows, describe, log_index

@@ -14,15 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import (
-    Manifest,
-    read_log_part,
-    read_manifest,
-    split_root,
-    unit_folder,
-    version_numbers,
-    view_folder,
-)
+from logloom.io.entries import read_log_part, unit_folder
+from logloom.io.manifest import Manifest, read_manifest, split_root, version_numbers, view_folder
 from logloom.io.storage import Store, absolute_uri
 from logloom.io.tables import description as d
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.manifest import Entry, LogRecord
+from logloom.io.entries import Entry
+from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of

@@ -18,7 +18,7 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError
-from logloom.io.manifest import repair_hint
+from logloom.io.entries import repair_hint
 from logloom.io.metadata import Count, Int64
 from logloom.io.tar.sources import Source
 from logloom.io.units import Closed, UnitContext

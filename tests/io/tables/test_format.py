@@ -11,7 +11,8 @@ import logloom.io.tables as tt
 from logloom.blocks import Block, concatenate
 from logloom.digests import ColumnDigest
 from logloom.errors import UsageError
-from logloom.io.manifest import Entry, FileEntry, LogRecord
+from logloom.io.entries import Entry, FileEntry
+from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tables.format import FORMAT, TableOptions
 from logloom.io.tables.references import References

@@ -1,0 +1,283 @@
+"""Entries: what is noted of finished units, of what was assembled from them, and of each log's units.
+
+Here: these records, and where they lie:
+
+    parts/<output>/<identity>/entry.json   a finished unit, or a portion that units share; written last, the
+                                           completion mark
+    logs/<digest>.parquet                  a log's part of a manifest: a row for each unit
+
+Elsewhere: manifests, which name them (logloom.io.manifest); strict and canonical JSON (logloom.io.metadata).
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from blake3 import blake3
+from pydantic import AfterValidator
+
+from logloom.errors import DatasetError
+from logloom.io.metadata import (
+    STRICT,
+    Count,
+    FileName,
+    Int64,
+    Name,
+    NameOrNone,
+    Text,
+    canonical,
+    checked,
+    parsed,
+)
+from logloom.io.storage import MISSING, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ENTRY = "entry.json"
+UNITS = "parts"  # the folder of all units
+_JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of a unit: its name within the unit's folder, size in bytes and BLAKE3.
+
+    Attributes:
+        portion: identity of the portion that it belongs to, in whose folder it lies; "" for the unit's own.
+    """
+
+    __pydantic_config__ = STRICT
+
+    name: FileName
+    size: Count
+    digest: Text
+    portion: NameOrNone = ""
+
+
+def _apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+    """Raises ValueError where files have one place, or one lies in a folder that another one is."""
+    places = {(file.portion, file.name) for file in files}
+    if len(places) < len(files):
+        raise ValueError("two files have one name")
+    for file in files:
+        if file.name == ENTRY:
+            raise ValueError(f"a file is called {ENTRY}, like what lists them")
+        steps = file.name.split("/")
+        if any((file.portion, "/".join(steps[:n])) in places for n in range(1, len(steps))):
+            raise ValueError(f"{file.name!r} lies in a folder that is a file")
+    return files
+
+
+Files = Annotated[tuple[FileEntry, ...], AfterValidator(_apart)]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished unit: one partition of one log in one output.
+
+    Attributes:
+        partition: the span's name.
+        start, stop: the span in ns, half-open.
+        rows: how many rows it holds.
+        columns: digest of each column as the unit's reader gives it back.
+        unit: what the writer said on closing.
+        tally: how messages and ticks were used (see logloom.transforms.rows).
+        software: that made it (see logloom.software); empty where a logloom made it that didn't note it.
+    """
+
+    __pydantic_config__ = STRICT
+
+    output: Name
+    identity: Name
+    log_id: Text
+    content_id: Text
+    partition: Text
+    start: Int64
+    stop: Int64
+    rows: Count
+    files: Files
+    columns: Mapping[str, Text]
+    unit: Mapping[str, Any]
+    tally: Mapping[str, Any]
+    software: Mapping[str, Text] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        return unit_folder(self.output, self.identity)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All folders of the root that the unit's files lie in: its own, and those of its portions."""
+        names = dict.fromkeys([self.identity, *(file.portion or self.identity for file in self.files)])
+        return tuple(unit_folder(self.output, name) for name in names)
+
+    def path_of(self, file: FileEntry) -> str:
+        """Where a file of the unit lies in the root."""
+        return f"{unit_folder(self.output, file.portion or self.identity)}/{file.name}"
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """What stands in entry.json; an entry of before, without software, keeps its bytes."""
+        data = asdict(self)
+        if not self.software:
+            del data["software"]
+        return data
+
+
+def unit_folder(output: str, identity: str) -> str:
+    return f"{UNITS}/{output}/{identity}"
+
+
+def repair_hint(place: str) -> str:
+    """What to do about a damaged or lost file of a root, given its URI."""
+    root = place.rpartition("/parts/")[0] or place.rpartition("/logs/")[0] or "ROOT"
+    return f"`logloom repair {shlex.quote(root)}` builds it again"
+
+
+def find_entry(store: Store, output: str, identity: str) -> Entry | None:
+    """The entry of a unit, where it is finished.
+
+    Raises:
+        DatasetError: the entry can't be read.
+    """
+    found = _read_entry(store, output, identity)
+    return None if found is None else checked(Entry, *found[1:])
+
+
+@dataclass(frozen=True)
+class AssembledEntry:
+    """The entry of an output that was put together from many units of a split.
+
+    Attributes:
+        unit: what the format said of it.
+    """
+
+    __pydantic_config__ = STRICT
+
+    output: Name
+    split: Name
+    unit: Mapping[str, Any]
+    rows: Count
+    files: Files
+    software: Mapping[str, Text] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def to_bytes(self) -> bytes:
+        """What stands in entry.json."""
+        data = asdict(self)
+        for file in data["files"]:
+            del file["portion"]  # all are its own
+        if not self.software:  # nor had entries of before
+            del data["software"]
+        return canonical(data)
+
+
+def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledEntry, str] | None:
+    """The entry of an assembled output and its BLAKE3, where it is finished.
+
+    Raises:
+        DatasetError: the entry can't be read.
+    """
+    found = _read_entry(store, output, identity)
+    if found is None:
+        return None
+    data, *said = found
+    return checked(AssembledEntry, *said), blake3(data).hexdigest()
+
+
+def _read_entry(store: Store, output: str, identity: str) -> tuple[bytes, Any, str, str] | None:
+    """An entry's bytes and value, its file, and what to do where it is damaged."""
+    folder = unit_folder(output, identity)
+    name = f"{folder}/{ENTRY}"
+    try:
+        data = store.read(name)
+    except MISSING:
+        return None
+    place = store.uri_of(name)
+    way_out = repair_hint(place)
+    return data, parsed(data, place, way_out), place, way_out
+
+
+def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
+    """Writes a log's part of the manifest, and gives the digest that names it."""
+    data = log_part_bytes(entries)
+    digest = blake3(data).hexdigest()
+    store.create(f"logs/{digest}.parquet", data)
+    return digest
+
+
+def log_part_bytes(entries: Sequence[Entry]) -> bytes:
+    """A log's part of the manifest: a Parquet row a unit."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [_entry_row(entry) for entry in entries]
+    # Without the last one where no entry has it, so that a part of before comes out with the bytes it had.
+    schema = _part_schema(has_software=any(entry.software for entry in entries))
+    buffer = io.BytesIO()
+    table = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    return buffer.getvalue()
+
+
+def _part_schema(*, has_software: bool) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [(name, pa.string()) for name in ("output", "identity", "log_id", "content_id", "partition")]
+        + [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
+        + [(name, pa.string()) for name in (*_JSON_COLUMNS, *(["software"] if has_software else []))]
+    )
+
+
+def _entry_row(entry: Entry) -> dict[str, Any]:
+    row = entry.to_json() | {"size": entry.size}
+    return row | {name: canonical(row[name]).decode() for name in (*_JSON_COLUMNS, "software") if name in row}
+
+
+def read_log_part(store: Store, part: str) -> list[Entry]:
+    """The entries of a log's part, in the order in which they were written.
+
+    Raises:
+        DatasetError: the part is missing or damaged; names the file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = f"logs/{part}.parquet"
+    place = store.uri_of(name)
+    try:
+        data = store.read(name)
+    except MISSING:
+        raise DatasetError(
+            f"{place}: a log's part of the manifest is missing; {repair_hint(place)}"
+        ) from None
+    if blake3(data).hexdigest() != part:
+        raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
+    try:
+        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+            if file.schema_arrow not in (_part_schema(has_software=True), _part_schema(has_software=False)):
+                raise DatasetError(f"{place}: not a log's part of a manifest, its columns are others")
+            # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
+            rows = file.read(use_threads=False).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DatasetError(f"{place}: damaged ({error})") from error
+    return [_row_entry(row, f"{place}: row {number}") for number, row in enumerate(rows)]
+
+
+def _row_entry(row: dict[str, Any], place: str) -> Entry:
+    del row["size"]
+    row |= {key: parsed(row[key] or "null", f"{place}: {key}") for key in _JSON_COLUMNS}
+    row["software"] = parsed(row.get("software") or "{}", f"{place}: software")
+    return checked(Entry, row, place)
