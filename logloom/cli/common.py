@@ -28,10 +28,10 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="PROTOCOL.KEY=VALUE",
-        help="For a file system, e.g. gs.token=anon. May be repeated; never stored.",
+        help="Option of a file system, e.g. gs.token=anon. May be repeated; never stored.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def examples(*lines: str) -> str:
@@ -109,8 +109,11 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
     return parsed
 
 
-Root = Annotated[str, typer.Argument(metavar="ROOT[@VERSION]", help="A dataset; the newest version if none.")]
+Root = Annotated[
+    str,
+    typer.Argument(metavar="ROOT[@VERSION]", help="A dataset's folder or URI (default: its newest version)."),
+]
 PyFiles = Annotated[
     list[str] | None,
-    typer.Option("--py", metavar="FILE", help="Python with functions for `derive`; may be repeated."),
+    typer.Option("--py", metavar="FILE", help="Python file with functions for `derive`. May be repeated."),
 ]
