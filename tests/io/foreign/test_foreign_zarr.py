@@ -143,7 +143,7 @@ def test_chunks_that_would_be_unpickled_are_refused(tmp_path, codec, dtype):
     metadata = tmp_path / "x.zarr/speed/.zarray"
     metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"dtype": dtype, **codec}))
     (tmp_path / "x.zarr/speed/0").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(DatasetError, match=r"x\.zarr"):
+    with pytest.raises((DatasetError, UsageError), match="pickle"):
         rows_of(open_foreign(str(tmp_path / "x.zarr")))
     assert not (tmp_path / "ran").exists()
 
