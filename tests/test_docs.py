@@ -60,18 +60,9 @@ def test_the_page_on_commands_runs_from_top_to_bottom_and_tells_of_each(tmp_path
 
 def test_the_index_has_one_row_for_each_page():
     rows = re.findall(r"^\| \[.*?\]\((.*?)\) \|", (REPOSITORY / "docs/index.md").read_text(), re.MULTILINE)
-    pages = [path.name for path in (REPOSITORY / "docs").glob("*.md") if path.name != "index.md"]
+    docs = REPOSITORY / "docs"
+    pages = [path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if path.name != "index.md"]
     assert sorted(rows) == sorted([*pages, "../examples"])
-
-
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/quickstart.md", "docs/commands.md"]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_within_the_documentation_lead_somewhere(page):
-    text = (REPOSITORY / page).read_text()
-    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
-    assert [link for link in links if not (REPOSITORY / page).parent.joinpath(link).exists()] == []
 
 
 @pytest.mark.parametrize("page", ["docs/tables.md", "docs/webdataset.md"])

@@ -6,6 +6,8 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tokenize
+import tomllib
 
 import pytest
 
@@ -88,6 +90,45 @@ def test_headers_name_modules_that_are_there():
     for path in sorted(PACKAGE.rglob("*.py")):
         for name in modules_named_in_header(path):
             assert is_named_right(name, path), f"the header of {path.relative_to(PACKAGE)} names {name}"
+
+
+def names_in_code(path):
+    """All names and words of short texts in a module: what it defines, imports, uses and looks up by name."""
+    words = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        texts = [getattr(node, field, None) for field in ("id", "attr", "arg", "name", "module", "asname")]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
+            texts.append(node.value)
+        for text in texts:
+            words.update(re.findall(r"\w+", text) if isinstance(text, str) else ())
+    return words
+
+
+def test_what_headers_say_stands_here_stands_here():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        header = ast.get_docstring(ast.parse(path.read_text())) or ""
+        here = re.search(r"\bHere: (.*?)(?=\.\s|\Z)", header, re.DOTALL)
+        named = re.findall(r"`([A-Za-z_]\w*)`", here[1]) if here else []
+        strange = set(named) - names_in_code(path)
+        assert not strange, f"the header of {path.relative_to(PACKAGE)} names {sorted(strange)}"
+
+
+def docstrings_and_comments(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+    with path.open("rb") as file:
+        tokens = list(tokenize.tokenize(file.readline))
+    yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
+
+
+def test_docstrings_and_comments_name_modules_and_what_is_in_them():
+    groups = set(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["entry-points"])
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for text in docstrings_and_comments(path):
+            for name in re.findall(r"(?<![\w./@-])logloom(?:\.\w+)+", text):
+                right = name in groups or is_named_right(name, path)
+                assert right, f"{path.relative_to(PACKAGE)} names {name}"
 
 
 def test_reading_and_verifying_work_without_beam():

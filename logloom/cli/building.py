@@ -48,22 +48,24 @@ class View(enum.StrEnum):
 
 
 RecipeArgument = Annotated[
-    list[str], typer.Argument(metavar="RECIPE|LOG...", help="A recipe (.yaml), or logs to build as they are.")
+    list[str], typer.Argument(metavar="RECIPE|LOG...", help="A recipe (.yaml), or logs to build without one.")
 ]
-To = Annotated[str, typer.Option("--to", metavar="ROOT", help="The dataset's folder or URI.")]
+To = Annotated[str, typer.Option("--to", metavar="ROOT", help="Folder or URI of the dataset.")]
 OtherLogs = Annotated[
     list[str] | None,
-    typer.Option("--log", metavar="URI", help="Logs or globs in place of the recipe's; may be repeated."),
+    typer.Option(
+        "--log", metavar="URI", help="Log or glob to use instead of the recipe's `logs`. May be repeated."
+    ),
 ]
 HashOption = Annotated[
     Hash | None,
     typer.Option(
         "--hash",
-        help="What tells that a log changed: size and both ends, or all its bytes, which reads every log. "
-        "Overrides the recipe's hash; where it is another than before, every log counts as new.",
+        help="How to tell that a log changed: by its size and both ends, or by all its bytes (slower). "
+        "Changing this makes every log new (default: what the recipe says).",
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs, for a trial.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only this many logs, for a trial.")]
 
 
 def _load(
@@ -139,14 +141,20 @@ def build(
     limit: Limit = None,
     workers: engines.Workers = None,
     verify: Verify = "new",
-    on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
+    on_error: Annotated[
+        OnError | None, typer.Option(help="What to do about damaged logs (default: what the recipe says).")
+    ] = None,
     hash: HashOption = None,
-    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Commit even without any row.")] = False,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Commit a version even if it has no rows.")
+    ] = False,
     view: Annotated[
         View,
-        typer.Option(help="Plain folders of the version: links on disks; copies in object stores; none."),
+        typer.Option(
+            help="How to make the version's plain folders: hard links (disks), copies (stores too), none."
+        ),
     ] = View.link,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
     runner: engines.RunnerName = "auto",
@@ -166,7 +174,7 @@ def build(
     machine_type: engines.MachineType = "",
     dry_run: engines.DryRun = False,
 ) -> None:
-    """Build a new version of a dataset: only what is new is made, and read back before it is committed."""
+    """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
     from logloom.runners import RunnerOptions
     from logloom.runners.options import parse_settings
 
@@ -312,13 +320,17 @@ def plan(
     py: PyFiles = None,
     allow_derive: AllowDerive = None,
     limit: Limit = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when not up to date.")] = False,
-    on_error: Annotated[OnError | None, typer.Option(help="Overrides the recipe's on_error.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with code 3 if the dataset is not up to date.")
+    ] = False,
+    on_error: Annotated[
+        OnError | None, typer.Option(help="What to do about damaged logs (default: what the recipe says).")
+    ] = None,
     hash: HashOption = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show what a build would do: logs, partitions, bytes; what is finished already, reused or dropped."""
+    """Show what a build would do: logs, partitions and bytes to read; what is finished, reused or dropped."""
     from logloom.pipelines.inspect import in_words, plan_summary
 
     planned = _planned(

@@ -42,10 +42,10 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="PROTOCOL.KEY=VALUE",
-        help="For a file system, e.g. gs.token=anon. May be repeated; never stored.",
+        help="Option of a file system, e.g. gs.token=anon. May be repeated; never stored.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def examples(*lines: str) -> str:
@@ -134,20 +134,23 @@ Verify = Annotated[
     str,
     typer.Option(
         metavar="new|all|sample:SHARE|none",
-        help="What is read back before the commit: what is new (logs that stay are taken on trust), all "
-        "(those, too: reads the whole dataset), a share of what is new, or nothing.",
+        help="What to read back before the commit: what is new, everything (also logs of earlier versions), "
+        "a share of what is new, or nothing.",
     ),
 ]
-Root = Annotated[str, typer.Argument(metavar="ROOT[@VERSION]", help="A dataset; the newest version if none.")]
 AllowDerive = Annotated[
     list[str] | None,
     typer.Option(
         "--allow-derive",
         metavar="PACKAGE",
-        help="A package that `derive` may import, which runs its code; may be repeated.",
+        help="Package that `derive` may import, which runs its code. May be repeated.",
     ),
+]
+Root = Annotated[
+    str,
+    typer.Argument(metavar="ROOT[@VERSION]", help="A dataset's folder or URI (default: its newest version)."),
 ]
 PyFiles = Annotated[
     list[str] | None,
-    typer.Option("--py", metavar="FILE", help="Python with functions for `derive`; may be repeated."),
+    typer.Option("--py", metavar="FILE", help="Python file with functions for `derive`. May be repeated."),
 ]

@@ -63,40 +63,51 @@ class SourceDamage(enum.StrEnum):
 )
 def convert(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="ROOT[@VERSION] of logloom, or a foreign dataset.")
+        str, typer.Argument(metavar="SRC", help="ROOT[@VERSION] of logloom, or a dataset of another tool.")
     ],
-    destination: Annotated[str, typer.Argument(metavar="DST", help="A new dataset's folder or URI.")],
+    destination: Annotated[str, typer.Argument(metavar="DST", help="Folder or URI of the new dataset.")],
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="bags, tar, zarr, table, l5kit, …")
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="Format to write, e.g. bags, tar, zarr, table or l5kit."
+        ),
     ],
     plain: Annotated[
-        bool, typer.Option("--plain", help="Only the format's own files, as its original clients open them.")
+        bool,
+        typer.Option(
+            "--plain", help="Make a plain folder of the format's own files, for its original tools."
+        ),
     ] = False,
     kind: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="KIND",
-            help="granular, webdataset, l5kit, parquet, lance, zarr or table; by default its files tell.",
+            help="What SRC is: granular, webdataset, l5kit, parquet, lance, zarr, table (default: detected).",
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option(help="Of a version: which output to read; by default one that is whole.")
+        str | None, typer.Option(help="Output of a version to read (default: one that holds all columns).")
     ] = None,
     options: Annotated[
         str | None,
-        typer.Option(metavar="YAML", help="What a recipe says under outputs, like '{rows_per_chunk: 256}'."),
+        typer.Option(
+            metavar="YAML",
+            help="Options of the format, as in a recipe's `outputs`, e.g. '{rows_per_chunk: 256}'.",
+        ),
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
+        list[str] | None,
+        typer.Option("--columns", "-c", help="Column to convert, by name or glob. May be repeated."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first logs.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Convert only this many logs.")] = None,
     workers: Workers = None,
     verify: Verify = "new",
     on_error: Annotated[
-        SourceDamage, typer.Option(help="skip leaves out damaged parts of SRC, lists them, and exits with 3.")
+        SourceDamage,
+        typer.Option(help="What to do about damaged parts of SRC. skip lists them and exits with code 3."),
     ] = SourceDamage.fail,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
     runner: RunnerName = "auto",

@@ -44,22 +44,22 @@ SecretLogs = Annotated[
 )
 def head(
     root: Root,
-    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 5,
-    skip: Annotated[int, typer.Option(min=0, help="Rows to pass over first.")] = 0,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="Number of rows to show.")] = 5,
+    skip: Annotated[int, typer.Option(min=0, help="Number of rows to skip first.")] = 0,
     columns: Annotated[
-        list[str] | None, typer.Option("--columns", "-c", help="Names or globs; may be repeated.")
+        list[str] | None,
+        typer.Option("--columns", "-c", help="Column to show, by name or glob. May be repeated."),
     ] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="The messages behind each value: time, age, place.")
+        bool, typer.Option("--why", help="Show the messages behind each value: time, age and place.")
     ] = False,
     output: Annotated[
-        str | None,
-        typer.Option(help="Which output to read; by default that of logloom.datasets.open."),
+        str | None, typer.Option(help="Output to read (default: as `logloom.datasets.open` chooses).")
     ] = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show rows of a dataset, and with --why their lineage."""
+    """Show rows of a dataset; with --why, where their values come from."""
     from logloom.io.manifest import split_root
     from logloom.pipelines import inspect
 
@@ -89,19 +89,22 @@ def head(
 def verify(
     root: Root,
     against_logs: Annotated[
-        bool, typer.Option("--against-logs", help="Also derive every row from the logs again.")
+        bool, typer.Option("--against-logs", help="Also derive every row from the logs again, and compare.")
     ] = False,
     py: PyFiles = None,
     allow_derive: AllowDerive = None,
     log: SecretLogs = None,
-    sample: Annotated[str, typer.Option(metavar="all|sample:SHARE", help="Which units to read.")] = "all",
+    sample: Annotated[
+        str, typer.Option(metavar="all|sample:SHARE", help="Which units to read back.")
+    ] = "all",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes; one a core by default.")
+        int | None,
+        typer.Option("--workers", min=1, help="Number of worker processes (default: one per core)."),
     ] = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Prove that a version holds what its manifest says, and that this is what the logs say."""
+    """Check that a version holds what its manifest says; with --against-logs, also what its logs say."""
     import dataclasses
 
     from logloom.io.manifest import split_root
@@ -229,17 +232,17 @@ def repair(
 def view(
     root: Root,
     copy: Annotated[
-        bool, typer.Option("--copy", help="In an object store: copy the files there, without a download.")
+        bool, typer.Option("--copy", help="In an object store: copy the files within the store.")
     ] = False,
     listed: Annotated[
-        bool, typer.Option("--list", help="Only print where each file lies; webdataset takes such URLs.")
+        bool, typer.Option("--list", help="Only list the URL of each file, e.g. for webdataset.")
     ] = False,
-    output: Annotated[str | None, typer.Option(help="With --list: only this output's.")] = None,
-    split: Annotated[str | None, typer.Option(help="With --list: only this split's.")] = None,
+    output: Annotated[str | None, typer.Option(help="With --list: only files of this output.")] = None,
+    split: Annotated[str | None, typer.Option(help="With --list: only files of this split.")] = None,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Make a version's view (again): plain folders by format and split, for the formats' own clients."""
+    """Make a version's view: a plain folder for each format and split, for the formats' original tools."""
     from logloom.io.manifest import read_manifest, split_root
     from logloom.io.storage import Store
     from logloom.pipelines.progress import steps

@@ -12,14 +12,17 @@ if TYPE_CHECKING:
 _ENGINE, _FLINK, _DATAFLOW = "Engine", "Flink and other clusters", "Dataflow"
 
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="In parallel; by default as many as pay.")
+    int | None,
+    typer.Option(
+        "--workers", min=1, help="Number of worker processes (default: follows from the size of the job)."
+    ),
 ]
 RunnerName = Annotated[
     str,
     typer.Option(
         "--runner",
         metavar="auto|direct|prism|flink|dataflow",
-        help="The engine; see docs/engines.md.",
+        help="Engine to run on, see docs/engines.md; auto is this machine, or Flink if it is named.",
         rich_help_panel=_ENGINE,
     ),
 ]
@@ -28,71 +31,92 @@ RunnerOption = Annotated[
     typer.Option(
         "--runner-option",
         metavar="KEY=VALUE",
-        help="For Beam (parallelism=4) or, with a dot, the engine (restart-strategy.type=fixed-delay).",
+        help="Option of Beam (parallelism=4) or, where the name has a dot, of the engine "
+        "(restart-strategy.type=fixed-delay). May be repeated.",
         rich_help_panel=_ENGINE,
     ),
 ]
 Detach = Annotated[
-    bool, typer.Option("--detach", help="Return once the engine has the job.", rich_help_panel=_ENGINE)
+    bool,
+    typer.Option(
+        "--detach",
+        help="Return once the engine has accepted the job, which goes on without this command.",
+        rich_help_panel=_ENGINE,
+    ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Only print what Dataflow would get, as JSON.", rich_help_panel=_DATAFLOW),
+    typer.Option(
+        "--dry-run", help="Print the job for Dataflow as JSON; submit nothing.", rich_help_panel=_DATAFLOW
+    ),
 ]
 EngineLogs = Annotated[
     str,
     typer.Option(
         metavar="FOLDER",
-        help="Keep the logs of the processes that are started here.",
+        help="Folder to keep the logs of the engine's local processes in (default: not kept).",
         rich_help_panel=_ENGINE,
     ),
 ]
 FlinkMaster = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="A standing Flink cluster.", rich_help_panel=_FLINK)
+    str, typer.Option(metavar="HOST:PORT", help="Address of a running Flink cluster.", rich_help_panel=_FLINK)
 ]
 FlinkJar = Annotated[
     str,
     typer.Option(
-        metavar="JAR", help="A shaded job server, in place of Maven's jars.", rich_help_panel=_FLINK
+        metavar="JAR",
+        help="Beam's job server for Flink as one jar (default: fetched with Maven).",
+        rich_help_panel=_FLINK,
     ),
 ]
 JobEndpoint = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="A Beam job server that is up.", rich_help_panel=_FLINK)
+    str,
+    typer.Option(metavar="HOST:PORT", help="Address of a running Beam job server.", rich_help_panel=_FLINK),
 ]
 EnvironmentKind = Annotated[
     str,
     typer.Option(
-        metavar="local|external|process|docker", help="Where worker processes run.", rich_help_panel=_FLINK
+        metavar="local|external|process|docker",
+        help="Where workers run: on this machine, in running pools (external), as processes or containers "
+        "that task managers start.",
+        rich_help_panel=_FLINK,
     ),
 ]
 EnvironmentConfig = Annotated[
     str,
     typer.Option(
         metavar="CONFIG",
-        help="host:port of a worker pool, a process as JSON, or an image.",
+        help="The pool's host:port (external), a command as JSON (process), or an image (docker).",
         rich_help_panel=_FLINK,
     ),
 ]
-Project = Annotated[str, typer.Option(metavar="ID", help="Of Google Cloud.", rich_help_panel=_DATAFLOW)]
-Region = Annotated[str, typer.Option(help="Like europe-west4.", rich_help_panel=_DATAFLOW)]
+Project = Annotated[str, typer.Option(metavar="ID", help="Google Cloud project.", rich_help_panel=_DATAFLOW)]
+Region = Annotated[
+    str, typer.Option(help="Google Cloud region, e.g. europe-west4.", rich_help_panel=_DATAFLOW)
+]
 Staging = Annotated[
     str,
-    typer.Option(metavar="GS-URI", help="Where the job and its files are put.", rich_help_panel=_DATAFLOW),
+    typer.Option(
+        metavar="GS-URI", help="Folder of a bucket for the files of the job.", rich_help_panel=_DATAFLOW
+    ),
 ]
 Image = Annotated[
     str,
     typer.Option(
         "--sdk-container-image",
         metavar="IMAGE",
-        help="What workers run in; it holds logloom.",
+        help="Container image of the workers, with logloom installed.",
         rich_help_panel=_DATAFLOW,
     ),
 ]
 ServiceAccount = Annotated[
-    str, typer.Option(metavar="EMAIL", help="Whom workers act as.", rich_help_panel=_DATAFLOW)
+    str, typer.Option(metavar="EMAIL", help="Service account of the workers.", rich_help_panel=_DATAFLOW)
 ]
 MachineType = Annotated[
-    str, typer.Option(metavar="TYPE", help="Of workers, like n2-standard-8.", rich_help_panel=_DATAFLOW)
+    str,
+    typer.Option(
+        metavar="TYPE", help="Machine type of the workers, e.g. n2-standard-8.", rich_help_panel=_DATAFLOW
+    ),
 ]
 
 

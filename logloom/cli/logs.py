@@ -34,7 +34,7 @@ from logloom.cli.common import (
 def info(
     logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Log files, folders, URIs or globs.")],
     recipe: Annotated[
-        bool, typer.Option("--recipe", help="Print a recipe that builds as it stands.")
+        bool, typer.Option("--recipe", help="Print a recipe that can be built as it is.")
     ] = False,
     on_error: Annotated[
         OnError | None,
@@ -43,7 +43,7 @@ def info(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show what logs hold by their index: topics, types, counts, rates and times (`doctor` reads all)."""
+    """Show the topics of logs: types, counts, rates and times. Reads their indices only."""
     from logloom.pipelines import inspect
 
     options = parse_storage_options(storage_option)
@@ -76,7 +76,7 @@ def doctor(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Read logs from end to end; say what is damaged, missing or strangely timed, and the way out."""
+    """Read logs from end to end; report what is damaged, missing or strangely timed, and the remedy."""
     from logloom.pipelines.doctor import examine_all
     from logloom.pipelines.health import COLUMNS
 

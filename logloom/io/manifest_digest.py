@@ -1,6 +1,6 @@
 """The digest of a manifest, in a file beside it: guards a version's root of trust against bit rot and slips.
 
-Here: `versions/00000007.blake3`, one line as `b3sum` prints and checks it.
+Here: `versions/00000007.blake3`, one line as b3sum prints and checks it.
 Elsewhere: manifests, whose `parent_digest` says the same of the version before (logloom.io.manifest).
 
 It is written after the commit, so it may be missing: the next build mends that. Whoever rewrites both files

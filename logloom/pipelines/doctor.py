@@ -3,8 +3,7 @@
 Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
 Elsewhere: what the answer is made of, and what counts as strange (health), the columns of tables
-(table_health), what damage is and how reading
-goes on behind it (logloom.io.logs), printing (logloom.cli).
+(table_health), what damage is and how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class RunnerOptions:
     Attributes:
         runner: a name in `RUNNERS`, or "auto": Flink where a Flink cluster or job server is named, Beam's own
             local runner otherwise.
-        workers: how much runs at the same time; None for as much as pays.
+        workers: number of worker processes; None lets it follow from the size of the job.
         job_endpoint: host:port of a Beam job server that is up; "" starts one where the engine needs one.
         flink_master: host:port of a standing Flink cluster; "" is a cluster within the job server.
         flink_job_server_jar: a shaded job server in place of the jars that Maven fetches.

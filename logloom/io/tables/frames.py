@@ -1,8 +1,8 @@
 """What a loader takes out of a DataFrame, once: plain arrays that say where each row's chunks lie.
 
-Here: `Slot` (one table's share of the frame), `open_slots`, and the names that merged columns are shown by.
+Here: `open_frame`, `Slot` (one table's share of the frame), and the names that merged columns are shown by.
 Elsewhere: the service columns' names (logloom.io.tables.description), merging frames
-    (logloom.io.tables.merging).
+(logloom.io.tables.merging).
 """
 
 from __future__ import annotations

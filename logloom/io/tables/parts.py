@@ -6,8 +6,8 @@ Elsewhere: cutting rows into parts and committing tables (logloom.io.tables.writ
 (logloom.io.tables.blobs).
 
 A part is a folder: `<group>.blob` for each group, and rows.parquet, whose columns are the index columns and
-    the
-service columns of an index file, with blobs named relative to the part. Its bytes depend on the rows alone.
+the service columns of an index file, with blobs named relative to the part. Its bytes depend on the rows
+alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plans: what reading a selection of columns takes, worked out once per selection.
 
-Here: `Step` (one group of one table), `Plan`, and `explain`'s answer.
+Here: `Step` (one group of one table), `Plan`, and `Cost`, which is what a loader explains.
 Elsewhere: covers (logloom.io.tables.groups), decoding (logloom.io.tables.chunks), reading
 (logloom.io.tables.loader).
 """

@@ -1,6 +1,6 @@
 """One part of a table that a pipeline builds, before the table is put together: a unit.
 
-Here: `UnitWriter` and `UnitReader`.
+Here: `UnitWriter`, and `unit_reader`, which gives a `BlockReader`.
 Elsewhere: a part's files (logloom.io.tables.parts), their names (logloom.io.tables.description), the format
 (logloom.io.tables.format).
 

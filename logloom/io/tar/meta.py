@@ -1,6 +1,6 @@
 """The small values of a sample as one line of JSON, and back without losing a bit.
 
-Here: `write_meta` and `read_meta` for scalars and strings of many rows.
+Here: `write_meta`, `parse_meta` and `read_column` for scalars and strings of many rows.
 Elsewhere: which columns these are (logloom.io.tar.samples).
 JSON has no NaN and no infinity: such a float is {"f8": "7ff8000000000000"}, its bits in hex, most significant
 first. Bytes of a string that are no UTF-8 are escaped as lone surrogates, as Python's surrogateescape does.

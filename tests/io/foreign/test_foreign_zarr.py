@@ -1,5 +1,7 @@
 """Zarr groups that zarr and xarray wrote: arrays along one axis as columns."""
 
+import json
+import pathlib
 import pickle
 
 import fsspec
@@ -127,6 +129,23 @@ def test_a_damaged_chunk_and_a_huge_one_are_errors_that_name_array_and_rows(tmp_
     group.create_array("wide", shape=(1 << 40,), chunks=(1 << 40,), dtype="f8")
     with pytest.raises(DatasetError, match=r"x.zarr/wide: chunks of .* bytes"):
         open_foreign(str(tmp_path / "x.zarr"), columns=["wide"])
+
+
+@pytest.mark.parametrize("codec", [{"compressor": {"id": "pickle"}}, {"filters": [{"id": "pickle"}]}])
+@pytest.mark.parametrize("dtype", ["<f8", "|O"])
+def test_chunks_that_would_be_unpickled_are_refused(tmp_path, codec, dtype):
+    class Evil:
+        def __reduce__(self):
+            return pathlib.Path.touch, (tmp_path / "ran",)
+
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=2)
+    group.create_array("speed", data=np.arange(4.0), chunks=(4,), compressors=None)
+    metadata = tmp_path / "x.zarr/speed/.zarray"
+    metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"dtype": dtype, **codec}))
+    (tmp_path / "x.zarr/speed/0").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises((DatasetError, UsageError), match="pickle"):
+        rows_of(open_foreign(str(tmp_path / "x.zarr")))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_group_in_an_object_store_reads_equally(tmp_path):

@@ -1,6 +1,6 @@
 """Decoders of messages whose definition fixes their layout: CDR (ROS 2) and ROS 1.
 
-Here: what the `Decoder` protocol asks for, over all messages of a topic at once.
+Here: `CdrDecoder` and `Ros1Decoder`, over all messages of a topic at once.
 Elsewhere: the layout compiler (compiler), paths (fields), images, clouds and the like (adapters), containers.
 No object is ever made for a message; see `cursor` for how that works.
 """

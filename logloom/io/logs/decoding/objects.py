@@ -1,7 +1,7 @@
 """Decoders whose own library makes an object of each message: what they share.
 
 Here: `ObjectDecoder`, which picks values out of such objects and lays them into columns. An object is made
-once, however many columns look into it, as long as there aren't too many (`Parsed`).
+once, however many columns look into it, as long as there aren't too many.
 Elsewhere: the libraries and their definitions (protobuf, json), paths (fields), adapters.
 Columns have the types, and errors the words, that encodings of fixed layout have.
 """

@@ -1,0 +1,136 @@
+"""Pages for people name only what is there: files, modules, names in the code, tests, links.
+
+What the pages say for users to run is tested elsewhere (test_docs, and beside what it is about).
+"""
+
+import ast
+import functools
+import pkgutil
+import re
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY
+
+PAGES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for folder in ("", "docs", "docs/design", "benchmarks")
+    for path in (REPOSITORY / folder).glob("*.md")
+)
+EXPLAINING = [
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/guarantees.md",
+    *(page for page in PAGES if page.startswith("docs/design/")),
+]
+FOLDERS = ("logloom/", "tests/", "docs/", "benchmarks/", "examples/", ".ci/")
+CODE = re.compile(r"`([^`\n]+)`")
+
+
+def text_of(page):
+    return (REPOSITORY / page).read_text(encoding="utf-8")
+
+
+def without_fences(text):
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@functools.cache
+def functions_in(path):
+    tree = ast.parse((REPOSITORY / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def named_tests(page):
+    """(files, test) for each test that a page names: the files stand before it in its line or above."""
+    files = []
+    for line in without_fences(text_of(page)).splitlines():
+        found = []
+        for code in CODE.findall(line):
+            path, _, name = code.partition("::")
+            if re.fullmatch(r"tests/[\w/]+\.py", path):
+                found = files = [*found, path]
+            if name or re.fullmatch(r"test_\w+", code):
+                yield [path] if name else files, name or code
+
+
+@functools.cache
+def words_of_the_code():
+    """Every name and word that stands in the package, its tests or its settings."""
+    files = [*REPOSITORY.glob("logloom/**/*"), *REPOSITORY.glob("tests/**/*.py")]
+    files += [REPOSITORY / name for name in ("pyproject.toml", "Makefile")]
+    known = (".py", ".xml", ".toml", ".json", "")
+    texts = [file.read_text(encoding="utf-8") for file in files if file.is_file() and file.suffix in known]
+    return set(re.findall(r"\w+", "\n".join(texts)))
+
+
+@pytest.mark.parametrize("page", EXPLAINING)
+def test_files_that_pages_name_are_there(page):
+    for code in CODE.findall(without_fences(text_of(page))):
+        path = code.partition("::")[0]
+        if path.startswith(FOLDERS) and not re.search(r"[<{ ]", path):
+            assert any(REPOSITORY.glob(path.rstrip("/"))), f"{page} names {path}"
+
+
+@pytest.mark.parametrize("page", EXPLAINING)
+def test_tests_that_pages_name_are_there(page):
+    for files, name in named_tests(page):
+        assert files, f"{page} doesn't say where {name} is"
+        for path in files:
+            assert name in functions_in(path), f"{page}: {path} has no {name}"
+
+
+@pytest.mark.parametrize("page", EXPLAINING)
+def test_names_that_pages_use_are_those_of_the_code(page):
+    for code in CODE.findall(without_fences(text_of(page))):
+        if re.fullmatch(r"logloom(\.\w+)+", code):
+            group = f'entry-points."{code}"' in text_of("pyproject.toml")
+            assert group or pkgutil.resolve_name(code) is not None, f"{page} names {code}"
+        elif re.fullmatch(r"make [\w-]+", code):
+            target = re.escape(code.removeprefix("make "))
+            assert re.search(rf"^{target}:", text_of("Makefile"), re.MULTILINE), f"{page} names {code}"
+        elif re.fullmatch(r"\w*_\w*|[A-Z]+[a-z]\w*|[A-Z]\w+\.\w+", code) and not code.startswith("__"):
+            missing = set(re.findall(r"\w+", code)) - words_of_the_code()
+            assert not missing, f"{page} names {code}, which the code doesn't"
+
+
+@pytest.mark.parametrize("page", [page for page in EXPLAINING if page.startswith("docs/design/")])
+def test_a_page_of_the_design_says_what_was_chosen_what_was_refused_and_what_holds_it(page):
+    heads = re.findall(r"^## (.*)$", text_of(page), re.MULTILINE)
+    assert heads == ["The problem", "What was chosen", "What was refused", "The tests that hold it"]
+    assert len(list(named_tests(page))) >= 10
+
+
+def test_each_guarantee_has_a_test():
+    rows = [line for line in text_of("docs/guarantees.md").splitlines() if line.startswith("| ")]
+    promises = [line for line in rows if not line.startswith("| promise |")]
+    assert len(promises) > 30
+    for line in promises:
+        assert re.search(r"`tests/[\w/]+\.py::test_\w+`", line), f"no test: {line}"
+
+
+def anchors_of(path):
+    """The anchors of a page's headlines, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.*)$", without_fences(path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_fences(text_of(page))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (REPOSITORY / page).parent / name if name else REPOSITORY / page
+        assert target.exists(), f"{page} links to {link}"
+        if anchor:
+            assert anchor in anchors_of(target), f"{page} links to {link}, a headline that isn't there"
+
+
+def test_the_hooks_before_a_commit_run_what_make_lint_runs():
+    config = yaml.safe_load(text_of(".pre-commit-config.yaml"))
+    entries = [hook["entry"] for repository in config["repos"] for hook in repository["hooks"]]
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", text_of("Makefile"), re.MULTILINE)[1]
+    lines = [line.strip().replace("$(BIN)", ".venv/bin").removesuffix(" .") for line in recipe.splitlines()]
+    assert entries == lines
