@@ -206,14 +206,16 @@ def test_an_object_stores_own_error_becomes_one_of_ours():
         Store.at("refusing://bucket/base").read("x")
 
 
-def test_a_unit_that_lost_its_entry_is_not_taken_for_published(tmp_path):
+def test_a_unit_that_lost_its_entry_is_published_anew(tmp_path):
     store = Store.at(str(tmp_path))
     (tmp_path / "parts" / "x").mkdir(parents=True)
     (tmp_path / "parts" / "x" / "data.bin").touch()
     with store.scratch() as folder:
+        (folder / "data.bin").write_bytes(b"anew")
         (folder / "entry.json").write_bytes(b"{}")
-        with pytest.raises(StorageError, match=r"lost its entry\.json; remove it"):
-            store.publish(folder, "parts/x", last="entry.json")
+        store.publish(folder, "parts/x", last="entry.json")
+    assert store.read("parts/x/entry.json") == b"{}"
+    assert store.read("parts/x/data.bin") == b"anew"
 
 
 def test_an_unknown_protocol_is_a_usage_error():

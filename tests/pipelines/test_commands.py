@@ -141,7 +141,7 @@ def test_a_build_on_all_cores_is_the_build_of_one_process(recipe, built, tmp_pat
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_disk_that_refuses_is_told_in_one_line_and_nothing_is_published(recipe, tmp_path, workers):
-    arguments = ["build", str(recipe), "--to", str(tmp_path / "root"), "--workers", str(workers)]
+    arguments = ["build", "-q", str(recipe), "--to", str(tmp_path / "root"), "--workers", str(workers)]
     limited = f"ulimit -f 400; exec {shlex.join([sys.executable, '-m', 'logloom', *arguments])}"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1

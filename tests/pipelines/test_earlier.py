@@ -7,6 +7,7 @@ It is never made again: a change that makes it fail would make users build their
 
 import pathlib
 import tarfile
+from dataclasses import replace
 
 import fsspec
 import pytest
@@ -53,7 +54,8 @@ def test_its_units_and_assembled_outputs_are_found_finished(recipe):
     built = build(plan_build(recipe, ROOT))
     assert (built.built, built.reused) == (0, 36)
     assert built.manifest.assembled == before.assembled
-    assert built.manifest.logs == before.logs
+    # What was read back of a log, manifests of then didn't note.
+    assert tuple(replace(record, verified="") for record in built.manifest.logs) == before.logs
 
 
 @pytest.mark.parametrize("output", ["bags", "table", "tar", "zarr"])

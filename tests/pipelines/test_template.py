@@ -10,7 +10,7 @@ from tests.conftest import REPOSITORY
 
 def test_flags_that_only_begin_as_the_template_s_own_are_beam_s():
     own, beams = parser().parse_known_args(["--recipe=a", "--to=b", "--ver=x", "--storage=y"])
-    assert (own.recipe, own.to, own.verify) == ("a", "b", "all")
+    assert (own.recipe, own.to, own.verify) == ("a", "b", "new")
     assert beams == ["--ver=x", "--storage=y"]
 
 

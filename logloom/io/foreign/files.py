@@ -100,7 +100,7 @@ def files_below(store: Store, folders: Sequence[str]) -> list[str]:
     """Names of all files in some folders and the folders in them, sorted."""
     found: list[str] = []
     for folder in folders:
-        uri = store.path_of(folder)
+        uri = store.fs_path(folder)
         root = store.fs._strip_protocol(uri).rstrip("/")
         found += [f"{folder}{path[len(root) :]}" for path in store.fs.find(uri)]
         if len(found) > MAX_FILES:

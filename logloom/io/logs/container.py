@@ -252,9 +252,13 @@ class Budget:
 
 @dataclass
 class IndexBuilder:
-    """Collects what a scan finds."""
+    """Collects what a scan finds.
 
-    budget: Budget
+    Attributes:
+        budget: of a file whose chunks are packed.
+    """
+
+    budget: Budget | None = None
     channels: dict[int, Channel] = field(default_factory=dict)
     stretches: list[tuple[Any, ...]] = field(default_factory=list)
     shares: list[tuple[int, ...]] = field(default_factory=list)
@@ -270,7 +274,8 @@ class IndexBuilder:
         Raises:
             LogReadError: all of them hold too much.
         """
-        self.budget.take(chunk.buffer.nbytes)
+        if self.budget is not None:
+            self.budget.take(chunk.buffer.nbytes)
         if len(chunk):
             for channel in np.unique(chunk.channel).tolist():
                 times = chunk.log_time[chunk.channel == channel]

@@ -261,7 +261,7 @@ def test_a_missing_or_short_staged_file_stops_assembly(store):
     with pytest.raises(DatasetError, match="agents: ends before byte"):
         [make_chunk(store, task) for task in plan.tasks]
     path.unlink()
-    with pytest.raises(DatasetError, match="agents: missing; remove this unit's folder"):
+    with pytest.raises(DatasetError, match="agents: missing; `logloom repair"):
         [make_chunk(store, task) for task in plan.tasks]
 
 
