@@ -367,6 +367,7 @@ def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) ->
     check_reach(runner, _uris(plan))
     job.store.sweep()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
+    _log.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     return run(
         lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell
     )
