@@ -85,7 +85,9 @@ def _load(
 
     mode = mode_of(on_error)
     # What is skipped or salvaged, the plan and the build say again.
-    text = inspect.suggested_recipe(sources, options, mode)
+    text = inspect.suggested_recipe(
+        sources, options, mode, tell_left_out=lambda topic: say(f"left out: {topic}")
+    )
     return Recipe.from_yaml(text, source="suggested recipe"), None
 
 

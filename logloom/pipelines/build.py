@@ -369,6 +369,7 @@ def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) ->
     job = plan.job
     check_reach(runner, _uris(plan))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
+    _log.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:
         return run(
             lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell

@@ -7,7 +7,7 @@ Elsewhere: printing (logloom.cli), suggesting recipes (logloom.transforms.sugges
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,17 +28,12 @@ from logloom.pipelines.verify import reading_of
 from logloom.pipelines.why import Explainer, Why, iso8601
 from logloom.schema import NO_AGE, Schema
 from logloom.transforms.match import LogFiles, access_to, group_logs
+from logloom.transforms.suggest import Tell, no_words, suggest
 from logloom.words import counted
 
 _JPEG = b"\xff\xd8\xff"
 
-Tell = Callable[[str], None]
-
 COLUMNS = ("topic", "type", "messages", "Hz", "first", "last", "silent")
-
-
-def _no_words(note: str) -> None:
-    """Whoever doesn't ask isn't told."""
 
 
 # --- logs -----------------------------------------------------------------------------------------------
@@ -136,6 +131,7 @@ def open_all(
     tell: Tell,
     *,
     takes_unfinished: bool = False,
+    lists_unusable: bool = False,
 ) -> tuple[dict[str, Log], dict[str, tuple[str, ...]]]:
     """The logs that files, folders or globs mean, and the URIs of those that are skipped; both by log_id.
 
@@ -143,13 +139,15 @@ def open_all(
         on_error: as recipes have it.
         tell: told what was salvaged, skipped or is still being written.
         takes_unfinished: whether a log that its recorder hasn't closed is salvaged, whatever `on_error` says.
+        lists_unusable: whether to read on over messages that can't be used, whatever `on_error` says.
 
     Raises:
         UsageError: one matches nothing.
         LogReadError: one can't be read, and isn't to be skipped; or none can.
     """
     groups = group_logs(logs, storage_options)
-    options = OpenOptions(on_error, access_to(storage_options, groups))
+    reads = "skip" if lists_unusable and on_error == "fail" else on_error
+    options = OpenOptions(reads, access_to(storage_options, groups))
     opened: dict[str, Log] = {}
     skipped: dict[str, tuple[str, ...]] = {}
     for files in groups:
@@ -207,7 +205,7 @@ def describe(
     logs: Sequence[str],
     storage_options: Mapping[str, Any],
     on_error: OnError = "fail",
-    tell: Tell = _no_words,
+    tell: Tell = no_words,
 ) -> list[LogDescription]:
     """What `info` says of each log; see `open_all`. Of one that is still being written, what is in it now."""
     described = []
@@ -224,13 +222,24 @@ def suggested_recipe(
     logs: Sequence[str],
     storage_options: Mapping[str, Any],
     on_error: OnError = "fail",
-    tell: Tell = _no_words,
+    tell: Tell = no_words,
+    tell_left_out: Tell = no_words,
 ) -> str:
-    """A recipe, as YAML, that builds these logs as it stands; see `open_all`."""
-    from logloom.transforms.suggest import suggest
+    """A recipe, as YAML, that builds these logs as it stands; see `open_all`.
 
-    opened, skipped = open_all(logs, storage_options, on_error, tell)
-    return suggest(opened, with_access(storage_options, logs), on_error=on_error, skipped=skipped)
+    Args:
+        tell_left_out: told which topics can't be used, and why; comments in the recipe say it, too.
+    """
+    # A topic whose messages can't be used is left out, so that they need not fail.
+    opened, skipped = open_all(logs, storage_options, on_error, tell, lists_unusable=True)
+    return suggest(
+        opened,
+        with_access(storage_options, logs),
+        on_error=on_error,
+        skipped=skipped,
+        tell_skipped=tell,
+        tell_left_out=tell_left_out,
+    )
 
 
 # --- plans ----------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
-from logloom.errors import LogloomError
-from logloom.io.logs.base import FieldSpec, Log, Messages, TopicRequest
+from logloom.errors import LogloomError, LogReadError
+from logloom.io.logs.base import FieldSpec, Log, Messages, Refusal, TopicRequest
 from logloom.transforms.suggest_columns import Candidate
+from logloom.words import counted
 
 MAX_BYTES = 256 << 20  # of messages, over all logs
 MAX_STRETCHES = 32  # of one log, evenly spread
@@ -54,6 +55,7 @@ class Sample:
         mixed: topics whose messages are of several frames in turn.
         columns: by topic, the candidates as their values let them be.
         refused: by topic, names of candidates whose values can't be taken, and why.
+        damaged: by log_id, what keeps a log from being read.
     """
 
     delays: dict[str, int] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class Sample:
     mixed: set[str] = field(default_factory=set)
     columns: dict[str, list[Candidate]] = field(default_factory=dict)
     refused: dict[str, dict[str, str]] = field(default_factory=dict)
+    damaged: dict[str, LogReadError] = field(default_factory=dict)
 
     @property
     def by_log_time(self) -> set[str]:
@@ -105,45 +108,58 @@ class Sample:
         return max((delay for topic, delay in self._used.items() if topic not in far), default=0)
 
 
-def sample(columns: Mapping[str, Sequence[Candidate]], logs: Sequence[Log]) -> Sample:
+def sample(
+    columns: Mapping[str, Sequence[Candidate]], logs: Mapping[str, Log], *, takes_refused: bool = True
+) -> Sample:
     """Looks at a bounded part of each log; a small log is looked at whole.
 
     Args:
         columns: by topic, what its definition suggests; none of them for a topic of which only times matter.
+        logs: by log_id, opened with on_error "skip" or "salvage".
+        takes_refused: whether a topic may have messages that can't be used.
     """
     found = Sample(columns={topic: list(candidates) for topic, candidates in columns.items()})
     frames: dict[str, set[str]] = {}
-    for log in logs:
-        stretches, is_whole = _stretches(log, MAX_BYTES // len(logs))
-        found.is_whole &= is_whole
-        for topic in columns.keys() & log.summary.topics.keys():
-            if _VIDEO_TYPE.search(kind := log.summary.topics[topic].type):
-                found.unusable[topic] = f"compressed video ({kind}): a single message of it is no image"
-        for start, stop in stretches:
-            wanted = [topic for topic in columns if topic in log.summary.topics]
-            requests = {topic: TopicRequest(start, stop, ("log",), 0) for topic in wanted}
-            for topic, messages in _read(found, log, requests).items():
-                if len(messages):
-                    _look(found, log, messages, topic)
-                    _look_at_frames(frames.setdefault(topic, set()), log, messages, topic)
-                    _look_at_values(found, log, messages, topic)
+    for log_id in sorted(logs):
+        try:
+            _look_at_log(found, frames, logs[log_id], MAX_BYTES // len(logs), takes_refused)
+        except LogReadError as error:
+            found.damaged[log_id] = error
     found.mixed = {topic for topic, names in frames.items() if len(names) > 1}
     return found
 
 
-def _read(found: Sample, log: Log, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
-    """The messages that can be read; a topic with others becomes unusable, and the rest of them stays."""
-    wanted = {topic: request for topic, request in requests.items() if topic not in found.unusable}
-    try:
-        return log.read(wanted)
-    except LogloomError as error:
-        if len(wanted) <= 1:
-            found.unusable |= {topic: _first_line(error) for topic in wanted}
-            return {}
-    read: dict[str, Messages] = {}
-    for topic, request in wanted.items():
-        read |= _read(found, log, {topic: request})
-    return read
+def _look_at_log(
+    found: Sample, frames: dict[str, set[str]], log: Log, max_bytes: int, takes_refused: bool
+) -> None:
+    """Adds what a log says.
+
+    Raises:
+        LogReadError: it is damaged.
+    """
+    stretches, is_whole = _stretches(log, max_bytes)
+    found.is_whole &= is_whole
+    for topic in found.columns.keys() & log.summary.topics.keys():
+        try:
+            log.time_source(topic, ("log",))
+        except LogloomError as error:
+            found.unusable[topic] = _first_line(error)
+        if _VIDEO_TYPE.search(kind := log.summary.topics[topic].type):
+            found.unusable[topic] = f"compressed video ({kind}): a single message of it is no image"
+    for start, stop in stretches:
+        wanted = [t for t in found.columns if t in log.summary.topics and t not in found.unusable]
+        for topic, messages in log.read({t: TopicRequest(start, stop, ("log",), 0) for t in wanted}).items():
+            if messages.refused and (not takes_refused or not len(messages)):
+                found.unusable[topic] = _refusals_in_words(messages.refused)
+            elif len(messages):
+                _look(found, log, messages, topic)
+                _look_at_frames(frames.setdefault(topic, set()), log, messages, topic)
+                _look_at_values(found, log, messages, topic)
+
+
+def _refusals_in_words(refused: Sequence[Refusal]) -> str:
+    first, more = refused[0], counted(len(refused) - 1, "other message")
+    return f"{first.uri}: {first.place}: {first.reason}{f', and {more}' if len(refused) > 1 else ''}"
 
 
 def _stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:

@@ -8,7 +8,7 @@ Elsewhere: columns by the types of messages (suggest_columns), what is asked of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,12 @@ MAX_NAME = 120  # characters of a column's name that come from its topic
 MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
 _MS = 1_000_000
+Tell = Callable[[str], None]
 _NICE = (1, 2, 5)
+
+
+def no_words(note: str) -> None:
+    """Whoever doesn't ask isn't told."""
 
 
 @dataclass(frozen=True)
@@ -73,28 +78,41 @@ def suggest(
     *,
     on_error: str = "fail",
     skipped: Mapping[str, Sequence[str]] | None = None,
+    tell_skipped: Tell = no_words,
+    tell_left_out: Tell = no_words,
 ) -> str:
     """A recipe, as YAML, whose URIs are absolute; every column has a comment that says where it comes from.
 
     Args:
-        logs: by log_id. Some messages are looked at, for their stamps, encodings and values.
+        logs: by log_id, opened with on_error "skip" or "salvage". Some messages are looked at, for their
+            stamps, encodings and values.
         storage_options: for fsspec, by protocol.
-        on_error: the recipe's, as the logs were opened.
+        on_error: the recipe's.
         skipped: by log_id, the URIs of logs that the recipe names, too, though they can't be opened.
+        tell_skipped: told which other logs are damaged, under on_error "skip".
+        tell_left_out: told which topics can't be used, and why.
 
     Raises:
         UsageError: no log, or none with messages that a column can hold.
+        LogReadError: what was looked at is damaged, and not to be skipped; or all logs are.
     """
     topics = _topics(logs)
     if not topics:
         raise UsageError("no log has messages, so there is nothing to make a recipe of")
     proposed = {topic.name: _propose(topic) for topic in topics}
     usable = {name: made.columns for name, made in proposed.items() if isinstance(made, Candidates)}
-    found = sample(usable, [logs[log_id] for log_id in sorted(logs)])
+    found = sample(usable, logs, takes_refused=on_error != "fail")
+    uris = {log_id: log.summary.uris for log_id, log in logs.items()} | dict(skipped or {})
+    if found.damaged:
+        if on_error != "skip" or len(found.damaged) == len(logs):
+            raise next(iter(found.damaged.values()))
+        for log_id, error in found.damaged.items():
+            tell_skipped(f"skipped: {log_id}: {error}")
+        whole = {log_id: log for log_id, log in logs.items() if log_id not in found.damaged}
+        others = {log_id: uris[log_id] for log_id in uris.keys() - whole.keys()}
+        return suggest(whole, storage_options, on_error="skip", skipped=others, tell_left_out=tell_left_out)
     found.unusable |= {name: made for name, made in proposed.items() if isinstance(made, str)}
     topics = [topic.spread(found.per_time.get(topic.name, 1.0)) for topic in topics]
-    uris = {log_id: tuple(log.summary.uris) for log_id, log in logs.items()}
-    uris |= {log_id: tuple(files) for log_id, files in (skipped or {}).items()}
     head: dict[str, Any] = {
         "name": _dataset_name(logs),
         "logs": [uri for log_id in sorted(uris) for uri in uris[log_id]],
@@ -106,10 +124,12 @@ def suggest(
     taken: dict[str, int] = {}
     for topic in topics:
         made = proposed[topic.name]
-        left_out = made.left_out if isinstance(made, Candidates) else {}
-        lines += _topic_lines(topic, left_out, found, head["time"], logs, taken)
+        own = made.left_out if isinstance(made, Candidates) else {}
+        lines += _topic_lines(topic, own, found, head["time"], logs, taken)
     if not taken:
         raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
+    for name in sorted(found.unusable):
+        tell_left_out(f"topic {name}: {found.unusable[name]}")
     return "\n".join([*_head_lines(head, found), "columns:", *lines, "outputs:", "  tar: {}", ""])
 
 

@@ -27,8 +27,8 @@ _ROOT_TIMES = frozenset({"stamp", "timestamp"})
 
 _ANGLES = frozenset(
     {
-        "yaw", "theta", "heading", "roll", "pitch", "bearing", "azimuth", "elevation", "angle", "angles",
-        "phi", "psi", "course", "euler", "rpy", "yaws", "headings",
+        "yaw", "theta", "heading", "roll", "pitch", "bearing", "azimuth", "angle", "angles",
+        "phi", "course", "euler", "rpy", "yaws", "headings",
     }
 )  # fmt: skip
 # Words beside which a number named after an angle is none: angular rates, spreads, other units.
@@ -45,9 +45,11 @@ _APART = frozenset(
         "id", "ids", "mode", "status", "state", "type", "kind", "class", "label", "index", "flag", "flags",
         "gear", "enum", "code", "matrix", "rotation", "orientation", "quaternion", "quat", "attitude",
         "covariance", "intrinsics", "extrinsics", "transform", "homography", "deg", "degree", "degrees",
-        "lon", "lng", "longitude", "q0", "q1", "q2", "q3", "q4",
+        "lon", "lng", "longitude", "q", "q0", "q1", "q2", "q3", "q4",
+        "elevation", "psi",  # metres and pounds more often than radians
     }
 )  # fmt: skip
+_TURNED = frozenset({"rotation", "orientation", "attitude", "quaternion", "quat"})
 _TEXT = "text; add it by hand where it is wanted"
 _COVARIANCE = "covariances; add them by hand where they are wanted"
 _MANY = f"the first {MAX_COLUMNS} columns are enough to start with"
@@ -189,15 +191,18 @@ class _Walk:
             return _slerp(_suffix(names) or "rotation", paths)
         if not fields or not all(_is_float(f) and f.array is None for f in fields):
             return None
-        if any(_policy(f, f.name) != "linear" for f in fields) or len({_dtype(f) for f in fields}) > 1:
-            return None
         is_vector = [f.name for f in fields] in (list(_AXES), list(_AXES[:2]))
-        if not (here or is_vector):
+        policy, *others = {_policy(f, _last(path)) for f in fields}
+        if others or len({_dtype(f) for f in fields}) > 1:
+            return None
+        if not (is_vector or (here and policy == "linear")):
             return None
         word = names[-1] if names else here.rsplit(".", 1)[-1]
         unit = self._unit(struct, "") or (_VECTORS.get(word, "") if is_vector else "")
+        unit = "rad" if policy == "angle" else unit
         paths = [here] if here else [f.name for f in fields]
-        return _linear(_suffix(names), paths, unit if self.has_conventions else "")
+        keys = {"field": _paths(paths), "resample": policy}
+        return Candidate(_suffix(names), keys | ({"unit": unit} if unit and self.has_conventions else {}))
 
     def _field(self, item: Field, path: str, names: tuple[str, ...], owner: Struct) -> Iterator[Candidate]:
         where, kind = path + item.name, item.type
@@ -209,7 +214,7 @@ class _Walk:
             inner = self._inner_names(item, owner, names)
             yield from self.struct(kind, f"{where}.", inner)
         else:
-            policy = _policy(item, item.name)
+            policy = _policy(item, _last(path))
             keys: dict[str, Any] = {"field": where, "resample": policy}
             unit = self._unit(owner, item.name) or ("rad" if policy == "angle" else "")
             if unit and self.has_conventions:
@@ -259,15 +264,21 @@ def _may_interpolate(struct: Struct, depth: int = 0) -> bool:
     )
 
 
-def _policy(item: Field, name: str) -> str:
-    """How a field of numbers may be resampled, by its type and name."""
+def _policy(item: Field, within: str) -> str:
+    """How a field of numbers may be resampled, by its type, its name and that of its sub-message."""
     ragged = item.array is not None and item.array.length is None
-    if ragged or not _is_float(item):
+    words = set(_words(item.name))
+    if ragged or not _is_float(item) or words & _APART:
         return "nearest"
-    words = set(_words(name))
-    if words & _APART:
-        return "nearest"
-    return "angle" if words & _ANGLES and not words & _NO_ANGLE else "linear"
+    around = set(_words(within))
+    if not words & _NO_ANGLE and (words | around) & _ANGLES:
+        return "linear" if around & _NO_ANGLE else "angle"
+    return "nearest" if around & _TURNED and item.name in _AXES else "linear"
+
+
+def _last(path: str) -> str:
+    """The name of the sub-message at the end of a path."""
+    return path.rstrip(".").rpartition(".")[2]
 
 
 def _words(name: str) -> list[str]:
@@ -298,12 +309,6 @@ def _suffix(names: Sequence[str]) -> str:
 
 def _paths(paths: Sequence[str]) -> str | list[str]:
     return paths[0] if len(paths) == 1 else list(paths)
-
-
-def _linear(suffix: str, paths: Sequence[str], unit: str) -> Candidate:
-    return Candidate(
-        suffix, {"field": _paths(paths), "resample": "linear"} | ({"unit": unit} if unit else {})
-    )
 
 
 def _slerp(suffix: str, paths: Sequence[str]) -> Candidate:

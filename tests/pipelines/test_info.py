@@ -165,6 +165,64 @@ def test_a_damaged_log_is_shown_with_salvage_or_left_out_with_skip(whole, tmp_pa
     assert "drive: 400 messages of 1 topic in" in skipped.stdout
 
 
+@pytest.fixture
+def flipped(whole):
+    """A log with a whole index and a chunk of which a byte changed."""
+    path = whole.with_name("flipped.mcap")
+    data = bytearray(whole.read_bytes())
+    row = open_log([str(whole)]).parts[0].index.stretches[0]
+    data[int(row["offset"] + row["record"] - 5)] ^= 0xFF
+    path.write_bytes(data)
+    return path
+
+
+def test_a_recipe_is_suggested_from_whole_logs_where_a_chunk_of_another_is_damaged(whole, flipped, tmp_path):
+    suggested = logloom("info", flipped, whole, "--recipe", "--on-error", "skip")
+    assert (suggested.returncode, "skipped: flipped: " in suggested.stderr) == (3, True)
+    recipe = Recipe.from_yaml(suggested.stdout)
+    assert sorted(recipe.logs) == sorted([str(flipped), str(whole)])
+    assert "400 messages" in suggested.stdout
+    built = logloom("build", flipped, whole, "--to", tmp_path / "root", "--on-error", "skip", "--json")
+    assert (built.returncode, json.loads(built.stdout)["rows"] > 390) == (3, True), built.stderr
+    assert built.stderr.count("flipped.mcap: ") == 1, built.stderr
+
+
+@pytest.mark.parametrize("mode", ["fail", "skip"])
+def test_damage_in_all_logs_is_told_as_such_and_not_as_topics_that_are_left_out(flipped, tmp_path, mode):
+    for command in (("info", flipped, "--recipe"), ("build", flipped, "--to", tmp_path / "root")):
+        refused = logloom(*command, "--on-error", mode)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "flipped.mcap: /can: its zstd data can't be decompressed" in refused.stderr
+        assert "no topic" not in refused.stderr
+
+
+def test_a_topic_that_a_build_of_logs_leaves_out_is_told(tmp_path):
+    path = tmp_path / "log.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        for topic, size in (("/short", 4), ("/whole", 8)):
+            number = writer.register_schema("x/msg/X", "ros2msg", b"float64 a")
+            channel = writer.register_channel(topic, "cdr", number)
+            for i in range(50):
+                writer.add_message(channel, START + i * 10**8, b"\0\1\0\0" + bytes(size), START)
+        writer.finish()
+    built = logloom("build", path, "--to", tmp_path / "root")
+    assert built.returncode == 0, built.stderr
+    assert f"left out: topic /short: {path}: at byte" in built.stderr
+    assert "/whole" not in built.stderr
+
+
+def test_a_file_that_is_no_log_is_not_called_unfinished(tmp_path, whole):
+    path = tmp_path / "junk.mcap"
+    path.write_bytes(b"\x93junk" * 100)
+    refused = logloom("info", path)
+    assert (refused.returncode, "is no MCAP file" in refused.stderr) == (1, True)
+    assert "still being written" not in refused.stderr
+    shown = logloom("info", path, whole, "--on-error", "skip")
+    assert "skipped: junk: " in shown.stderr
+
+
 # --- words ----------------------------------------------------------------------------------------------
 
 

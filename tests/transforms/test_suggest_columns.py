@@ -143,3 +143,29 @@ def test_more_columns_than_anyone_reads_are_listed_and_left_out():
     assert len(columns) == MAX_COLUMNS
     (names,) = left_out.values()
     assert names == [f"f{i}" for i in range(MAX_COLUMNS, 40)]
+
+
+def test_numbers_of_a_sub_message_are_angles_or_turns_by_its_name():
+    columns, _ = suggested(
+        "car_msgs/msg/Attitude",
+        "geometry_msgs/Vector3 rpy\ngeometry_msgs/Vector3 orientation\ngeometry_msgs/Vector3 rpy_rates\n"
+        "car_msgs/Steering steering_angle\nfloat64[4] q\n"
+        "================\nMSG: car_msgs/Steering\nfloat64 value\nfloat64 rate\n",
+    )
+    assert columns == {
+        "rpy": ("rpy", "angle", "rad"),
+        "orientation": ("orientation", "nearest", ""),
+        "rpy_rates": ("rpy_rates", "linear", ""),
+        "steering_angle.value": ("steering_angle.value", "angle", "rad"),
+        "steering_angle.rate": ("steering_angle.rate", "linear", ""),
+        "q": ("q", "nearest", ""),
+    }
+
+
+def test_names_that_mean_metres_or_pressure_as_well_are_no_angles():
+    columns, _ = suggested("car_msgs/msg/Where", "float64 elevation\nfloat32 tire_psi\nfloat64 azimuth\n")
+    assert {suffix: policy for suffix, (_, policy, _) in columns.items()} == {
+        "elevation": "nearest",
+        "tire_psi": "nearest",
+        "azimuth": "angle",
+    }

@@ -122,9 +122,8 @@ class McapFile:
 
     def read_index(self) -> FileIndex | None:
         uri, size = self.file.uri, self.file.size
-        head = self.file.read(0, min(size, len(MAGIC)))
-        if head != MAGIC:
-            raise LogReadError(f"{uri}: is no MCAP file, it starts with {head!r}")
+        if self._head != MAGIC:
+            raise LogReadError(f"{uri}: is no MCAP file, it starts with {self._head!r}")
         tail_start, tail = self._tail
         if self.unfinished:
             raise TruncatedLogError(
@@ -151,6 +150,10 @@ class McapFile:
             raise self._damaged(summary_start, f"the summary is damaged: {error}") from error
 
     @lazy
+    def _head(self) -> bytes:
+        return self.file.read(0, min(self.file.size, len(MAGIC)))
+
+    @lazy
     def _tail(self) -> tuple[int, bytes]:
         """The file's last bytes, and where they start."""
         size = self.file.size
@@ -159,7 +162,9 @@ class McapFile:
 
     @property
     def unfinished(self) -> str:
-        """How the file shows that its recorder never closed it; "" where it did."""
+        """How the file shows that its recorder never closed it; "" where it did, or where it is no MCAP."""
+        if self._head != MAGIC:
+            return ""
         tail = self._tail[1]
         opcode, length = RECORD.unpack_from(tail, len(tail) - FOOTER_LENGTH) if _has_room(tail) else (0, 0)
         if tail.endswith(MAGIC) and (opcode, length) == (FOOTER, 20):
