@@ -29,10 +29,11 @@ from typing import Any
 
 import fsspec
 
-from logloom.errors import LogloomError, StorageError, UsageError
+from logloom.errors import StorageError, UsageError
 from logloom.io import retries
+from logloom.io.remote import MISSING as MISSING
+from logloom.io.remote import RemoteFiles, storage_error
 
-MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
 NO_LINKS = (
     errno.EXDEV,
     errno.EPERM,
@@ -95,9 +96,10 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
         extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
         hint = f"; pip install 'logloom[{extra}]'" if extra else ""
         raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from error
-    if protocol != "file":
-        retries.watch()
-    return fs, path
+    if protocol == "file":
+        return fs, path
+    retries.watch()
+    return RemoteFiles(fs, protocol), path
 
 
 def uri_in(like: str, path: str) -> str:
@@ -119,16 +121,7 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
     except passing:
         raise
     except OSError as error:
-        reasons = {
-            errno.ENOSPC: "the disk is full: free some space and build again, what is finished is kept",
-            errno.EDQUOT: "the quota is used up: free some space and build again, what is finished is kept",
-            errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
-            errno.EROFS: "it is read-only",
-            errno.EACCES: "no permission",
-            errno.EPERM: "no permission",
-        }
-        reason = reasons.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
-        raise StorageError(f"{what}: {reason}") from error
+        raise storage_error(what, error) from error
 
 
 @dataclass(frozen=True)
@@ -196,18 +189,8 @@ class Store:
 
     @contextlib.contextmanager
     def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-        try:
-            with explained(self.uri_of(name), passing):
-                yield
-        except LogloomError:
-            raise
-        except passing:
-            raise
-        except Exception as error:
-            if self.local is not None:
-                raise
-            # Every object store has errors of its own.
-            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from error
+        with explained(self.uri_of(name), passing):
+            yield
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.
@@ -229,8 +212,12 @@ class Store:
         with self._explained(name):
             if self.local is not None:
                 return self.path_of(name).exists()
-            self.fs.invalidate_cache()  # another process may have made it since the folder was listed
-            return bool(self.fs.exists(self.uri_of(name)))
+            fs = self.fs
+            fs.invalidate_cache()  # another process may have made it since the folder was listed
+            with contextlib.suppress(*MISSING):
+                fs.info(self.uri_of(name))
+                return True
+            return False
 
     def size(self, name: str) -> int | None:
         """The bytes of a file, None where it isn't there."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.checks import check_file
-from logloom.io.storage import Store, filesystem, is_local
+from logloom.io.storage import MISSING, Store, filesystem, is_local
 
 SPEC = "spec.json"  # a folder without it is no dataset, so it appears last
 
@@ -57,6 +57,14 @@ preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn'
 _MAX_OPEN = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 4096))
 _opened: collections.deque[weakref.ref[LocalFile]] = collections.deque()
 _opening = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _opening
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)  # a thread of the parent may have held it
 
 
 class LocalFile:
@@ -207,7 +215,7 @@ def _whole(data: bytes, offset: int, size: int, name: str) -> bytes:
 
 
 def _explained(name: str, error: OSError) -> LogloomError:
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, MISSING):
         return DatasetError(f"{name}: there is no such file")
     return StorageError(f"{name}: {error.strerror or error}")
 

@@ -12,7 +12,7 @@ import pathlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -71,10 +71,10 @@ class File:
     def head(self, count: int) -> bytes:
         """The first bytes of the file: `count`, or all where it has fewer. Raises what `read` raises."""
         if self._local is None and self._identity is None:
-            # Nearly every file has as many, and then its size needn't be asked for.
-            with suppress(Exception):
-                if len(data := self._read_remote(0, count)) == count:
-                    return data
+            try:
+                return self._read_remote(0, count)  # its size needn't be asked for
+            except Exception as error:
+                raise _wrapped(self.uri, error) from error
         return self.read(0, min(count, self.size))
 
     def read(self, start: int, stop: int) -> bytes:

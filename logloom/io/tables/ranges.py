@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, StorageError
 from logloom.io.storage import filesystem, is_local
 from logloom.io.tables.memory import keep_freed_memory
 
@@ -111,6 +111,7 @@ class RangeReader:
 
         Raises:
             DatasetError: the file is missing, or ends before the range does.
+            StorageError: it can't be read.
         """
         file = self._files.get(number)
         if file is None:
@@ -210,8 +211,7 @@ class RangeReader:
             if self.is_local(number):
                 sizes[own] = (self._files.get(number) or self._open(number)).size
             elif int(lengths[own].max()) > _LARGE:
-                fs, path = self._filesystem(number)
-                sizes[own] = int(fs.size(path))
+                sizes[own] = self._stored_size(number)
             else:
                 sizes[own] = int(offsets[own].max()) + _LARGE  # it will tell when asked for the bytes
         return sizes
@@ -256,6 +256,8 @@ class RangeReader:
             file = _File(uri.split("://", 1)[-1])
         except FileNotFoundError as error:
             raise DatasetError(f"{uri}: this blob is missing") from error
+        except OSError as error:
+            raise StorageError(f"{uri}: {error.strerror or error}") from error
         while len(self._files) >= _MAX_OPEN:
             self._files.pop(next(iter(self._files)), None)
         return self._files.setdefault(number, file)
@@ -286,12 +288,29 @@ class RangeReader:
         for number, offset, length, data in joined:  # type: ignore[misc]
             if isinstance(data, FileNotFoundError):
                 raise DatasetError(f"{self.uris[number]}: this blob is missing") from data
-            if isinstance(data, Exception):
-                raise DatasetError(f"{self.uris[number]}: byte {offset} can't be read: {data}") from data
-            if len(data) != length:
-                raise self._cut(number, offset, length, offset + len(data))
+            if isinstance(data, Exception) or len(data) != length:
+                size = self._stored_size(number)
+                if size < offset + length:
+                    raise self._cut(number, offset, length, size)
+                fault = data if isinstance(data, Exception) else f"{len(data)} bytes, {length} were wanted"
+                raise StorageError(f"{self.uris[number]}: byte {offset} can't be read: {fault}")
             found.append(np.frombuffer(bytearray(data), np.uint8))
         return [found[i][start : start + length] for i, start, length in places]
+
+    def _stored_size(self, number: int) -> int:
+        """The bytes of a file in an object store.
+
+        Raises:
+            DatasetError: it is missing.
+            StorageError: the store doesn't say.
+        """
+        fs, path = self._filesystem(number)
+        try:
+            return int(fs.size(path))
+        except FileNotFoundError as error:
+            raise DatasetError(f"{self.uris[number]}: this blob is missing") from error
+        except Exception as error:  # every object store has errors of its own
+            raise StorageError(f"{self.uris[number]}: {type(error).__name__}: {error}") from error
 
     def _filesystem(self, number: int) -> tuple[Any, str]:
         if number not in self._remote:
