@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.bags import BagReader, BagWriter, files
+from logloom.io import files
+from logloom.io.bags import BagReader, BagWriter
 
 RECORDS = [b"", b"one", b"", b"\0" * 9, b"four"]
 
