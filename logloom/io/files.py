@@ -41,7 +41,7 @@ def failure(
     if isinstance(error, LogloomError):
         return error
     if isinstance(error, IsADirectoryError):
-        return missing(f"{uri}: a folder, not a file")
+        return missing(f"{uri}: can't be read, it is a folder")
     if isinstance(error, MISSING):
         return missing(f"{uri}: there is no such file")
     return storage_error(uri, error)
@@ -123,11 +123,15 @@ def fetch(
 
 
 def fetch_many(
-    uris: Sequence[str], options: Options, starts: Sequence[int], stops: Sequence[int]
+    uris: Sequence[str],
+    options: Options,
+    starts: Sequence[int],
+    stops: Sequence[int],
+    missing: Callable[[str], LogloomError] = DatasetError,
 ) -> list[Any]:
     """Ranges of remote files, those of one file system all at once: bytes, fewer where a file ends.
 
-    In the place of a range whose file is missing stands its DatasetError.
+    In the place of a range whose file is missing stands the error that says so.
 
     Raises:
         StorageError: one of them can't be read.
@@ -141,7 +145,7 @@ def fetch_many(
         fs, paths = opened[uris[own[0]]][0], [opened[uris[i]][1] for i in own]
         answers = fs.cat_ranges(paths, [starts[i] for i in own], [stops[i] for i in own], on_error="return")
         for i, data in zip(own, answers, strict=True):
-            found[i] = failure(uris[i], data) if isinstance(data, Exception) else data
+            found[i] = failure(uris[i], data, missing) if isinstance(data, Exception) else data
             if isinstance(found[i], StorageError):
                 raise found[i] from data
     return found
