@@ -51,13 +51,17 @@ def failure(
 
 
 class OpenFile:
-    """An open file; closed with its last user, so that letting go of it never pulls it from under a read."""
+    """An open file; closed with its last user, so that letting go of it never pulls it from under a read.
+
+    Attributes:
+        size: bytes when it was opened; -1 where nobody asked.
+    """
 
     __slots__ = ("fd", "size")
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, *, is_sized: bool = True):
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self.fd).st_size
+        self.size = os.fstat(self.fd).st_size if is_sized else -1
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):
@@ -80,10 +84,12 @@ class OpenFile:
         return done
 
 
-def open_local(uri: str, missing: Callable[[str], LogloomError] = DatasetError) -> OpenFile:
+def open_local(
+    uri: str, missing: Callable[[str], LogloomError] = DatasetError, *, is_sized: bool = True
+) -> OpenFile:
     """Opens a file on a disk; see `failure` for what it raises."""
     try:
-        return OpenFile(path_of(uri))
+        return OpenFile(path_of(uri), is_sized=is_sized)
     except OSError as error:
         raise failure(uri, error, missing) from error
 

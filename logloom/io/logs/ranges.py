@@ -95,7 +95,7 @@ class File:
 
     def read_into(self, start: int, room: memoryview) -> None:
         """Fills `room` with the bytes from `start` on, of a local file. Raises what `read` raises."""
-        file = open_local(self.uri, LogReadError)
+        file = open_local(self.uri, LogReadError, is_sized=False)
         try:
             done = file.fill((room,), start)
         except OSError as error:
@@ -126,7 +126,7 @@ class File:
             raise failure(self.uri, error, LogReadError) from error
 
     def _read_local(self, start: int, stop: int) -> bytes:
-        file = open_local(self.uri, LogReadError)
+        file = open_local(self.uri, LogReadError, is_sized=False)
         try:
             data = os.pread(file.fd, stop - start, start)
             while len(data) < stop - start:  # the kernel gives at most 2 GiB at once
