@@ -1,13 +1,46 @@
-"""How often the clients of object stores had to ask again.
+"""Trying requests to other machines again, and counting how often.
 
-Here: counting. The asking again is theirs (gcsfs, s3fs and botocore wait longer each time, a few times); they
-say so in debug messages only, which are counted here and go no further.
+Here: `tried`, which waits longer each time, a few times, and which failures are worth it. The clients of
+some object stores do that themselves (gcsfs; s3fs with botocore); they say so in debug messages only, which
+are counted here and go no further.
+Elsewhere: what is asked, and the error that a failure becomes (logloom.io.remote).
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import socket
 import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+WAITS = (0.2, 1.0, 4.0)  # seconds before the second, third and fourth attempt
+PATIENT = frozenset({"gs", "gcs", "s3", "s3a", "abfs", "abfss", "az", "adl"})  # their clients try again
+CHECKED = PATIENT | {"http", "https"}  # their clients notice an answer that was cut short
+_PASSING_ERRNOS = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.EIO,
+        errno.EPIPE,
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,
+        errno.ETIMEDOUT,
+    }
+)
+_FOR_GOOD = (PermissionError, NotImplementedError, TypeError, ValueError, LookupError)
 
 # What each client's logger says when it is about to ask again.
 _SAID = {
@@ -38,6 +71,74 @@ class _Count(logging.Filter):
             return number
 
 
+class ShortAnswerError(OSError):
+    """An answer that holds less than was asked for and is there."""
+
+
+def tried(request: Callable[[], T], passing: tuple[type[Exception], ...], *, is_patient: bool = False) -> T:
+    """What a request gives, which is sent again where its failure may be over soon.
+
+    Args:
+        passing: errors that are answers.
+        is_patient: its client tries again itself, but for answers that are too short.
+    """
+    global _again
+    for wait in WAITS:
+        try:
+            return request()
+        except Exception as error:
+            fault = hidden_fault(error) if isinstance(error, passing) else error
+            if fault is None or not is_transient(fault):
+                raise
+            if is_patient and not isinstance(fault, ShortAnswerError):
+                raise
+        with _counting:
+            _again += 1
+        time.sleep(wait)
+    return request()
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether a failed request may succeed when it is sent again."""
+    if isinstance(error, ShortAnswerError | ConnectionError | TimeoutError | socket.gaierror):
+        return True
+    if (status := _status(error)) is not None:
+        return status in (408, 429) or status >= 500
+    if isinstance(error, OSError) and error.errno:
+        return error.errno in _PASSING_ERRNOS
+    return not isinstance(error, _FOR_GOOD)
+
+
+def hidden_fault(error: BaseException) -> BaseException | None:
+    """The failure that made a client say that a file isn't there, None if it isn't.
+
+    That of HTTP says so whenever it can't learn a file's size.
+    """
+    cause = error.__cause__
+    if not isinstance(error, FileNotFoundError) or cause is None:
+        return None
+    status = _status(cause)
+    if status is not None:
+        return None if status in (404, 410) else cause
+    is_fault = isinstance(cause, ConnectionError | TimeoutError | socket.gaierror)
+    return cause if is_fault or type(cause).__module__.split(".")[0] == "aiohttp" else None
+
+
+def _status(error: Any) -> int | None:
+    """The HTTP status that an error of a store's client stands for."""
+    answer = getattr(error, "response", None)
+    if isinstance(answer, dict):  # botocore's
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status if isinstance(status, int) else None
+    for name in ("status", "status_code", "code"):
+        value = getattr(error, name, None)
+        if isinstance(value, int) and 100 <= value < 600:
+            return value
+    return None
+
+
+_again = 0
+_counting = threading.Lock()
 _counts: dict[str, _Count] = {}
 _watching = threading.Lock()
 
@@ -57,4 +158,15 @@ def watch() -> None:
 
 def take() -> int:
     """How many requests of this process were sent again since this was asked last."""
-    return sum(count.take() for count in list(_counts.values()))
+    global _again
+    with _counting:
+        own, _again = _again, 0
+    return own + sum(count.take() for count in list(_counts.values()))
+
+
+def _renew_locks() -> None:
+    global _counting, _watching
+    _counting, _watching = threading.Lock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)  # a thread of the parent may have held them

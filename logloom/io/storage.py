@@ -29,11 +29,12 @@ from typing import Any
 
 import fsspec
 
-from logloom.errors import LogloomError, StorageError, UsageError
+from logloom.errors import StorageError, UsageError
 from logloom.io import retries
+from logloom.io.remote import MISSING as MISSING
+from logloom.io.remote import RemoteFiles, storage_error
 from logloom.uris import chained, shown
 
-MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
 NO_LINKS = (
     errno.EXDEV,
     errno.EPERM,
@@ -120,9 +121,10 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
         extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
         hint = f"; pip install 'logloom[{extra}]'" if extra else ""
         raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from chained(error)
-    if protocol != "file":
-        retries.watch()
-    return fs, path
+    if protocol == "file":
+        return fs, path
+    retries.watch()
+    return RemoteFiles(fs, protocol), path
 
 
 def uri_in(like: str, path: str) -> str:
@@ -144,16 +146,7 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
     except passing:
         raise
     except OSError as error:
-        reasons = {
-            errno.ENOSPC: "the disk is full: free some space and build again, what is finished is kept",
-            errno.EDQUOT: "the quota is used up: free some space and build again, what is finished is kept",
-            errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
-            errno.EROFS: "it is read-only",
-            errno.EACCES: "no permission",
-            errno.EPERM: "no permission",
-        }
-        reason = reasons.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
-        raise StorageError(f"{what}: {reason}") from chained(error)
+        raise storage_error(what, error) from chained(error)
 
 
 @dataclass(frozen=True)
@@ -228,17 +221,10 @@ class Store:
         try:
             with explained(self.uri_of(name), passing):
                 yield
-        except LogloomError:
-            raise
         except passing as error:
             if chained(error) is None:
                 raise type(error)(self.uri_of(name)) from None
             raise
-        except Exception as error:
-            if self.local is not None:
-                raise
-            # Every object store has errors of its own.
-            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from chained(error)
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.
@@ -260,8 +246,12 @@ class Store:
         with self._explained(name):
             if self.local is not None:
                 return self.path_of(name).exists()
-            self.fs.invalidate_cache()  # another process may have made it since the folder was listed
-            return bool(self.fs.exists(self.fs_path(name)))
+            fs = self.fs
+            fs.invalidate_cache()  # another process may have made it since the folder was listed
+            with contextlib.suppress(*MISSING):
+                fs.info(self.fs_path(name))
+                return True
+            return False
 
     def size(self, name: str) -> int | None:
         """The bytes of a file, None where it isn't there."""

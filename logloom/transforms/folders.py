@@ -107,7 +107,7 @@ class Folders:
     def _once(self, fs: Any, folder: str, what: str, ask: Callable[[], T]) -> T:
         """What `ask` gives, asked by the first thread that wants it while the others wait."""
         # Each thread has a file system of its own, and what one lists the others don't know.
-        key = (type(fs), repr(fs.storage_options), folder, what)
+        key = (str(fs.protocol), folder, what)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:

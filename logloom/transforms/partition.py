@@ -23,7 +23,7 @@ from logloom.digests import RowsDigest, file_digest
 from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
 from logloom.io.entries import ENTRY, Entry, FileEntry
 from logloom.io.metadata import Text, canonical
-from logloom.io.storage import Store, explained, sync
+from logloom.io.storage import MISSING, Store, explained, sync
 from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundled
@@ -351,18 +351,25 @@ def is_sampled(verify: str, identity: str) -> bool:
 
 
 def differences(reading: Reading, entry: Entry) -> Iterator[str]:
-    """Says how a unit differs, read through its reader, from what its entry promises."""
+    """Says how a unit differs, read through its reader, from what its entry promises.
+
+    Raises:
+        StorageError: it can't be read.
+    """
     place = reading.store.uri_of(entry.folder)
     try:
-        images = reading.image_columns(entry)
-        reader = reading.open(entry)
-        digests = RowsDigest(reader.schema)
-        rows = 0
-        for block in reader.blocks(max_bytes=reading.block_bytes):
-            digests.update(block)
-            rows += len(block)
-            yield from check_images(place, block, images & set(block.columns))
-    except (LogloomError, OSError, ValueError) as error:
+        with explained(place, MISSING):
+            images = reading.image_columns(entry)
+            reader = reading.open(entry)
+            digests = RowsDigest(reader.schema)
+            rows = 0
+            for block in reader.blocks(max_bytes=reading.block_bytes):
+                digests.update(block)
+                rows += len(block)
+                yield from check_images(place, block, images & set(block.columns))
+    except StorageError:
+        raise  # the fault of this machine or store, not of the unit
+    except (LogloomError, *MISSING, ValueError) as error:
         yield f"{place}: {error}"
         return
     if rows != entry.rows:

@@ -12,6 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.errors import StorageError, UsageError
+from logloom.io import retries
 from logloom.io.storage import Store, absolute_uri, filesystem
 
 
@@ -191,7 +192,9 @@ def test_a_root_below_a_file_is_refused_in_words(tmp_path):
             call("a.json")
 
 
-def test_an_object_stores_own_error_becomes_one_of_ours():
+def test_an_object_stores_own_error_becomes_one_of_ours(monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", ())
+
     class RefusedError(Exception):
         pass
 

@@ -17,14 +17,14 @@ from pydantic import BaseModel
 
 from logloom.blocks import Ragged
 from logloom.digests import ColumnDigest, digest_of
-from logloom.errors import DatasetError, LogloomError
+from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.annotations.files import load_annotations
 from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import read_infos
 from logloom.io.metadata import Count, FileName, Text
-from logloom.io.storage import Store
+from logloom.io.storage import MISSING, Store, explained
 from logloom.io.units import AssemblyPlan
 from logloom.schema import STRING
 
@@ -144,11 +144,17 @@ def differences(
     Args:
         folder: URI of the folder that holds it.
         unit: of its `AssemblyPlan`.
+
+    Raises:
+        StorageError: it can't be read.
     """
     place = f"{folder}/{unit['file']}"
     try:
-        found = load_annotations(place, storage_options)
-    except (LogloomError, OSError, TypeError) as error:
+        with explained(place, MISSING):
+            found = load_annotations(place, storage_options)
+    except StorageError:
+        raise
+    except (LogloomError, *MISSING, TypeError) as error:
         yield f"{place}: {error}"
         return
     if digest_of(found["metainfo"]) != unit["metainfo"]:

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.errors import UsageError
 from logloom.io.bags.codecs import array_head
-from logloom.io.bags.files import LocalFile, MemoryFile, open_file
+from logloom.io.bags.files import MemoryFile, open_file
 from logloom.io.bags.limits import checked_range, cut_evenly, ends_of_idx, find_ends, idx_beside
+from logloom.io.files import File
 from logloom.io.storage import explained
 
 Generation = Literal[1, 3]
@@ -313,7 +314,7 @@ class BagReader:
             if stop - start != len(head) + target.nbytes:
                 raise ValueError(f"{self.name}: record {number} is no {target.dtype} {target.shape}")
             found = bytearray(len(head))
-            if isinstance(self._bag, LocalFile):
+            if isinstance(self._bag, File) and self._bag.is_local:
                 self._bag.read_into(start, (found, target), stop - start)
             else:
                 data = self._bag.read(start, stop - start)

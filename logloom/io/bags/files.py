@@ -1,23 +1,20 @@
 """The files and folders that bags lie in: on disks, in object stores, in memory, behind path-like objects.
 
 Here: `open_file` (random access to one file's bytes), `open_folder` (a dataset's files, and publishing).
-Elsewhere: what the bytes mean (logloom.io.bags.bag, logloom.io.bags.spec).
+Elsewhere: files at paths and URIs (logloom.io.files), what the bytes mean (bag, spec).
 """
 
 from __future__ import annotations
 
-import collections
 import os
 import pathlib
-import resource
 import threading
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
-from logloom.io.checks import check_file
-from logloom.io.storage import Store, filesystem, is_local
+from logloom.errors import DatasetError, UsageError
+from logloom.io.files import File, failure
+from logloom.io.storage import Store
 
 SPEC = "spec.json"  # a folder without it is no dataset, so it appears last
 
@@ -39,80 +36,6 @@ class ByteFile(Protocol):
         ...
 
 
-class _Descriptor:
-    """An open file, closed with its last user."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, path: str):
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if hasattr(self, "number"):
-            os.close(self.number)
-
-
-pread = os.pread
-preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
-_MAX_OPEN = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 4096))
-_opened: collections.deque[weakref.ref[LocalFile]] = collections.deque()
-_opening = threading.Lock()
-
-
-class LocalFile:
-    """A file on a disk, opened when first read; the oldest are closed when very many are open."""
-
-    __slots__ = ("__weakref__", "_descriptor", "_size", "name")
-
-    def __init__(self, path: str):
-        self.name = path
-        self._descriptor: _Descriptor | None = None
-        self._size = -1
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (LocalFile, (self.name,))
-
-    @property
-    def size(self) -> int:
-        if self._size < 0:
-            self._size = os.fstat(self._open().number).st_size
-        return self._size
-
-    def read(self, offset: int, size: int) -> bytes:
-        descriptor = self._descriptor or self._open()
-        data = pread(descriptor.number, size, offset)
-        if len(data) == size:
-            return data
-        parts = [data]
-        while data and sum(map(len, parts)) < size:  # a signal, or more than 2 GiB
-            done = sum(map(len, parts))
-            data = os.pread(descriptor.number, size - done, offset + done)
-            parts.append(data)
-        return _whole(b"".join(parts), offset, size, self.name)
-
-    def read_into(self, offset: int, buffers: Sequence[Any], size: int) -> None:
-        """Fills buffers of `size` bytes in all."""
-        descriptor = self._descriptor or self._open()
-        if preadv(descriptor.number, buffers, offset) != size:
-            data = memoryview(self.read(offset, size))
-            for buffer in buffers:
-                target = memoryview(buffer).cast("B")
-                target[:], data = data[: len(target)], data[len(target) :]
-
-    def _open(self) -> _Descriptor:
-        with _opening:
-            try:
-                descriptor = self._descriptor = _Descriptor(self.name)
-            except OSError as error:
-                raise _explained(self.name, error) from error
-            _opened.append(weakref.ref(self))
-            while len(_opened) > _MAX_OPEN:
-                oldest = _opened.popleft()()
-                if oldest is not None:
-                    oldest._descriptor = None
-        return descriptor
-
-
 class MemoryFile:
     """Bytes that are in memory already."""
 
@@ -126,35 +49,6 @@ class MemoryFile:
 
     def read(self, offset: int, size: int) -> bytes:
         return _whole(self._data[offset : offset + size], offset, size, self.name)
-
-
-class RemoteFile:
-    """A file in an object store, by range requests through fsspec."""
-
-    def __init__(self, uri: str, options: Mapping[str, Any] | None = None):
-        self.name = uri
-        self._options = options
-        self._size = -1
-
-    @property
-    def size(self) -> int:
-        if self._size < 0:
-            fs, path = filesystem(self.name, self._options)
-            try:
-                self._size = int(fs.size(path))
-            except OSError as error:
-                raise _explained(self.name, error) from error
-        return self._size
-
-    def read(self, offset: int, size: int) -> bytes:
-        if size == 0:
-            return b""
-        fs, path = filesystem(self.name, self._options)
-        try:
-            data = bytes(fs.cat_file(path, start=offset, end=offset + size))
-        except OSError as error:
-            raise _explained(self.name, error) from error
-        return _whole(data, offset, size, self.name)
 
 
 class PathFile:
@@ -193,7 +87,7 @@ class PathFile:
             try:
                 self._stream, self._pid = self._path.open("rb"), os.getpid()
             except OSError as error:
-                raise _explained(self.name, error) from error
+                raise failure(self.name, error) from error
         return self._stream
 
 
@@ -206,26 +100,18 @@ def _whole(data: bytes, offset: int, size: int, name: str) -> bytes:
     return data
 
 
-def _explained(name: str, error: OSError) -> LogloomError:
-    if isinstance(error, FileNotFoundError):
-        return DatasetError(f"{name}: there is no such file")
-    return StorageError(f"{name}: {error.strerror or error}")
-
-
 def open_file(where: Any, options: Mapping[str, Any] | None = None) -> ByteFile:
     """A file by its path, URI, path-like object, or bytes.
 
     Raises:
         UsageError: it is none of these.
     """
-    if isinstance(where, LocalFile | MemoryFile | RemoteFile | PathFile):
+    if isinstance(where, File | MemoryFile | PathFile):
         return where
     if isinstance(where, bytes | bytearray | memoryview):
         return MemoryFile(where)
     if isinstance(where, str | os.PathLike):
-        uri = os.fspath(where)
-        check_file(uri, options)
-        return LocalFile(uri.split("://", 1)[-1]) if is_local(uri) else RemoteFile(uri, options)
+        return File(where, options)
     if hasattr(where, "open"):
         return PathFile(where)
     raise UsageError(f"expected a path, a URI or bytes, got {type(where).__name__}")

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.bags.files import ByteFile, LocalFile, open_file
+from logloom.io.bags.files import ByteFile
+from logloom.io.files import File, path_of
 
 _TWO = struct.Struct("<QQ")
 
@@ -117,9 +118,9 @@ def idx_beside(source: Any) -> Any:
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)
         stem = text[: -len(".bag")] if text.endswith(".bag") else text
-        file = open_file(f"{stem}.idx")
-        if isinstance(file, LocalFile):
-            return f"{stem}.idx" if os.path.exists(file.name) else None
+        file = File(f"{stem}.idx")
+        if file.is_local:
+            return f"{stem}.idx" if os.path.exists(path_of(file.name)) else None
     elif hasattr(source, "with_suffix"):
         path = source.with_suffix(".idx")
         return path if path.exists() else None

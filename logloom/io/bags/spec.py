@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.bags.codecs import ArrayDecoder
 from logloom.io.bags.files import SPEC, Folder
 from logloom.io.metadata import parsed
@@ -90,5 +90,3 @@ def read_spec(folder: Folder) -> dict[str, str]:
         return check_spec(spec, file.name)
     except ValueError as error:
         raise DatasetError(f"{file.name}: no spec of a dataset of bags ({error})") from error
-    except StorageError as error:
-        raise DatasetError(f"{folder.name}: no dataset of bags: {error}") from error

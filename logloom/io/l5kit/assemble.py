@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from logloom.blocks import Array
 from logloom.digests import ColumnDigest, RowsDigest, digest_of
-from logloom.errors import DatasetError, LogloomError
+from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS, SCENES
@@ -214,12 +214,17 @@ def differences(
     Args:
         folder: URI of the dataset.
         unit: of its `AssemblyPlan`.
+
+    Raises:
+        StorageError: it can't be read.
     """
     try:
         dataset = ChunkedDataset(folder, storage_options=storage_options).open()
         yield from _size_differences(dataset, unit)
         if _scenes_digest(dataset.scenes[:]) != unit["scenes"]:
             yield f"{folder}: the scenes differ from what was written"
+    except StorageError:
+        raise
     except (LogloomError, ValueError) as error:
         yield f"{folder}: {error}"
         return
@@ -262,6 +267,8 @@ def _part_difference(
                 return f"the intervals of {name} differ from what was written"
         for block in read_blocks(rows_of(dataset), start, stop, log_id, "", dataset.path, _CHECK_BYTES):
             found.update(block)
+    except StorageError:
+        raise
     except (LogloomError, ValueError) as error:
         return str(error)
     same = digest_of(found.hexdigests()) == digest

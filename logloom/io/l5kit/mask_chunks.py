@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from logloom.blocks import Array
-from logloom.errors import DatasetError, LogloomError
+from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
@@ -169,5 +169,7 @@ def mask_differences(dataset: ChunkedDataset, probability: str, num_rows: int) -
             if wrong.size:
                 yield f"{name}: differs from what was written (agent {start + int(wrong[0])})"
                 return
+    except StorageError:
+        raise
     except (LogloomError, ValueError) as error:
         yield str(error)

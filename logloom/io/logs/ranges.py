@@ -12,7 +12,6 @@ import pathlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -21,7 +20,8 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from logloom.errors import LogloomError, LogReadError, StorageError, TruncatedLogError
+from logloom.errors import LogReadError, StorageError, TruncatedLogError
+from logloom.io.files import failure, fetch, open_local
 from logloom.io.storage import filesystem, is_local, with_access
 from logloom.uris import chained, shown
 
@@ -72,42 +72,35 @@ class File:
     def head(self, count: int) -> bytes:
         """The first bytes of the file: `count`, or all where it has fewer. Raises what `read` raises."""
         if self._local is None and self._identity is None:
-            # Nearly every file has as many, and then its size needn't be asked for.
-            with suppress(Exception):
-                if len(data := self._read_remote(0, count)) == count:
-                    return data
+            # Its size needn't be asked for.
+            return fetch(self.uri, self._storage_options, 0, count, LogReadError)
         return self.read(0, min(count, self.size))
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes of a range.
 
         Raises:
-            LogReadError: the file is missing or may not be read.
+            LogReadError: the file is missing.
             TruncatedLogError: the file ends before `stop`.
             StorageError: the storage failed.
         """
         if stop <= start:
             return b""
-        try:
-            data = self._read_local(start, stop) if self._local else self._read_remote(start, stop)
-        except Exception as error:
-            raise _wrapped(self.uri, error) from chained(error)
+        if self._local is None:
+            data = fetch(self.uri, self._storage_options, start, stop, LogReadError)
+        else:
+            data = self._read_local(start, stop)
         if len(data) != stop - start:
             raise self._cut_short(start, stop, len(data))
         return data
 
     def read_into(self, start: int, room: memoryview) -> None:
         """Fills `room` with the bytes from `start` on, of a local file. Raises what `read` raises."""
-        done = 0
+        file = open_local(self.uri, LogReadError, is_sized=False)
         try:
-            with self._opened() as handle:
-                while done < len(room):
-                    count = os.preadv(handle, [room[done:]], start + done)
-                    if not count:
-                        break
-                    done += count
-        except Exception as error:
-            raise _wrapped(self.uri, error) from chained(error)
+            done = file.fill((room,), start)
+        except OSError as error:
+            raise failure(self.uri, error) from chained(error)
         if done < len(room):
             raise self._cut_short(start, start + len(room), done)
 
@@ -130,31 +123,21 @@ class File:
                 raise IsADirectoryError(f"{path} is not a file")
             # As `fs.ukey` has it, which asks for it once more.
             return int(info["size"]), blake3(shown(str(info)).encode()).hexdigest(length=16)
-        except Exception as error:
-            raise _wrapped(self.uri, error) from chained(error)
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        assert self._local is not None
-        handle = os.open(self._local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        try:
-            yield handle
-        finally:
-            os.close(handle)
+        except (OSError, StorageError) as error:
+            raise failure(self.uri, error, LogReadError) from chained(error)
 
     def _read_local(self, start: int, stop: int) -> bytes:
-        with self._opened() as handle:
-            data = os.pread(handle, stop - start, start)
+        file = open_local(self.uri, LogReadError, is_sized=False)
+        try:
+            data = os.pread(file.fd, stop - start, start)
             while len(data) < stop - start:  # the kernel gives at most 2 GiB at once
-                more = os.pread(handle, stop - start - len(data), start + len(data))
+                more = os.pread(file.fd, stop - start - len(data), start + len(data))
                 if not more:
                     break
                 data += more
-            return data
-
-    def _read_remote(self, start: int, stop: int) -> bytes:
-        fs, path = filesystem(self.uri, self._storage_options)  # fsspec keeps one per process and options
-        return bytes(fs.cat_file(path, start=start, end=stop))
+        except OSError as error:
+            raise failure(self.uri, error) from error
+        return data
 
 
 HASHES = ("ends", "full")  # what of a file its content id is made of
@@ -296,13 +279,3 @@ def read_ahead(jobs: Iterable[Callable[[], T]], threads: int = 2) -> Iterator[T]
             yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _wrapped(uri: str, error: Exception) -> Exception:
-    if isinstance(error, LogloomError):
-        return error
-    if isinstance(error, FileNotFoundError):
-        return LogReadError(f"{uri}: there is no such file")
-    if isinstance(error, PermissionError | IsADirectoryError):
-        return LogReadError(f"{uri}: can't be read: {error}")
-    return StorageError(f"{uri}: the storage failed: {type(error).__name__}: {error}")

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
-from logloom.io.storage import filesystem, is_local
+from logloom.io.files import OpenFile, fetch_many, open_local, size_of
+from logloom.io.storage import is_local
 from logloom.io.tables.memory import keep_freed_memory
 
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
@@ -45,20 +46,6 @@ _pread = os.pread
 _preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
 
 
-class _File:
-    """An open file; closed when nobody uses it any more, so evicting it never pulls it from under a read."""
-
-    __slots__ = ("fd", "size")
-
-    def __init__(self, path: str):
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self.fd).st_size
-
-    def __del__(self) -> None:
-        if hasattr(self, "fd"):
-            os.close(self.fd)
-
-
 class RangeReader:
     """Reads ranges of files that are known by number.
 
@@ -75,17 +62,14 @@ class RangeReader:
         self._start()
 
     def _start(self) -> None:
-        self._files: dict[int, _File] = {}
-        self._remote: dict[int, tuple[Any, str]] = {}
+        self._files: dict[int, OpenFile] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._numbering = threading.Lock()
         _READERS.add(self)
         keep_freed_memory()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            k: v for k, v in self.__dict__.items() if k not in ("_files", "_remote", "_pool", "_numbering")
-        }
+        return {k: v for k, v in self.__dict__.items() if k not in ("_files", "_pool", "_numbering")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -111,6 +95,7 @@ class RangeReader:
 
         Raises:
             DatasetError: the file is missing, or ends before the range does.
+            StorageError: it can't be read.
         """
         file = self._files.get(number)
         if file is None:
@@ -210,8 +195,7 @@ class RangeReader:
             if self.is_local(number):
                 sizes[own] = (self._files.get(number) or self._open(number)).size
             elif int(lengths[own].max()) > _LARGE:
-                fs, path = self._filesystem(number)
-                sizes[own] = int(fs.size(path))
+                sizes[own] = size_of(self.uris[number], self._storage, _missing)
             else:
                 sizes[own] = int(offsets[own].max()) + _LARGE  # it will tell when asked for the bytes
         return sizes
@@ -239,23 +223,14 @@ class RangeReader:
                 buffer[:] = data[at : at + len(buffer)].data
                 at += len(buffer)
 
-    def _fill(self, file: _File, number: int, buffers: Target, offset: int) -> None:
+    def _fill(self, file: OpenFile, number: int, buffers: Target, offset: int) -> None:
         """Reads piece by piece what one call didn't give whole."""
-        for buffer in buffers:
-            done = 0
-            while done < len(buffer):
-                got = _preadv(file.fd, (buffer[done:],), offset + done)
-                if not got:
-                    raise self._cut(number, offset, len(buffer), offset + done)
-                done += got
-            offset += len(buffer)
+        size = sum(map(len, buffers))
+        if (done := file.fill(buffers, offset)) != size:
+            raise self._cut(number, offset, size, offset + done)
 
-    def _open(self, number: int) -> _File:
-        uri = self.uris[number]
-        try:
-            file = _File(uri.split("://", 1)[-1])
-        except FileNotFoundError as error:
-            raise DatasetError(f"{uri}: this blob is missing") from error
+    def _open(self, number: int) -> OpenFile:
+        file = open_local(self.uris[number], _missing)
         while len(self._files) >= _MAX_OPEN:
             self._files.pop(next(iter(self._files)), None)
         return self._files.setdefault(number, file)
@@ -272,31 +247,20 @@ class RangeReader:
         if not joined:
             return []
         found: list[Bytes] = []
-        opened = [self._filesystem(number) for number, _, _ in joined]
-        for fs in {id(fs): fs for fs, _ in opened}.values():
-            mine = [i for i, (own, _) in enumerate(opened) if own is fs]
-            blobs = fs.cat_ranges(
-                [opened[i][1] for i in mine],
-                [joined[i][1] for i in mine],
-                [joined[i][1] + joined[i][2] for i in mine],
-                on_error="return",
-            )
-            for i, data in zip(mine, blobs, strict=True):
-                joined[i] = (*joined[i], data)  # type: ignore[assignment]
-        for number, offset, length, data in joined:  # type: ignore[misc]
-            if isinstance(data, FileNotFoundError):
-                raise DatasetError(f"{self.uris[number]}: this blob is missing") from data
-            if isinstance(data, Exception):
-                raise DatasetError(f"{self.uris[number]}: byte {offset} can't be read: {data}") from data
+        uris, starts = [self.uris[number] for number, _, _ in joined], [offset for _, offset, _ in joined]
+        stops = [offset + length for _, offset, length in joined]
+        answers = fetch_many(uris, self._storage, starts, stops, _missing)
+        for (number, offset, length), data in zip(joined, answers, strict=True):
+            if isinstance(data, DatasetError):
+                raise data
             if len(data) != length:
                 raise self._cut(number, offset, length, offset + len(data))
             found.append(np.frombuffer(bytearray(data), np.uint8))
         return [found[i][start : start + length] for i, start, length in places]
 
-    def _filesystem(self, number: int) -> tuple[Any, str]:
-        if number not in self._remote:
-            self._remote[number] = filesystem(self.uris[number], self._storage)
-        return self._remote[number]
+
+def _missing(text: str) -> DatasetError:
+    return DatasetError(text.replace("there is no such file", "this blob is missing"))
 
 
 def _requests(ranges: Ranges, targets: Sequence[Target]) -> list[_Request]:

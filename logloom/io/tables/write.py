@@ -317,7 +317,9 @@ def _describe(
     holders = references.holders if references else ()
     table = describe(plan, entries, logs, max_gap, holders)
     note_use(store.uri, holders, store.options)
-    if not store.create(d.FILE, d.to_bytes(table)):
+    data = d.to_bytes(table)
+    # The same bytes are success: the answer to creating them was lost, and the client asked again.
+    if not store.create(d.FILE, data) and store.read(d.FILE) != data:
         raise UsageError(f"{store.uri}: another writer made a table here meanwhile")
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from logloom.blocks import Array
 from logloom.digests import RowsDigest, digest_of
-from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.metadata import Count, Text
 from logloom.io.storage import Store
 from logloom.io.tar.sources import Source
@@ -213,6 +213,9 @@ def differences(
     Args:
         folder: URI of the dataset.
         unit: of its `AssemblyPlan`.
+
+    Raises:
+        StorageError: it can't be read.
     """
     try:
         reader = ZarrReader(folder, storage_options=storage_options)
@@ -220,6 +223,8 @@ def differences(
         if reader.logs != lengths:
             yield f"{folder}: holds other logs or numbers of rows than were written"
             return
+    except StorageError:
+        raise
     except LogloomError as error:
         yield f"{folder}: {error}"
         return
@@ -244,6 +249,8 @@ def _part_difference(reader: ZarrReader, log_id: str, start: int, stop: int, dig
     try:
         for block in reader.log(log_id).blocks(None, _CHECK_BYTES, start, stop):
             found.update(block)
+    except StorageError:
+        raise
     except (LogloomError, ValueError) as error:
         return str(error)
     same = stored_digest(found.hexdigests(), reader.schema) == digest

@@ -1,6 +1,7 @@
 """Single bags: all generations, ranges, damage, and what a crash leaves."""
 
 import io
+import multiprocessing
 import pathlib
 import pickle
 import struct
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io import files
 from logloom.io.bags import BagReader, BagWriter
 
 RECORDS = [b"", b"one", b"", b"\0" * 9, b"four"]
@@ -234,3 +236,21 @@ def test_large_writes_come_out_whole(tmp_path):
     records = [bytes([i % 251]) * (i * 997 % 40_000) for i in range(300)]
     path = write(tmp_path / "x.bag", records)
     assert path.read_bytes() == first_generation(records)
+
+
+def _first_record(path, queue):
+    queue.put(BagReader(path)[1])
+
+
+def test_a_fork_while_a_thread_opens_a_bag_leaves_the_child_able_to(tmp_path):
+    path = write(tmp_path / "x.bag")
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    with files._opening:
+        child = context.Process(target=_first_record, args=(path, queue))
+        child.start()
+    try:
+        assert queue.get(timeout=60) == b"one"
+    finally:
+        child.kill()
+        child.join()

@@ -1,0 +1,332 @@
+"""File systems of other machines, such as object stores: requests tried again, and one kind of error.
+
+Here: `RemoteFiles`, which `logloom.io.storage.filesystem` gives for every URI that is neither local nor in a
+zip archive, and `storage_error`, in whose words all faults of machine, network and store are told.
+Elsewhere: how long is waited, and which clients try again themselves (logloom.io.retries).
+
+A file that isn't there is FileNotFoundError (or NotADirectoryError, IsADirectoryError), as fsspec has it; any
+other failure is a StorageError, so nobody takes it for damage. What answers with less than a file holds
+failed, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from fsspec import AbstractFileSystem
+from fsspec.asyn import AsyncFileSystem
+
+from logloom.errors import LogloomError, StorageError
+from logloom.io import retries
+from logloom.uris import chained
+
+T = TypeVar("T")
+
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
+BLOCK = 5 << 20  # bytes that an open file reads ahead, as fsspec has it
+# Errors that callers tell apart; LogloomErrors come from below, where an archive lies in another store.
+_PASSING = (*MISSING, FileExistsError, LogloomError, MemoryError)
+_REASONS = {
+    errno.ENOSPC: "the disk is full: free some space and build again, what is finished is kept",
+    errno.EDQUOT: "the quota is used up: free some space and build again, what is finished is kept",
+    errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
+    errno.EROFS: "it is read-only",
+    errno.EACCES: "no permission",
+    errno.EPERM: "no permission",
+}
+
+
+def storage_error(what: str, error: BaseException) -> StorageError:
+    """The failure of a disk or a store, told with what to do about it.
+
+    Args:
+        what: could not be read or written: a URI, or more words.
+    """
+    if isinstance(error, OSError):
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    return StorageError(f"{what}: {reason}")
+
+
+class RemoteFiles(AbstractFileSystem):
+    """Another file system, whose requests are tried again where that helps. Serves many threads; pickles."""
+
+    cachable = False
+
+    def __init__(self, fs: Any, scheme: str):
+        """
+        Args:
+            fs: as fsspec opened it.
+            scheme: of the URIs it was opened for.
+        """
+        super().__init__()
+        self._own, self._scheme = fs, scheme
+        self.protocol = fs.protocol
+        self.sep, self.root_marker = fs.sep, fs.root_marker
+        self._strip_protocol = fs._strip_protocol
+        self._parent = fs._parent
+        self._is_patient = scheme in retries.PATIENT
+        self._is_checked = scheme in retries.CHECKED
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (RemoteFiles, (self._own, self._scheme))
+
+    def _ask(self, path: str, request: Callable[[], T]) -> T:
+        """What a request gives.
+
+        Raises:
+            StorageError: it failed for good.
+        """
+        try:
+            return retries.tried(request, _PASSING, is_patient=self._is_patient)
+        except _PASSING as error:
+            hidden = retries.hidden_fault(error)
+            if hidden is None:
+                raise
+            raise storage_error(self._uri(path), hidden) from chained(error)
+        except Exception as error:
+            raise storage_error(self._uri(path), error) from chained(error)
+
+    def _uri(self, path: str) -> str:
+        return path if "://" in path else f"{self._scheme}://{path.lstrip('/')}"
+
+    # --- reading
+
+    def info(self, path: str, **kwargs: Any) -> Any:
+        return self._ask(path, lambda: self._own.info(path, **kwargs))
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        return self._ask(path, lambda: self._own.ls(path, detail=detail, **kwargs))
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        try:
+            self.info(path, **kwargs)
+        except MISSING:
+            return False
+        return True
+
+    def isdir(self, path: str) -> bool:
+        return self._type(path) == "directory"
+
+    def isfile(self, path: str) -> bool:
+        return self._type(path) == "file"
+
+    def _type(self, path: str) -> str:
+        try:
+            return str(self.info(path)["type"])
+        except MISSING:
+            return ""
+
+    def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """As of any file system; a folder that can't be listed is an error, not an empty one."""
+        if self._has_own("find"):
+            return self._ask(path, lambda: self._own.find(path, *args, **kwargs))
+        return super().find(path, *args, **kwargs)
+
+    def glob(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if self._has_own("glob"):
+            return self._ask(path, lambda: self._own.glob(path, *args, **kwargs))
+        return super().glob(path, *args, **kwargs)
+
+    def _has_own(self, name: str) -> bool:
+        """Whether the file system has a way of its own, such as listing a whole bucket at once."""
+        own = type(self._own)
+        if issubclass(own, AsyncFileSystem):
+            return getattr(own, f"_{name}") is not getattr(AsyncFileSystem, f"_{name}")
+        return getattr(own, name) is not getattr(AbstractFileSystem, name)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        return self._ask(path, lambda: self._whole(path, start, end))
+
+    def cat_ranges(
+        self,
+        paths: Sequence[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Ranges, all asked for at once; those that failed again, one by one, until one fails for good."""
+        found: list[Any]
+        try:
+            found = self._own.cat_ranges(paths, starts, ends, on_error="return")
+        except Exception as error:
+            found = [error] * len(paths)
+        failed: StorageError | None = None
+        for i, (path, start, end, data) in enumerate(zip(paths, starts, ends, found, strict=True)):
+            if isinstance(data, bytes) and len(data) == end - start:
+                continue
+            try:
+                found[i] = failed or self.cat_file(path, start, end)
+            except (*MISSING, StorageError) as error:
+                if on_error == "raise":
+                    raise
+                found[i] = error
+                failed = error if isinstance(error, StorageError) else None
+        return found
+
+    def _whole(self, path: str, start: int | None, end: int | None) -> bytes:
+        """The bytes of a range, fewer only where the file ends before it does."""
+        try:
+            data = bytes(self._own.cat_file(path, start=start, end=end))
+        except _PASSING:
+            raise
+        except Exception as error:
+            # Stores refuse a range behind the end of the file, each in its own way.
+            if start is not None and not retries.is_transient(error) and self._size(path) <= start:
+                return b""
+            raise
+        first = start or 0
+        if first < 0 or (end is None and self._is_checked):
+            return data
+        if end is None or len(data) < end - first:
+            size = self._size(path)
+            wanted = (size if end is None else min(end, size)) - first
+            if len(data) < wanted:
+                raise retries.ShortAnswerError(f"{len(data)} bytes at byte {first}, {wanted} were asked for")
+        return data
+
+    def _size(self, path: str) -> int:
+        """The bytes of a file as it is now."""
+        self._own.invalidate_cache(self._parent(path))
+        return int(self._own.info(path)["size"])
+
+    def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
+        def get() -> None:
+            self._own.get_file(rpath, lpath, **kwargs)
+            size, wanted = os.path.getsize(lpath), self._size(rpath)
+            if size < wanted:
+                raise retries.ShortAnswerError(f"{size} bytes, it has {wanted}")
+
+        self._ask(rpath, get)
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
+        if mode != "rb":
+            raise NotImplementedError(f"mode {mode}: objects are written whole")
+        info = self.info(path)
+        if info.get("size") is None or not info.get("partial", True):  # it gives no ranges
+            return _Faults(self._ask(path, lambda: self._own.open(path, "rb")), self._uri(path))
+        raw = _Ranges(self, path, int(info["size"]))
+        return raw if kwargs.get("cache_type") == "none" else io.BufferedReader(raw, block_size or BLOCK)
+
+    # --- writing
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        attempts = 0
+
+        def write() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                self._own.pipe_file(path, value, mode=mode, **kwargs)
+            except FileExistsError:
+                # The answer to an attempt may have been lost after it had done its work.
+                if attempts == 1 or self._own.cat_file(path) != value:
+                    raise
+
+        self._ask(path, write)
+
+    def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
+        self._ask(rpath, lambda: self._own.put_file(lpath, rpath, **kwargs))
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        self._ask(path1, lambda: self._own.cp_file(path1, path2, **kwargs))
+
+    def rm_file(self, path: str) -> None:
+        self._remove(path, lambda: self._own.rm_file(path))
+
+    def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
+        self._remove(path, lambda: self._own.rm(path, recursive=recursive, maxdepth=maxdepth))
+
+    def _remove(self, path: str, remove: Callable[[], None]) -> None:
+        attempts = 0
+
+        def request() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                remove()
+            except FileNotFoundError:
+                if attempts == 1:  # else an attempt whose answer was lost
+                    raise
+
+        self._ask(path, request)
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        self._ask(path, lambda: self._own.mkdir(path, create_parents=create_parents, **kwargs))
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self._ask(path, lambda: self._own.makedirs(path, exist_ok=exist_ok))
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self._own.invalidate_cache(path)
+
+
+class _Ranges(io.RawIOBase):
+    """A file as its ranges; each read is a request, and gives all it can."""
+
+    def __init__(self, fs: RemoteFiles, path: str, size: int):
+        self.name, self.size = fs._uri(path), size
+        self._fs, self._path, self._position = fs, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        stop = self.size if size is None or size < 0 else min(self.size, self._position + size)
+        if stop <= self._position:
+            return b""
+        data = self._fs.cat_file(self._path, self._position, stop)
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        memoryview(buffer).cast("B")[: len(data)] = data
+        return len(data)
+
+
+class _Faults(io.RawIOBase):
+    """A stream that can't be read again from the middle: what fails is an error for good."""
+
+    def __init__(self, stream: Any, uri: str):
+        self.name = uri
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = cast(bytes, self._stream.read(len(buffer)))
+        except _PASSING:
+            raise
+        except Exception as error:
+            raise storage_error(self.name, error) from chained(error)
+        memoryview(buffer).cast("B")[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
