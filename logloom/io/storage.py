@@ -131,6 +131,69 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
         raise StorageError(f"{what}: {reason}") from error
 
 
+class _StoredFile:
+    """An open file in an object store; whatever its reads fail with becomes a StorageError."""
+
+    closed = False
+    refusal: StorageError | None = None
+
+    def __init__(self, uri: str, file: Any):
+        self._uri, self._file = uri, file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, *arguments: Any) -> Any:
+        try:
+            with refusals(self._uri):
+                return self._file.read(*arguments)
+        except StorageError as error:
+            self.refusal = error
+            raise
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@contextlib.contextmanager
+def refusals(uri: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+    """As `explained`, for what lies in an object store: every one has errors of its own."""
+    try:
+        with explained(uri, passing):
+            yield
+    except LogloomError:
+        raise
+    except passing:
+        raise
+    except Exception as error:
+        raise StorageError(f"{uri}: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: Any) -> Iterator[Any]:
+    """A file in an object store, open for libraries that take their reads' errors for damage.
+
+    Args:
+        opening: for `open` of its file system.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        StorageError: it can't be opened, or read.
+    """
+    fs, path = filesystem(uri, options)
+    with refusals(uri, MISSING):
+        file = fs.open(path, "rb", **opening)
+    stored = _StoredFile(uri, file)
+    try:
+        yield stored
+    except Exception:
+        if stored.refusal is not None:  # which some libraries hide in errors of their own
+            raise stored.refusal from None
+        raise
+    finally:
+        file.close()
+
+
 @dataclass(frozen=True)
 class Store:
     """A folder at a URI. Small and picklable: workers open it again.
@@ -196,18 +259,9 @@ class Store:
 
     @contextlib.contextmanager
     def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-        try:
-            with explained(self.uri_of(name), passing):
-                yield
-        except LogloomError:
-            raise
-        except passing:
-            raise
-        except Exception as error:
-            if self.local is not None:
-                raise
-            # Every object store has errors of its own.
-            raise StorageError(f"{self.uri_of(name)}: {type(error).__name__}: {error}") from error
+        how = explained if self.local is not None else refusals
+        with how(self.uri_of(name), passing):
+            yield
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.

@@ -18,6 +18,7 @@ from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.bags.codecs import ArrayDecoder
 from logloom.io.bags.files import SPEC, Folder
 from logloom.io.metadata import parsed
+from logloom.io.storage import MISSING
 
 REFS = "refs"
 _KEY = re.compile(r"[a-z_][^/\\\x00-\x1f\x7f]{0,199}")
@@ -91,4 +92,6 @@ def read_spec(folder: Folder) -> dict[str, str]:
     except ValueError as error:
         raise DatasetError(f"{file.name}: no spec of a dataset of bags ({error})") from error
     except StorageError as error:
+        if not isinstance(error.__cause__, MISSING):
+            raise
         raise DatasetError(f"{folder.name}: no dataset of bags: {error}") from error
