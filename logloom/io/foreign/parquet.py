@@ -16,17 +16,12 @@ import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.files import content_of, files_of, walk
+from logloom.io.foreign.files import content_of, files_of
 from logloom.io.foreign.rows import Batch, Piece
 from logloom.io.storage import Store, stored_file
 
 SUFFIXES = (".parquet", ".pq")
 _PARTITION = re.compile(r"[^/=]+=[^/]*/")
-
-
-def recognises(store: Store) -> bool:
-    """Whether a folder holds Parquet files, in itself or in a folder of its own."""
-    return bool(walk(store, SUFFIXES, depth=1))
 
 
 class ParquetReader:
