@@ -11,11 +11,14 @@ import tomllib
 import numpy as np
 import pytest
 
+import logloom.datasets
+from logloom.demo import demo_recipe, make_drives
 from logloom.errors import TruncatedLogError, UsageError
 from logloom.io.logs import log, opening
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
+from logloom.io.units import format_named, format_names
 from logloom.transforms import derive
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
@@ -34,8 +37,24 @@ def site(tmp_path, monkeypatch):
             path = site / text.splitlines()[0].removeprefix("# ")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    (project,) = (tomllib.loads(text)["project"] for language, text in blocks if language == "toml")
-    info = site / f"acme_logs-{project['version']}.dist-info"
+    for language, text in blocks:
+        if language == "toml":
+            install(site, tomllib.loads(text)["project"])
+    monkeypatch.syspath_prepend(str(site))
+    caches = (log._installed_decoders, opening.kinds, format_names, format_named)
+    for cached in caches:
+        cached.cache_clear()
+    CHUNKS.clear()
+    yield site
+    for cached in caches:
+        cached.cache_clear()
+    for module in [name for name in sys.modules if name.startswith("acme_")]:
+        del sys.modules[module]
+
+
+def install(site, project):
+    """As pip does, as far as entry points go."""
+    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
     name = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     (info / "METADATA").write_text(name)
@@ -43,16 +62,6 @@ def site(tmp_path, monkeypatch):
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    monkeypatch.syspath_prepend(str(site))
-    caches = (log._installed_decoders, opening.kinds)
-    for cached in caches:
-        cached.cache_clear()
-    CHUNKS.clear()
-    yield site
-    for cached in caches:
-        cached.cache_clear()
-    for module in [name for name in sys.modules if name.startswith("acme_logs")]:
-        del sys.modules[module]
 
 
 def write(path, count, seed=0):
@@ -106,3 +115,48 @@ def test_functions_that_the_package_offers_may_be_derived_by(site):
     assert hard.tolist() == [False, True]
     with pytest.raises(UsageError, match="--allow-derive acme_logs"):
         derive.check_allowed("acme_logs.kind:KIND", ())
+
+
+def with_site(site, *command):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(PAGE.parent.parent)])}
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_page_s_contract_tests_pass(site):
+    plain = ("-p", "no:cacheprovider", "-q", "--rootdir", str(site), "-c", os.devnull)
+    said = with_site(site, "pytest", *plain, str(site / "acme_tests/test_contracts.py"))
+    assert re.search(r"\d{3} passed", said), said
+
+
+def values_of(rows, names):
+    return [[np.asarray(row[name]).tobytes() for name in ("log_id", "timestamp", *names)] for row in rows]
+
+
+@pytest.mark.parametrize("output", ["npz", "lines"])
+def test_the_page_s_formats_are_built_converted_from_and_to_and_their_plain_folders_opened(
+    site, output, tmp_path
+):
+    make_drives(tmp_path / "drives", seconds=2)
+    text = demo_recipe(tmp_path / "drives")
+    outputs = f"\noutputs: {{tar: {{}}, {output}: {{}}}}\npartition: {{rows: 5}}\n"
+    (tmp_path / "recipe.yaml").write_text(text[: text.index("\noutputs:")] + outputs)
+    root, plain, shards = (str(tmp_path / name) for name in ("root", "plain", "shards"))
+    quiet = ("--workers", "1", "--quiet")
+    with_site(site, "logloom", "build", str(tmp_path / "recipe.yaml"), "--to", root, *quiet)
+    with_site(site, "logloom", "verify", root, "--workers", "1")
+    built = logloom.datasets.open(root, output=output)
+    names = list(built.schema.columns)
+    expected = values_of(logloom.datasets.open(root, output="tar", columns=names), names)
+    assert values_of(built, names) == expected
+    assert len(expected) > 10
+    assert values_of(logloom.datasets.open(root, output=output, check=True), names) == expected
+    to = ("--format", output, "--plain", "--output", "tar")
+    with_site(site, "logloom", "convert", root, plain, *to, *quiet)
+    opened = logloom.datasets.open(plain)
+    assert opened.schema == built.schema
+    assert values_of(opened, names) == expected
+    back = ("--format", "table", *quiet)
+    with_site(site, "logloom", "convert", plain, shards, *back)
+    assert values_of(logloom.datasets.open(shards), names) == expected

@@ -6,6 +6,7 @@ Elsewhere: reading each kind (logloom.datasets.sources), the dataset itself (log
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import warnings
@@ -17,20 +18,18 @@ import numpy as np
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import names_of, near
-from logloom.datasets.sources.base import Ints, RowSource
+from logloom.datasets.sources.base import Ints, OpenRows, RowSource
 from logloom.datasets.sources.splits import SplitsSource
+from logloom.datasets.sources.units import open_units
 from logloom.datasets.sources.version import open_version
 from logloom.errors import DatasetError, UsageError
-from logloom.io.braces import braceexpand
 from logloom.io.checks import UncheckedWarning, with_check
+from logloom.io.foreign import kind_of
 from logloom.io.manifest import read_manifest, split_root, version_numbers
 from logloom.io.storage import Store, absolute_uri
-from logloom.io.tar.stream import SUFFIXES
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+?)(\.zarr)?)?)?")
-_L5KIT = ("scenes", "frames", "agents")
-_ZARR = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")
 
 
 def open(
@@ -52,8 +51,9 @@ def open(
     Args:
         uri: a root that `logloom build` writes, or a folder in the view of a version; or a table, a zarr or
             L5Kit dataset, a folder of bags (granular) or of such folders, a folder of tar shards (.tar, .tgz,
-            .tar.gz, .tar.zst, …), one shard, or many in braces (train-{000..099}.tar); or a folder with one
-            of these for each split. Anything fsspec opens.
+            .tar.gz, .tar.zst, …), one shard, or many in braces (train-{000..099}.tar); Parquet files or a
+            Lance table; or a plain folder of a format that another package brings; or a folder with one of
+            these for each split. Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default).
         output: of a version: the format to read; by default the first there is of table, zarr, bags, tar,
             any other, l5kit.
@@ -144,7 +144,7 @@ def _open_splits(
         what = f"it holds {', '.join(names[:5])}" if names else "nothing is there"
         raise DatasetError(
             f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, a table "
-            "table.json, bags spec.json, zarr zarr.json or .zgroup, and shards end in .tar, .tar.gz, …"
+            "table.json, bags spec.json, zarr zarr.json or .zgroup, and files end in .tar, .parquet, …"
         )
     source = SplitsSource(place, found)
     return source, _by_log(source) if source.has_stamps else np.arange(len(source), dtype=np.int64)
@@ -163,31 +163,11 @@ def _dataset_at(
     place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]
 ) -> RowSource | None:
     """The source of the dataset at a place, told by its files; None where there is none that is known."""
-    if place.lower().endswith(SUFFIXES):
-        from logloom.datasets.sources.tar import open_shards
-
-        return open_shards(place, braceexpand(place), options)
     store = Store.at(place, options)
-    names = store.names()
-    if "table.json" in names:
-        from logloom.datasets.sources.table import TableSource
-
-        return TableSource(place, options)
-    if set(_L5KIT) <= set(names):
-        from logloom.datasets.sources.l5kit import L5KitSource
-
-        return L5KitSource(place, options)
-    if set(names) & set(_ZARR):
-        from logloom.datasets.sources.zarr import ZarrSource, open_arrays
-        from logloom.io.zarr.groups import is_own
-
-        return ZarrSource(place, options) if is_own(store) else open_arrays(place, options, columns)
-    if "spec.json" in names or ("000000" in names and store.exists("000000/spec.json")):
-        from logloom.datasets.sources.bags import DatapointsSource
-
-        return DatapointsSource(place, options)
-    if shards := [store.uri_of(name) for name in names if name.lower().endswith(SUFFIXES)]:
-        from logloom.datasets.sources.tar import open_shards
-
-        return open_shards(place, shards, options)
-    return None
+    form = kind_of(store)
+    if form is None:
+        return None
+    if not form.source:
+        return open_units(store, form)
+    open_rows: OpenRows = importlib.import_module(form.source).open_rows
+    return open_rows(place, options, columns=[columns] if isinstance(columns, str) else columns)

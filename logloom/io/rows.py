@@ -1,6 +1,7 @@
 """Rows of several units as one sequence: what readers of tar shards and of folders of bags have in common.
 
-Here: `UnitRows`, which knows in which unit a row lies and which columns are meant, and makes batches.
+Here: `UnitRows`, which knows in which unit a row lies and which columns are meant, and makes batches; and
+`LoadedReader`, for formats of units so small that they are read whole.
 Elsewhere: reading the row (each format's reader).
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from logloom.blocks import Array, Ragged, Values, concatenate, python_value, take
+from logloom.blocks import Array, Block, Ragged, Values, concatenate, python_value, take
 from logloom.errors import DatasetError
 from logloom.schema import ColumnType, Schema
 
@@ -155,3 +156,62 @@ def _batched(name: str, values: Values, ctype: ColumnType) -> Any:
     if isinstance(values, Ragged):
         return values.values, values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
     return values
+
+
+class LoadedReader(abc.ABC):
+    """A reader that loads its unit whole when it is first asked; see `Reader` in logloom.io.units.
+
+    Pickles without what it loaded, serves many threads, and crosses a fork.
+    """
+
+    _loaded: tuple[Schema, Block | None] | None = None
+
+    @abc.abstractmethod
+    def load(self) -> tuple[Schema, Block | None]:
+        """Reads the unit: its schema and all its rows; None where it has none.
+
+        Raises:
+            DatasetError: it is damaged, or missing.
+        """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_loaded"}
+
+    def _all(self) -> tuple[Schema, Block | None]:
+        if self._loaded is None:
+            self._loaded = self.load()
+        return self._loaded
+
+    @property
+    def schema(self) -> Schema:
+        """Of its rows."""
+        return self._all()[0]
+
+    def __len__(self) -> int:
+        block = self._all()[1]
+        return 0 if block is None else len(block)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """See `Reader.row`."""
+        schema, block = self._all()
+        if block is None or not -len(block) <= index < len(block):
+            raise IndexError(f"row {index} of {len(self)}")
+        try:
+            return block.row(index % len(block), schema, schema.select(columns))
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"row {index} of {block.log_id}: a text is no UTF-8 ({error})") from error
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        """See `Reader.blocks`."""
+        schema, block = self._all()
+        if block is None:
+            return
+        names = ("timestamp", *(schema.all if columns is None else schema.select(columns)))
+        step = max(1, max_bytes * len(block) // max(1, block.nbytes))
+        for first in range(0, len(block), step):
+            rows = slice(first, first + step)
+            found = {name: take(block.columns[name], rows) for name in names}
+            yield Block(block.log_id, block.partition, first, found)

@@ -149,6 +149,54 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
         raise storage_error(what, error) from chained(error)
 
 
+class _StoredFile:
+    """An open file in an object store, which remembers why it couldn't be read."""
+
+    closed = False
+    refusal: StorageError | None = None
+
+    def __init__(self, file: Any):
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, *arguments: Any) -> Any:
+        try:
+            return self._file.read(*arguments)
+        except StorageError as error:
+            self.refusal = error
+            raise
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@contextlib.contextmanager
+def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: Any) -> Iterator[Any]:
+    """A file in an object store, open for libraries that take their reads' errors for damage.
+
+    Args:
+        opening: for `open` of its file system.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        StorageError: it can't be opened, or read.
+    """
+    fs, path = filesystem(uri, options)
+    with explained(uri, MISSING):
+        file = fs.open(path, "rb", **opening)
+    stored = _StoredFile(file)
+    try:
+        yield stored
+    except Exception:
+        if stored.refusal is not None:  # which some libraries hide in errors of their own
+            raise stored.refusal from None
+        raise
+    finally:
+        file.close()
+
+
 @dataclass(frozen=True)
 class Store:
     """A folder at a URI. Small and picklable: workers open it again.

@@ -29,9 +29,6 @@ from logloom.io.metadata import Count, Text, checked
 from logloom.io.storage import Store
 from logloom.schema import Schema
 
-# Where no output is named; see by_preference.
-_FIRST, _LAST = ("table", "zarr", "bags", "tar"), ("l5kit", "annotations")
-
 
 @dataclass(frozen=True)
 class Portion:
@@ -109,12 +106,48 @@ class Reader(Protocol):
 
 
 class Format(Protocol):
-    """A dataset format as the pipelines see it; found by an entry point in `logloom.formats`."""
+    """A dataset format as the pipelines see it; found by an entry point in `logloom.formats`.
+
+    To be subclassed: what stands here with a value needn't be said.
+
+    Attributes:
+        semantics: counts up when the same rows would give other bytes; part of every unit's identity.
+        Options: what stands under `outputs.<name>` in a recipe.
+        suffix: of a split's folder in a version's view, such as ".zarr".
+        splits_share_folder: whether files are named by split themselves, so that a view has one folder.
+        preference: where no output is named, the one with the lowest number is read, of equal ones the first
+            by name: the lower, the quicker at random rows.
+        keeps_columns: whether its rows are what was written, not what columns were mapped to.
+        has_rows: whether `logloom.datasets.open` can read rows of it.
+        has_stamps_at_hand: whether its timestamps are read without payload.
+        compares_files: whether its reader compares each file that it opens with what is known of it
+            (logloom.io.checks); else all files of a unit are, before it is opened.
+        forms_option: the option that names, by column, what bytes hold: jpg, png, …; "" where there is none.
+        kind: what `--from` calls its plain folders; "" for its name.
+        is_generic: whether it recognises whatever has its suffix, so that others are asked first.
+        shows_units: whether what is assembled is whole only in a view, beside files of its units.
+        source: the module whose `open_rows` (see logloom.datasets.sources.base) opens a plain folder, and
+            what is assembled, for training; "" where `units` opens it.
+        foreign: "module:name" of what opens a plain folder's store to be converted, as a ForeignDataset or a
+            PieceReader of logloom.io.foreign; "" where `units` opens it.
+    """
 
     name: str
-    suffix: str  # of a split's folder in a version's view, such as ".zarr"
-    semantics: int  # counts up when the same rows would give other bytes; part of every unit's identity
-    Options: type[BaseModel]  # what stands under `outputs.<name>` in a recipe
+    semantics: int
+    Options: type[BaseModel]
+    suffix: str = ""
+    splits_share_folder: bool = False
+    preference: int = 50
+    keeps_columns: bool = True
+    has_rows: bool = True
+    has_stamps_at_hand: bool = False
+    compares_files: bool = False
+    forms_option: str = ""
+    kind: str = ""
+    is_generic: bool = False
+    shows_units: bool = False
+    source: str = ""
+    foreign: str = ""
 
     def check(self, options: Any, schema: Schema) -> list[str]:
         """What this output can't hold, one line each, without the recipe's line number."""
@@ -122,7 +155,7 @@ class Format(Protocol):
 
     def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
         """Why this output can't hold a log of this name, one line each."""
-        ...
+        return []
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext
@@ -142,7 +175,23 @@ class Format(Protocol):
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Names in the split's folder of a version's view for the files of its `number`-th unit."""
-        ...
+        return {name: f"{number:06d}/{name}" for name in files}
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder, or what a URI names instead, is a plain folder of this format."""
+        return False
+
+    def units(self, store: Store) -> Sequence[Reader]:
+        """Readers of all that lies in a plain folder, in row order; each knows its schema by itself.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        raise UsageError(f"{store.uri}: plain folders of {self.name} can't be opened; open the root")
+
+    def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options by which the rows that its reader gives of an output with these become such an output."""
+        return dict(options)
 
 
 @functools.cache
@@ -269,13 +318,7 @@ class PortionedFormat(Protocol):
 def by_preference(outputs: Iterable[str]) -> list[str]:
     """Outputs of a version in the order in which one is read where none is named.
 
-    The quickest at random rows come first: table, zarr, bags, tar; then others by name. Last are those that
-    map columns and so tell less of a row: l5kit, annotations.
+    Raises:
+        UsageError: no installed package offers one of them.
     """
-
-    def rank(name: str) -> tuple[int, str]:
-        if name in _FIRST:
-            return _FIRST.index(name), name
-        return len(_FIRST) + (_LAST.index(name) + 1 if name in _LAST else 0), name
-
-    return sorted(outputs, key=rank)
+    return sorted(outputs, key=lambda name: (format_named(name).preference, name))

@@ -235,7 +235,7 @@ def make_options(
         if isinstance(value, Mapping):  # for each column what it is called, for one
             fitting = {key: item for key, item in value.items() if _fits(form, schema, name, {key: item})}
             chosen |= {name: fitting} if fitting else {}
-        elif form.name == "l5kit" or _fits(form, schema, name, value):
+        elif not form.keeps_columns or _fits(form, schema, name, value):
             chosen[name] = value
     try:
         return form.Options.model_validate({**chosen, **given})

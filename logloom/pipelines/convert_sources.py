@@ -16,9 +16,9 @@ from logloom.errors import UsageError
 from logloom.io.entries import Entry
 from logloom.io.foreign import open_foreign
 from logloom.io.foreign.base import ForeignDataset, Lost, Part
-from logloom.io.foreign.l5kit import MAPPED_HINTS
 from logloom.io.manifest import LogRecord, Manifest, entries_of, read_manifest, split_root, version_numbers
 from logloom.io.storage import Store
+from logloom.io.units import format_named, format_names
 from logloom.pipelines.verify import reading_of
 from logloom.schema import Schema
 from logloom.transforms.job import Committed
@@ -205,13 +205,15 @@ def _part_of(entry: Entry) -> Part:
 
 def _best_output(manifest: Manifest) -> str:
     """The first output that keeps columns as they are, preferably all of them."""
-    plain = [name for name in manifest.outputs if name not in _MAPPING]
+    plain = [name for name in manifest.outputs if format_named(name).keeps_columns]
     whole = [name for name in plain if manifest.outputs[name].get("columns") is None]
     return [*whole, *plain, *manifest.outputs][0]
 
 
-_MAPPING = frozenset({"l5kit", "annotations"})  # outputs whose rows are no longer the recipe's columns
-_FORM_OPTIONS = {"bags": "types", "tar": "ext"}  # where outputs say what bytes columns hold
+def _form_options() -> dict[str, str]:
+    """By format, the option that says what bytes columns hold."""
+    formats = map(format_named, format_names())
+    return {form.name: form.forms_option for form in formats if form.forms_option}
 
 
 def _schema_of(reading: Reading, manifest: Manifest, output: str) -> Schema:
@@ -230,7 +232,7 @@ def _forms_of(manifest: Manifest) -> dict[str, str]:
     for name, column in manifest.recipe.get("columns", {}).items():
         if column.get("encode"):
             forms[name] = column["encode"]
-    for output, key in _FORM_OPTIONS.items():
+    for output, key in _form_options().items():
         forms |= manifest.outputs.get(output, {}).get(key) or {}
     return forms
 
@@ -241,11 +243,10 @@ def _hints_of(manifest: Manifest, output: str, forms: Mapping[str, str]) -> dict
     for options in hints.values():
         options.pop("columns", None)
         options.pop("reference", None)  # chunks are to be stored here
-    for name, key in _FORM_OPTIONS.items():
+    for name, key in _form_options().items():
         own = hints.setdefault(name, {})
         own[key] = {**forms, **(own.get(key) or {})}
-    if output == "l5kit":
-        hints["l5kit"] = {**MAPPED_HINTS, "host": manifest.outputs["l5kit"]["host"]}
+    hints[output] = format_named(output).again(hints[output])
     return hints
 
 

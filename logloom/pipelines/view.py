@@ -71,7 +71,7 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
 def split_folder(output: str, split: str) -> str:
     """The view's folder of a split; one for all splits where a format names files by split itself."""
     form = format_named(output)
-    return output if getattr(form, "splits_share_folder", False) else f"{output}/{split}{form.suffix}"
+    return output if form.splits_share_folder else f"{output}/{split}{form.suffix}"
 
 
 def files_of(

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from logloom.blocks import Block
+from logloom.io.units import Format
 from logloom.schema import Schema
 
 _IMAGE_SUFFIXES = frozenset({"jpg", "jpeg", "png"})
 
 
-def image_columns(schema: Schema, encoded: Iterable[str], options: Any) -> set[str]:
+def image_columns(schema: Schema, encoded: Iterable[str], form: Format, options: Any) -> set[str]:
     """The bytes columns that hold encoded images: made by `encode`, or named .jpg or .png in an output."""
-    suffixes: dict[str, str] = getattr(options, "ext", None) or getattr(options, "types", None) or {}
+    suffixes: dict[str, str] = getattr(options, form.forms_option) if form.forms_option else {}
     named = {name for name, suffix in suffixes.items() if suffix in _IMAGE_SUFFIXES}
     kinds = schema.columns
     return {name for name in {*encoded, *named} if name in kinds and kinds[name].kind == "bytes"}

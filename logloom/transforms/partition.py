@@ -312,7 +312,8 @@ class Reading:
 
     def image_columns(self, entry: Entry) -> set[str]:
         """The columns of a unit that hold images."""
-        return image_columns(self.schema, self.encoded, self._options(entry))
+        form = format_named(entry.output)
+        return image_columns(self.schema, self.encoded, form, self._options(entry))
 
     def _options(self, entry: Entry) -> BaseModel:
         if entry.output not in self.outputs:

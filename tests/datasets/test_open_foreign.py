@@ -6,6 +6,8 @@ import pickle
 import tarfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import xarray
 import zarr
@@ -267,3 +269,38 @@ def test_values_that_differ_in_shape_are_told_with_the_row(tmp_path):
     with pytest.raises(UsageError, match=r"points is \[3, 2\] in row 1 and \[2, 2\] in row 0"):
         dataset.get_many([0, 1])
     assert dataset[1]["points"].shape == (3, 2)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "lance", "one file"])
+def test_what_can_be_converted_can_be_opened(tmp_path, kind):
+    table = pa.table(
+        {
+            "log_id": ["a"] * 30 + ["b"] * 20,
+            "timestamp": list(range(30)) + list(range(20)),
+            "speed": np.arange(50, dtype="f4"),
+            "points": [[1.5] * (n % 3) for n in range(50)],
+        }
+    )
+    place = tmp_path / "rows"
+    if kind == "lance":
+        lance = pytest.importorskip("lance")
+        lance.write_dataset(table, str(place), max_rows_per_file=20)
+    else:
+        place.mkdir()
+        pq.write_table(table.slice(0, 20), place / "0.parquet", row_group_size=7)
+        pq.write_table(table.slice(20), place / "1.parquet", row_group_size=7)
+    place = place / "1.parquet" if kind == "one file" else place
+    first = 20 if kind == "one file" else 0
+    rows = logloom.datasets.open(place, columns=["speed", "points"])
+    assert [row["speed"] for row in rows] == list(range(first, 50))
+    assert [row["points"].tolist() for row in rows] == [[1.5] * (n % 3) for n in range(first, 50)]
+    assert rows[-1]["log_id"] == "b"
+    assert rows[-1]["timestamp"] == 19
+    fast = logloom.datasets.open(place, columns=["speed"], where="speed > 40 and log_id == 'b'")
+    again = pickle.loads(pickle.dumps(fast))
+    assert again.get_many([0, 8])["speed"].tolist() == [41, 49]
+
+
+def test_parquet_rows_that_nothing_orders_have_no_times(tmp_path):
+    pq.write_table(pa.table({"label": ["x", "y"]}), tmp_path / "labels.parquet")
+    assert list(logloom.datasets.open(tmp_path)) == [{"label": "x"}, {"label": "y"}]

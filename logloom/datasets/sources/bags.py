@@ -26,6 +26,16 @@ _INTEGERS = {"i64": np.int64, "int": np.int64, "u64": np.uint64}
 _OBJECT = ColumnType(np.dtype("O"))
 
 
+def open_rows(
+    uri: str,
+    storage_options: Mapping[str, Any],
+    told: Stretches | None = None,
+    columns: Sequence[str] | None = None,
+) -> RowSource:
+    """See `OpenRows` in logloom.datasets.sources.base."""
+    return DatapointsSource(uri, storage_options)
+
+
 class _Decoders(dict[str, Any]):
     """Types that we don't know are bytes."""
 

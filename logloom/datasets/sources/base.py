@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,6 +222,28 @@ def _cached_names(kind: type) -> frozenset[str]:
     return frozenset(
         name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, properties)
     )
+
+
+class OpenRows(Protocol):
+    """What a module that a format names as its `source` calls `open_rows`."""
+
+    def __call__(
+        self,
+        uri: str,
+        storage_options: Mapping[str, Any],
+        told: Stretches | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> RowSource:
+        """Opens a plain folder, or what a version has assembled.
+
+        Args:
+            told: what a version's manifest says of the rows; None where there is none.
+            columns: names or globs of the columns that are wanted, where others may be what they like.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        ...
 
 
 class ChainedSource(RowSource):

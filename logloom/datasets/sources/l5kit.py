@@ -79,6 +79,16 @@ class L5KitSource(RowSource):
         return batch
 
 
+def open_rows(
+    uri: str,
+    storage_options: Mapping[str, Any],
+    told: Stretches | None = None,
+    columns: Sequence[str] | None = None,
+) -> RowSource:
+    """See `OpenRows` in logloom.datasets.sources.base."""
+    return L5KitSource(uri, storage_options, told)
+
+
 def _ragged(read: ReadRows, name: str, intervals: Ints) -> Ragged:
     """The agents or lights of some frames, by their (n, 2) intervals."""
     cuts = np.flatnonzero(intervals[1:, 0] != intervals[:-1, 1]) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,16 @@ class TableSource(RowSource):
     def batch(self, positions: Ints, names: Any, out: Mapping[str, Array] | None = None) -> Batch:
         batch: Batch = self.reader[1].get_many(positions, names, out)
         return batch
+
+
+def open_rows(
+    uri: str,
+    storage_options: Mapping[str, Any],
+    told: Stretches | None = None,
+    columns: Sequence[str] | None = None,
+) -> RowSource:
+    """See `OpenRows` in logloom.datasets.sources.base."""
+    return TableSource(uri, storage_options, told)
 
 
 def _index_files(place: str, table: d.Description) -> dict[str, FileEntry]:

@@ -17,7 +17,8 @@ from logloom.blocks import Array
 from logloom.datasets.batches import Batch, stacked_rows
 from logloom.datasets.sources.base import Ints, RowSource, Stretches, type_of
 from logloom.errors import DatasetError
-from logloom.io.storage import file_name_of
+from logloom.io.braces import braceexpand
+from logloom.io.storage import Store, file_name_of
 from logloom.io.tar.index import ShardIndex
 from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
@@ -29,6 +30,18 @@ from logloom.schema import BYTES, STRING, ColumnType, Schema
 KEY = "__key__"
 _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
+
+
+def open_rows(
+    uri: str,
+    storage_options: Mapping[str, Any],
+    told: Stretches | None = None,
+    columns: Sequence[str] | None = None,
+) -> RowSource:
+    """See `OpenRows` in logloom.datasets.sources.base."""
+    store = Store.at(uri, storage_options)
+    shards = [store.uri_of(name) for name in store.names() if name.lower().endswith(SUFFIXES)]
+    return open_shards(uri, shards or braceexpand(uri), storage_options)
 
 
 def open_shards(place: str, uris: Sequence[str], storage_options: Mapping[str, Any]) -> RowSource:

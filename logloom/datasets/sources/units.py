@@ -1,6 +1,6 @@
 """Rows of an output's finished units: of any format, wherever the version lies.
 
-Here: `UnitSource`, the rows of one unit.
+Here: `UnitSource`, the rows of one unit, and `open_units`, those of a plain folder of units.
 Elsewhere: units as one dataset (`ChainedSource`), which units a version has (version).
 """
 
@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
 from logloom.io.checks import check_all
-from logloom.io.units import format_named
+from logloom.io.foreign.base import FolderKind
+from logloom.io.foreign.units import readers_of
+from logloom.io.storage import Store
+from logloom.io.units import Reader, format_named
 from logloom.schema import Schema
-
-_CHECKED_AS_READ = ("table", "bags", "tar")  # of others nobody knows when they open which file
 
 
 class UnitSource(RowSource):
@@ -59,8 +60,51 @@ class UnitSource(RowSource):
         return np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
 
     def _open(self) -> Any:
-        if self._output not in _CHECKED_AS_READ:
+        form = format_named(self._output)
+        if not form.compares_files:
             check_all(self._storage)
-        return format_named(self._output).reader(
+        return form.reader(
             self.place, self._recipe_schema, self._options, self._unit, storage_options=self._storage
         )
+
+
+def open_units(store: Store, form: FolderKind) -> RowSource:
+    """The rows of a plain folder, unit after unit.
+
+    Raises:
+        DatasetError: it is damaged, or empty.
+        UsageError: units have different columns.
+    """
+    readers = readers_of(store, form)
+    parts = [ReaderSource(store.uri, form.name, reader) for reader in readers]
+    return ChainedSource(store.uri, parts, readers[0].schema, None)
+
+
+class ReaderSource(RowSource):
+    """The rows of a reader that knows all of them by itself."""
+
+    def __init__(self, place: str, name: str, reader: Reader):
+        self.place, self._given = place, reader
+        self.unknown = f"plain folders of {name}"
+
+    @property
+    def schema(self) -> Schema:
+        return self._given.schema
+
+    @functools.cached_property
+    def _keys(self) -> tuple[Stretches, Ints]:
+        blocks = list(self._given.blocks(()))
+        logs = [log_id for block in blocks for log_id in [block.log_id] * len(block)]
+        stamps = np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
+        return Stretches.of_rows(logs), stamps
+
+    @property
+    def stretches(self) -> Stretches:
+        return self._keys[0]
+
+    @property
+    def stamps(self) -> Ints:
+        return self._keys[1]
+
+    def _open(self) -> Reader:
+        return self._given

@@ -17,19 +17,16 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.picking import near
-from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
+from logloom.datasets.sources.base import ChainedSource, Ints, OpenRows, RowSource, Stretches
 from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.checks import assembled_files, unit_files, with_check
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.manifest import LogRecord, Manifest, view_folder
 from logloom.io.storage import Store
-from logloom.io.units import by_preference, options_of
+from logloom.io.units import AssembledFormat, by_preference, format_named, options_of
 from logloom.schema import Schema
 
-TIMED = ("table", "zarr", "l5kit", "bags")  # that keep timestamps together
-WITHOUT_ROWS = ("annotations",)
-_ASSEMBLED = {"l5kit": "L5KitSource", "zarr": "ZarrSource"}
 _THREADS = 16
 
 Unit = tuple[LogRecord, Entry]
@@ -62,7 +59,8 @@ def open_version(
     parts, order = _parts(store, manifest, output, units.get(output, []), check)
     schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
     max_gap = max_gap_of(manifest)
-    timed_by = _timed_by(store, manifest, units, check) if output == "tar" else None
+    at_hand = format_named(output).has_stamps_at_hand
+    timed_by = None if at_hand else _timed_by(store, manifest, units, check)
     return ChainedSource(f"{place}/{output}", parts, schema, max_gap, timed_by), order
 
 
@@ -70,7 +68,8 @@ def _timed_by(
     store: Store, manifest: Manifest, units: Mapping[str, Sequence[Unit]], check: bool
 ) -> tuple[RowSource, Ints] | None:
     """Another output that has the timestamps of the same rows at hand; in shards they lie between payload."""
-    output = next((name for name in TIMED if units.get(name)), None)
+    names = by_preference(name for name in units if format_named(name).has_stamps_at_hand)
+    output = next(iter(names), None)
     if output is None:
         return None
     try:
@@ -87,7 +86,7 @@ def max_gap_of(manifest: Manifest) -> int | None:
 
 
 def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
-    readable = [name for name in manifest.outputs if name not in WITHOUT_ROWS]
+    readable = [name for name in manifest.outputs if format_named(name).has_rows]
     if output is None:
         if not readable:
             raise UsageError(f"{place}: no output with rows; {near('', manifest.outputs)}")
@@ -186,21 +185,13 @@ def _whole_dataset(
             return store.options
         return with_check(store.options, functools.partial(assembled_files, store, parts[split], shown))
 
-    if output == "table":
-        folder = f"{view_folder(manifest.version)}/table"
-        if store.local is None or not store.path_of(folder).is_dir():
-            return None  # its blobs lie with the units
-        from logloom.datasets.sources.table import TableSource
-
-        def opened_table(split: str, told: Stretches) -> RowSource:
-            place = f"{folder}/{split}"
-            return TableSource(store.uri_of(place), options(split, place), told)
-
-        return opened_table
-    if output not in _ASSEMBLED:
+    form = format_named(output)
+    view = f"{view_folder(manifest.version)}/{output}"
+    if not (isinstance(form, AssembledFormat) and form.source):
         return None
-    module = importlib.import_module(f"logloom.datasets.sources.{output}")
-    kind: Callable[..., RowSource] = getattr(module, _ASSEMBLED[output])
+    if form.shows_units and (store.local is None or not store.path_of(view).is_dir()):
+        return None
+    open_rows: OpenRows = importlib.import_module(form.source).open_rows
 
     def opened(split: str, told: Stretches) -> RowSource:
         if split not in parts:
@@ -208,7 +199,9 @@ def _whole_dataset(
                 f"{store.uri}: version {manifest.version} names no {output} of split {split!r}: its manifest "
                 "is damaged; `logloom verify` says how"
             )
+        if form.shows_units:
+            return open_rows(store.uri_of(f"{view}/{split}"), options(split, f"{view}/{split}"), told)
         folder = store.uri_of(unit_folder(output, parts[split].identity))
-        return kind(folder, options(split), told)
+        return open_rows(folder, options(split), told)
 
     return opened

@@ -18,6 +18,7 @@ from logloom.datasets.batches import Batch
 from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
 from logloom.errors import DatasetError, UsageError
 from logloom.io.storage import Store
+from logloom.io.zarr.groups import is_own
 from logloom.io.zarr.others import along_rows, find_groups
 from logloom.io.zarr.reader import ZarrReader
 from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
@@ -61,9 +62,19 @@ class ZarrSource(RowSource):
         return self._checked(ZarrReader(self.place, storage_options=self._storage), self._told)
 
 
-def open_arrays(
-    uri: str, storage_options: Mapping[str, Any], columns: str | Sequence[str] | None
+def open_rows(
+    uri: str,
+    storage_options: Mapping[str, Any],
+    told: Stretches | None = None,
+    columns: Sequence[str] | None = None,
 ) -> RowSource:
+    """See `OpenRows` in logloom.datasets.sources.base."""
+    if told is None and not is_own(Store.at(uri, storage_options)):
+        return open_arrays(uri, storage_options, columns)
+    return ZarrSource(uri, storage_options, told)
+
+
+def open_arrays(uri: str, storage_options: Mapping[str, Any], columns: Sequence[str] | None) -> RowSource:
     """A group that others wrote: of arrays, or of groups with the same arrays, of which each is a log.
 
     Args:
@@ -73,17 +84,16 @@ def open_arrays(
         DatasetError: it can't be read.
         UsageError: it holds no arrays, or it isn't clear what a row is.
     """
-    wanted = [columns] if isinstance(columns, str) else columns
     paths, unreadable = find_groups(Store.at(uri, storage_options))
-    parts = [ArraysSource(f"{uri}/{path}" if path else uri, storage_options, wanted, path) for path in paths]
+    parts = [ArraysSource(f"{uri}/{path}" if path else uri, storage_options, columns, path) for path in paths]
     lacking = unreadable | {name: why for part in parts for name, why in part.unreadable.items()}
-    if wanted is not None:
-        lacking = {name: why for name, why in lacking.items() if _matches(name.rsplit("/", 1)[-1], wanted)}
+    if columns is not None:
+        lacking = {name: why for name, why in lacking.items() if _matches(name.rsplit("/", 1)[-1], columns)}
     if lacking:
         told = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items()))
         warnings.warn(
             f"{uri}: left out, since they can't be opened: {told[:2000]}. Choose others by columns=[…]",
-            stacklevel=5,
+            stacklevel=6,
         )
     for part in parts:
         part.others = unreadable

@@ -26,17 +26,19 @@ from logloom.io.annotations.stage import INFOS, Staged, StageReader, StageWriter
 from logloom.io.entries import Entry
 from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, UnitContext, check_unit
+from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
 from logloom.schema import Schema
 
 
-class AnnotationsFormat:
+class AnnotationsFormat(Format):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "annotations"
-    suffix = ""
     semantics = 1
     Options = AnnotationsOptions
+    preference = 70
+    keeps_columns = False
+    has_rows = False
     splits_share_folder = True  # files are named by log, annotation files by split
 
     def check(self, options: AnnotationsOptions, schema: Schema) -> list[str]:

@@ -14,10 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.errors import UsageError
 from logloom.io.bags.columns import column_problems, type_problems
+from logloom.io.bags.files import SPEC
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
 from logloom.io.metadata import Count, Text
-from logloom.io.units import UnitContext, check_unit
+from logloom.io.storage import Store
+from logloom.io.units import Format, UnitContext, check_unit
 from logloom.schema import Schema, check_column_name
 
 
@@ -52,13 +54,19 @@ class Written(BaseModel):
     partition: Text = ""
 
 
-class BagsFormat:
+class BagsFormat(Format):
     """Bags as the pipelines see them."""
 
     name = "bags"
-    suffix = ""
     semantics = 1
     Options = BagsOptions
+    preference = 30
+    has_stamps_at_hand = True
+    compares_files = True
+    forms_option = "types"
+    kind = "granular"
+    source = "logloom.datasets.sources.bags"
+    foreign = "logloom.io.foreign.granular:GranularReader"
 
     def check(self, options: BagsOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
@@ -101,6 +109,11 @@ class BagsFormat:
         uris = [directory] if entry.get("rows") else []
         entries = [entry] if uris else []
         return BagsReader(uris, options.stored(schema), entries=entries, storage_options=storage_options)
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder is a dataset of bags, or holds numbered ones."""
+        names = store.names()
+        return SPEC in names or ("000000" in names and store.exists(f"000000/{SPEC}"))
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

@@ -67,7 +67,8 @@ class BagsReader(UnitRows):
         number, place = self._place_of(index)
         names = self._names(columns)
         found = self._read(number, place, place + 1, names)
-        row = {"log_id": str(found["log_id"][0].tobytes(), "utf-8"), "timestamp": found["timestamp"][0]}
+        log_id = self._log_id(number, found["log_id"][0].tobytes())
+        row = {"log_id": log_id, "timestamp": found["timestamp"][0]}
         types = self.schema.all
         for name in names:
             try:
@@ -99,15 +100,21 @@ class BagsReader(UnitRows):
                     if last - first < len(ids):
                         whole = Block("", "", 0, found)
                         part = whole.take(slice(first, last))
-                    yield Block(str(log_id, "utf-8"), partition, start + first, part)
+                    yield Block(self._log_id(number, log_id), partition, start + first, part)
                     first = last
 
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
         found = self._read(number, start, stop, names)
-        log_ids = [str(row.tobytes(), "utf-8") for row in found.pop("log_id")]
+        log_ids = [self._log_id(number, row.tobytes()) for row in found.pop("log_id")]
         stamps = found.pop("timestamp")
         assert isinstance(stamps, np.ndarray)
         return log_ids, stamps, found
+
+    def _log_id(self, number: int, data: bytes) -> str:
+        try:
+            return str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{self._uris[number]}: a value of log_id is no UTF-8 ({error})") from error
 
     def _row_counts(self) -> list[int]:
         if self._entries is not None:

@@ -1,34 +1,23 @@
 """Datasets that logloom didn't build, as rows with a schema; see docs/convert.md.
 
 Here: the kinds there are, and `open_foreign`.
-Elsewhere: each kind (a module of its name), what they have in common (base, survey, rows).
+Elsewhere: each kind (a module of its name), what they have in common (base, survey, rows), formats, which say
+how their plain folders are opened (logloom.io.units).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.braces import braceexpand
-from logloom.io.foreign.base import ForeignDataset
+from logloom.io.foreign.base import FolderKind, ForeignDataset
+from logloom.io.foreign.readable import LANCE, PARQUET
 from logloom.io.foreign.rows import PieceReader, SurveyedDataset
+from logloom.io.foreign.units import UnitsDataset
 from logloom.io.storage import Store
-
-# In the order in which a folder is looked at: module, the function that knows such folders, what opens one.
-_KINDS = {
-    "table": ("own", "is_table", "OwnTable"),
-    "l5kit": ("l5kit", "recognises", "L5KitDataset"),
-    "zarr": ("zarr", "recognises", "open_zarr"),
-    "granular": ("granular", "recognises", "GranularReader"),
-    "webdataset": ("webdataset", "recognises", "WebDatasetReader"),
-    "lance": ("lance", "recognises", "LanceReader"),
-    "parquet": ("parquet", "recognises", "ParquetReader"),
-}
-KINDS = tuple(_KINDS)
-_FILES = {".tar": "webdataset", ".tgz": "webdataset", ".tar.gz": "webdataset", ".tar.zst": "webdataset"}
-_FILES |= {".parquet": "parquet", ".pq": "parquet"}
+from logloom.io.units import format_named, format_names
 
 
 def open_foreign(
@@ -44,7 +33,7 @@ def open_foreign(
 
     Args:
         uri: of a folder, or of a single .tar or .parquet file, or of many in braces (train-{000..099}.tar).
-        kind: one of `KINDS`; None looks at the files.
+        kind: one of `kinds`; None looks at the files.
         columns: names or globs of columns to read, so that others can be what they like; all by default.
         num_workers: processes that read it once.
         on_error: "skip" leaves out damaged files that show when it is read once; `lost` lists them.
@@ -54,33 +43,30 @@ def open_foreign(
         DatasetError: it is damaged.
     """
     store = Store.at(uri, storage_options)
-    if kind is None:
-        kind = _kind_of(store)
-    elif kind not in _KINDS:
-        raise UsageError(f"--from {kind!r}: there are {', '.join(KINDS)}")
-    opened: ForeignDataset | PieceReader = _of(kind, 2)(store)
+    found = kinds()
+    if kind is not None and kind not in found:
+        raise UsageError(f"--from {kind!r}: there are {', '.join(found)}")
+    form = found[kind] if kind is not None else kind_of(store)
+    if form is None:
+        what = (
+            f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
+        )
+        raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
+    opened: ForeignDataset | PieceReader = (
+        resolve_name(form.foreign)(store) if form.foreign else UnitsDataset(store, form)
+    )
     if isinstance(opened, PieceReader):
         return SurveyedDataset(opened, columns, num_workers=num_workers, on_error=on_error)
     return opened
 
 
-def _of(kind: str, place: int) -> Callable[..., Any]:
-    module = import_module(f"{__name__}.{_KINDS[kind][0]}")
-    found: Callable[..., Any] = getattr(module, _KINDS[kind][place])
-    return found
+def kinds() -> dict[str, FolderKind]:
+    """All kinds of folders that can be opened, by name, in the order in which a folder is looked at."""
+    forms: list[FolderKind] = [format_named(name) for name in format_names()]
+    found = [*forms, LANCE, PARQUET]
+    return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
 
 
-def _kind_of(store: Store) -> str:
-    if not store.names():
-        first = braceexpand(store.uri)[0].lower()
-        for suffix, kind in _FILES.items():
-            if first.endswith(suffix):
-                return kind
-        raise UsageError(f"{store.uri}: there is no such dataset")
-    for kind in KINDS:
-        if _of(kind, 1)(store):
-            return kind
-    raise UsageError(
-        f"{store.uri}: neither a version of logloom nor {', '.join(KINDS)}; if it is one of these, name it "
-        "by --from"
-    )
+def kind_of(store: Store) -> FolderKind | None:
+    """The kind of a folder, or of the files that a URI names; None where it is of none that is known."""
+    return next((form for form in kinds().values() if form.recognises(store)), None)

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from logloom.blocks import Block
 from logloom.errors import UsageError
+from logloom.io.storage import Store
+from logloom.io.units import Reader
 from logloom.schema import COLUMN_NAME, RESERVED_LAST_PARTS, RESERVED_NAMES, Schema
 
 
@@ -60,6 +62,29 @@ class Lost:
     place: str
     content: str
     reason: str
+
+
+class FolderKind(Protocol):
+    """What tells and opens folders of a kind; see `logloom.io.units.Format`, which says all of it, too."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def is_generic(self) -> bool: ...
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def foreign(self) -> str: ...
+
+    def recognises(self, store: Store) -> bool: ...
+
+    def units(self, store: Store) -> Sequence[Reader]: ...
 
 
 class ForeignDataset(Protocol):

@@ -29,11 +29,6 @@ from logloom.io.storage import Store
 _PIECE_BYTES = 256 << 20
 
 
-def recognises(store: Store) -> bool:
-    """Whether a folder is a dataset of bags, or holds numbered ones."""
-    return store.exists(SPEC) or store.exists(f"000000/{SPEC}")
-
-
 class GranularReader:
     """See `PieceReader`."""
 

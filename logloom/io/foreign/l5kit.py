@@ -14,16 +14,10 @@ from logloom.errors import DatasetError
 from logloom.io.foreign.base import ForeignLog, Part
 from logloom.io.foreign.files import content_of
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
+from logloom.io.l5kit.options import MAPPED_HINTS
 from logloom.io.l5kit.rows import DatasetReader
 from logloom.io.storage import Store
 from logloom.schema import Schema
-
-MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from such rows
-
-
-def recognises(store: Store) -> bool:
-    """Whether a folder is an L5Kit dataset."""
-    return store.exists("scenes/.zarray") and store.exists("frames/.zarray")
 
 
 class L5KitDataset:

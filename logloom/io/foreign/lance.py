@@ -16,11 +16,6 @@ from logloom.io.foreign.rows import Batch, Piece
 from logloom.io.storage import Store
 
 
-def recognises(store: Store) -> bool:
-    """Whether a folder is a Lance table."""
-    return bool(store.names("_versions")) and not store.exists("spec.json")
-
-
 class LanceReader:
     """See `PieceReader`; a piece is a fragment of the newest version."""
 

@@ -23,13 +23,6 @@ _PART_ROWS = 100_000
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
 
 
-def is_table(store: Store) -> bool:
-    """Whether a folder is a table."""
-    from logloom.io.tables.description import FILE
-
-    return store.exists(FILE)
-
-
 class OwnZarr:
     """See `ForeignDataset`: a log for each group."""
 

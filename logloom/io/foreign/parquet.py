@@ -16,17 +16,12 @@ import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.files import content_of, files_of, walk
+from logloom.io.foreign.files import content_of, files_of
 from logloom.io.foreign.rows import Batch, Piece
-from logloom.io.storage import Store
+from logloom.io.storage import Store, stored_file
 
 SUFFIXES = (".parquet", ".pq")
 _PARTITION = re.compile(r"[^/=]+=[^/]*/")
-
-
-def recognises(store: Store) -> bool:
-    """Whether a folder holds Parquet files, in itself or in a folder of its own."""
-    return bool(walk(store, SUFFIXES, depth=1))
 
 
 class ParquetReader:
@@ -91,12 +86,17 @@ class ParquetReader:
         """Parquet doesn't say what bytes are."""
         return {}
 
+    def _opening(self, uri: str) -> Any:
+        if self._store.local is not None:
+            return self._store.fs.open(uri, "rb")
+        return stored_file(uri, self._store.options)
+
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[Any]:
         uri = self._store.uri_of(name)
         try:
             with (
-                self._store.fs.open(self._store.fs_path(name), "rb") as stream,
+                self._opening(uri) as stream,
                 pq.ParquetFile(stream, page_checksum_verification=True) as file,
             ):
                 yield file

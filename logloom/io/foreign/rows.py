@@ -209,6 +209,7 @@ class SurveyedDataset:
             for number, error in sorted(lost.items())
         )
         self._has_ids, self._has_stamps = _usable_keys(surveys, seen)
+        self.has_stamps = self._has_stamps
         notes = []
         keys = [name for name, used in ((LOG_ID, self._has_ids), (TIME, self._has_stamps)) if used]
         for name in (LOG_ID, TIME):

@@ -27,11 +27,6 @@ from logloom.schema import RESERVED_LAST_PARTS
 _KEY = "__key__"
 
 
-def recognises(store: Store) -> bool:
-    """Whether a folder holds shards."""
-    return any(name.lower().endswith(SUFFIXES) for name in store.names())
-
-
 class WebDatasetReader:
     """See `PieceReader`; a piece is a shard."""
 

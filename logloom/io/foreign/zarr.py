@@ -44,11 +44,6 @@ _NS = {
 _CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
-def recognises(store: Store) -> bool:
-    """Whether a folder is a zarr group."""
-    return any(store.exists(name) for name in FILES)
-
-
 def open_zarr(store: Store) -> OwnZarr | ArraysReader:
     """
     Raises:

@@ -87,4 +87,5 @@ AGENTS = _kind("agents", AGENT_DTYPE, 20_000)
 TL_FACES = _kind("traffic_light_faces", TL_FACE_DTYPE, 10_000)
 # By the name that ChunkedDataset gives each.
 ARRAYS = {"scenes": SCENES, "frames": FRAMES, "agents": AGENTS, "tl_faces": TL_FACES}
+FOLDERS = frozenset(("scenes", "frames", "agents"))  # a folder of these is an L5Kit dataset
 HOST_LENGTH = SCENES.dtype["host"].itemsize // 4

@@ -10,24 +10,30 @@ from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
 from logloom.io.l5kit.assemble import Assembled, ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
+from logloom.io.l5kit.dtypes import FOLDERS
 from logloom.io.l5kit.mapping import plan_mapping
 from logloom.io.l5kit.mask_chunks import MaskTask
+from logloom.io.l5kit.options import MAPPED_HINTS, host_of
 from logloom.io.l5kit.options import Options as L5KitOptions
-from logloom.io.l5kit.options import host_of
 from logloom.io.l5kit.stage import Staged, StageReader, StageWriter
 from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, UnitContext, check_unit
+from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
 from logloom.schema import Schema
 
 
-class L5KitFormat:
+class L5KitFormat(Format):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "l5kit"
     suffix = ".zarr"
     semantics = 1
     Options = L5KitOptions
+    preference = 60
+    keeps_columns = False
+    has_stamps_at_hand = True
+    source = "logloom.datasets.sources.l5kit"
+    foreign = "logloom.io.foreign.l5kit:L5KitDataset"
 
     def check(self, options: L5KitOptions, schema: Schema) -> list[str]:
         """Columns that are missing or don't fit, one line each."""
@@ -59,6 +65,14 @@ class L5KitFormat:
         """Opens one staged unit: its mapped rows."""
         check_unit(Staged, entry, directory)
         return StageReader(directory, entry, storage_options)
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder is an L5Kit dataset."""
+        return set(store.names()) >= FOLDERS
+
+    def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""
+        return {**MAPPED_HINTS, "host": options["host"]}
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Staged units are not shown, only what is assembled from them."""

@@ -18,6 +18,8 @@ from logloom.errors import UsageError
 from logloom.io.l5kit.dtypes import HOST_LENGTH
 from logloom.io.storage import file_name_of
 
+MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
+
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ns|us|ms|s|min|h)")
 _TEMPLATE_NAMES = ("stem", "parent", "path", "log_id")

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from logloom.blocks import Array, Block, Ragged
 from logloom.digests import RowsDigest
-from logloom.errors import DatasetError, LogReadError, StorageError
+from logloom.errors import DatasetError, LogReadError
 from logloom.io.entries import repair_hint
 from logloom.io.l5kit.dtypes import ARRAYS, FRAMES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
@@ -26,7 +26,7 @@ from logloom.io.l5kit.metadata import row_bytes
 from logloom.io.l5kit.options import Options, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, select_columns
 from logloom.io.metadata import Count, Int64, Text
-from logloom.io.storage import Store
+from logloom.io.storage import Store, explained
 from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
@@ -160,15 +160,13 @@ def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: i
     place = store.uri_of(name)
     try:
         if store.local is not None:
-            with store.path_of(name).open("rb") as file:
+            with explained(place, (FileNotFoundError,)), store.path_of(name).open("rb") as file:
                 rows: Array = np.fromfile(file, dtype, stop - start, offset=first)
         else:
             data = store.fs.cat_file(store.fs_path(name), start=first, end=end)
             rows = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
     except FileNotFoundError:
         raise DatasetError(f"{place}: missing; {repair_hint(place)}") from None
-    except OSError as error:
-        raise StorageError(f"{place}: {error}") from error
     if len(rows) != stop - start:
         raise DatasetError(f"{place}: ends before byte {end}; {repair_hint(place)}")
     return rows

@@ -26,7 +26,7 @@ from logloom.io.tables.parts import ROWS_FILE, Plan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.unit import BlockReader, UnitWriter, check_closed, unit_reader
 from logloom.io.tables.versions import open_table
-from logloom.io.units import AssemblyPlan, UnitContext
+from logloom.io.units import AssemblyPlan, Format, UnitContext
 from logloom.schema import Schema
 
 
@@ -71,13 +71,18 @@ class LogTask:
     parts: tuple[str, ...]
 
 
-class TableFormat:
+class TableFormat(Format):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "table"
-    suffix = ""
     semantics = 1
     Options = TableOptions
+    preference = 10
+    has_stamps_at_hand = True
+    compares_files = True
+    shows_units = True
+    source = "logloom.datasets.sources.table"
+    foreign = "logloom.io.foreign.own:OwnTable"
 
     def check(self, options: TableOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
@@ -128,6 +133,10 @@ class TableFormat:
         table = describe(plan, [entry], [rows], None, options.references)
         partition = str(entry["part"]).rpartition("~")[2]
         return unit_reader(directory, table, partition, entry, storage_options)
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder is a table."""
+        return d.FILE in store.names()
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Blobs lie in a folder for each part; the unit's share of the index has been taken up."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import check_file
-from logloom.io.storage import filesystem, is_local
+from logloom.io.storage import is_local, stored_file
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import HASH_BYTES
 from logloom.io.tables.versions import open_table
@@ -282,9 +282,9 @@ def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> 
 def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Iterator[Any]:
     """What pyarrow can read a file from; its errors become DatasetErrors that name the file."""
     check_file(uri, storage_options)
-    fs, path = filesystem(uri, storage_options)
+    local = contextlib.nullcontext(uri.split("://", 1)[-1])
     try:
-        with contextlib.nullcontext(path) if is_local(uri) else fs.open(path, "rb") as source:
+        with local if is_local(uri) else stored_file(uri, storage_options) as source:
             yield source
     except FileNotFoundError as error:
         raise DatasetError(f"{uri}: this index file is missing; build the table again") from error

@@ -17,11 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from logloom.blocks import Block, Ragged, Values
 from logloom.errors import DatasetError
 from logloom.io.checks import is_checked
+from logloom.io.entries import repair_hint
 from logloom.io.metadata import Count, Name
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import OpenFrame, Places, Slot
@@ -158,7 +160,22 @@ def unit_reader(
         unit: what its writer's `close` gave.
     """
     uri = f"{folder}/{ROWS_FILE}"
-    rows = read_part(uri, storage_options)
+    try:
+        return _reader_of(folder, table, partition, unit, read_part(uri, storage_options), storage_options)
+    except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise DatasetError(
+            f"{uri}: this share of the index is damaged ({error}); {repair_hint(uri)}"
+        ) from error
+
+
+def _reader_of(
+    folder: str,
+    table: d.Description,
+    partition: str,
+    unit: Mapping[str, Any],
+    rows: pa.Table,
+    storage_options: Any,
+) -> BlockReader:
     reader = RangeReader(storage_options)
     groups = {}
     for group in table.groups:
@@ -170,6 +187,7 @@ def unit_reader(
         groups[group] = Places(codes, files, offsets, lengths)
     log_ids, codes = decode_texts(rows["log_id"])
     zeros = np.zeros(len(rows), np.int8)
+    uri = f"{folder}/{ROWS_FILE}"
     slot = Slot([folder], [table], np.zeros(1, np.int64), [uri], zeros, rows[ROW].to_numpy(), groups)
     frame = OpenFrame(len(rows), [slot], [], (codes, log_ids), rows["timestamp"].to_numpy())
     check = is_checked(storage_options)

@@ -13,12 +13,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.errors import UsageError
+from logloom.io.braces import braceexpand
 from logloom.io.metadata import Count
+from logloom.io.storage import Store
 from logloom.io.tar.npy import npy_header
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import EXTENSION, META, key_before, members_of
+from logloom.io.tar.stream import SUFFIXES
 from logloom.io.tar.writer import TarWriter
-from logloom.io.units import Closed, UnitContext, check_unit
+from logloom.io.units import Closed, Format, UnitContext, check_unit
 from logloom.schema import ColumnType, Schema, check_column_name
 
 SHARD = "shard.tar"
@@ -52,13 +55,19 @@ class Written(Closed):
     bytes: Count
 
 
-class TarFormat:
+class TarFormat(Format):
     """Tar shards as the pipelines see them."""
 
     name = "tar"
-    suffix = ""
     semantics = 1
     Options: type[BaseModel] = TarOptions
+    preference = 40
+    compares_files = True
+    forms_option = "ext"
+    kind = "webdataset"
+    is_generic = True
+    source = "logloom.datasets.sources.tar"
+    foreign = "logloom.io.foreign.webdataset:WebDatasetReader"
 
     def check(self, options: TarOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
@@ -108,6 +117,11 @@ class TarFormat:
             entries=[entry] if uris else [],
             storage_options=storage_options,
         )
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder holds shards, or a URI names them."""
+        names = store.names() or braceexpand(store.uri)[:1]
+        return any(name.lower().endswith(SUFFIXES) for name in names)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

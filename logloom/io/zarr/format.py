@@ -8,9 +8,10 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
+from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
 from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, UnitContext, check_unit
+from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of
 from logloom.io.zarr.assemble import (
     Assembled,
@@ -23,17 +24,22 @@ from logloom.io.zarr.assemble import (
 )
 from logloom.io.zarr.groups import log_problems
 from logloom.io.zarr.options import ZarrOptions
+from logloom.io.zarr.others import FILES
 from logloom.io.zarr.stage import Staged, StageReader, StageWriter
 from logloom.schema import Schema
 
 
-class ZarrFormat:
+class ZarrFormat(Format):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "zarr"
     suffix = ".zarr"
     semantics = 1
     Options = ZarrOptions
+    preference = 20
+    has_stamps_at_hand = True
+    source = "logloom.datasets.sources.zarr"
+    foreign = "logloom.io.foreign.zarr:open_zarr"
 
     def check(self, options: ZarrOptions, schema: Schema) -> list[str]:
         """Columns that can't be arrays, one line each."""
@@ -64,6 +70,11 @@ class ZarrFormat:
         """Opens one staged unit."""
         check_unit(Staged, entry, directory)
         return StageReader(directory, options.stored(schema), entry, storage_options)
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder is a zarr group, but for L5Kit's."""
+        names = set(store.names())
+        return bool(names & set(FILES)) and not names >= ARRAYS
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Staged units are not shown, only what is assembled from them."""

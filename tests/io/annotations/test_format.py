@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
-from logloom.digests import RowsDigest
 from logloom.errors import DatasetError, LogReadError, UsageError
 from logloom.io.annotations.assemble import differences
 from logloom.io.annotations.files import load_annotations
@@ -141,20 +140,6 @@ def test_units_cut_anywhere_give_the_same_file(tmp_path):
         )
     )
     assert files_in(whole) == files_in(cut)
-
-
-def test_the_reader_gives_what_the_writer_digested(tmp_path):
-    store = store_at(tmp_path)
-    chosen = options(lidar_points={"lidar_path": "lidar.points"})
-    for unit in stage(store, make_block(7, missing=[4]), [3], options=chosen):
-        reader = reader_of(store, unit, chosen)
-        digests = RowsDigest(reader.schema)
-        for block in reader.blocks(max_bytes=1000):
-            digests.update(block)
-        assert digests.hexdigests()["data_info"] == unit.digest
-        assert json.loads(reader[-1]["data_info"])["log_id"] == "car/drive"
-        assert list(reader.row(0, ["camera.front"])) == ["log_id", "timestamp", "camera.front"]
-        assert len(reader) == unit.unit["rows"]
 
 
 def test_options_travel_through_json(tmp_path):

@@ -107,14 +107,6 @@ def test_chunks_are_as_long_as_the_originals_and_made_of_the_units_they_need():
     assert _chunk_tasks("tl_faces", units) == []
 
 
-def test_chunks_are_made_in_any_order_by_anyone(store, small_chunks):
-    units = stage(store, make_rows(40), [9, 21])
-    plan = plan_assembly(units, OPTIONS, PERIOD)
-    forwards = [make_chunk(store, task) for task in plan.tasks]
-    backwards = [make_chunk(store, pickle.loads(pickle.dumps(task))) for task in reversed(plan.tasks)]
-    assert forwards == backwards[::-1]
-
-
 def test_a_scene_ends_where_rows_lie_further_apart_than_max_gap(store):
     block = make_rows(30)
     block.columns["timestamp"][12:] += PERIOD  # two periods apart, in the middle of a unit
@@ -266,25 +258,6 @@ def test_a_missing_or_short_staged_file_stops_assembly(store):
 
 
 # --- staged units ---------------------------------------------------------------------------------------
-
-
-def test_a_staged_unit_reads_back_through_its_reader_in_blocks_of_any_size(store):
-    block = make_rows(25)
-    (unit,) = stage(store, block, [])
-    reader = pickle.loads(pickle.dumps(StageReader(store.uri_of(unit.folder), unit.unit)))
-    expected = digests_of([block])
-    for max_bytes in (1, 2000, 1 << 20):
-        blocks = list(reader.blocks(max_bytes=max_bytes))
-        assert digests_of(blocks) == expected
-        assert [b.first_row for b in blocks] == np.cumsum([0, *map(len, blocks)])[:-1].tolist()
-    assert len(list(reader.blocks(max_bytes=1))) == len(reader) == 25
-    row = reader[-1]
-    assert row["log_id"] == "drive"
-    np.testing.assert_array_equal(row["agents"], block.columns["agents"][24])
-    assert set(reader.row(3, ["ego_*"])) == {"log_id", "timestamp", "ego_translation", "ego_rotation"}
-    assert set(next(reader.blocks(["agents"])).columns) == {"timestamp", "agents"}
-    with pytest.raises(IndexError):
-        reader[25]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

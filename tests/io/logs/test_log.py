@@ -1,10 +1,8 @@
 """Logs made of container files: what a request selects, several files as one, sidecars, opening."""
 
-import multiprocessing
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -128,27 +126,6 @@ def test_a_long_unchunked_file_is_read_stretch_by_stretch(tmp_path):
     assert payloads_of(found.raw) == [m.data for m in messages[20:80] if m.topic == "/1"]
 
 
-def test_a_forked_worker_reads_the_log_it_inherited(tmp_path):
-    messages = make_messages(300)
-    log = open_log([str(write_mcap(tmp_path / "drive.mcap", messages))])
-    assert contents(read_all(log)) == expected(messages)
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        for found in pool.map(_read_in_worker, [log, log]):
-            assert found == expected(messages)
-
-
-def _read_in_worker(log):
-    return contents(read_all(log))
-
-
-def test_many_threads_may_read_one_log(tmp_path):
-    messages = make_messages(300)
-    log = open_log([str(write_mcap(tmp_path / "drive.mcap", messages, chunk_size=500))])
-    with ThreadPoolExecutor(8) as pool:
-        for found in pool.map(lambda _: contents(read_all(log)), range(16)):
-            assert found == expected(messages)
-
-
 def test_a_bag_and_an_mcap_are_not_one_log(tmp_path):
     bag = write_bag(tmp_path / "a.bag", make_messages(5, payload=ros1_payload))
     mcap = write_mcap(tmp_path / "a.mcap", make_messages(5))
@@ -179,15 +156,6 @@ def test_the_last_message_of_a_damaged_chunk_gives_way_to_the_one_before_under_s
     last = open_log([str(path)], SALVAGE).last_message("/a")
     assert payloads_of(last.raw)[0] in [m.data for m in messages[:-1]]
     assert last.refused[0].offset == stretches["offset"][-1]
-
-
-def test_a_log_pickles_as_what_it_was_opened_with(tmp_path):
-    messages = make_messages(100)
-    log = open_log([str(write_mcap(tmp_path / "drive.mcap", messages))])
-    before = len(pickle.dumps(log))
-    read_all(log)
-    assert len(pickle.dumps(log)) == before < 1000
-    assert contents(read_all(pickle.loads(pickle.dumps(log)))) == expected(messages)
 
 
 def test_overlapping_reads_decompress_each_chunk_once(tmp_path, monkeypatch):

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import logloom.io.tables as tt
-from logloom.blocks import Block, concatenate
-from logloom.digests import ColumnDigest
+from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.entries import Entry, FileEntry
 from logloom.io.manifest import LogRecord
@@ -17,7 +16,7 @@ from logloom.io.storage import Store
 from logloom.io.tables.format import FORMAT, TableOptions
 from logloom.io.tables.references import References
 from logloom.io.tables.rows import open_rows
-from logloom.io.units import AssembledFormat, UnitContext
+from logloom.io.units import UnitContext
 from logloom.schema import Schema
 from tests.io.tables.making import ALL_TYPES, PERIOD, assert_rows_equal, typed_row
 
@@ -79,36 +78,6 @@ def assemble(root: pathlib.Path, units, options=OPTIONS) -> pathlib.Path:
     return view
 
 
-def test_the_format_is_one_that_is_assembled():
-    assert isinstance(FORMAT, AssembledFormat)
-    assert FORMAT.name == "table"
-
-
-def test_a_unit_reads_back_row_by_row_and_block_by_block(tmp_path):
-    rows = log_rows("a/b", 9, 0)
-    _, entry = write_unit(tmp_path, rows, "0-9", cuts=2)
-    folder = str(tmp_path / entry.folder)
-    reader = FORMAT.reader(folder, SCHEMA, OPTIONS, entry.unit)
-    assert len(reader) == 9
-    assert_rows_equal(reader[4], rows[4])
-    assert int(reader.row(4, ["vector.age"])["vector.age"]) == 4
-    digests = {}
-    wanted = block_of(rows, "0-9", 0)
-    for size in (1, 10_000, 1 << 20):
-        blocks = list(reader.blocks(max_bytes=size))
-        assert [block.first_row for block in blocks] == list(np.cumsum([0, *map(len, blocks)]))[:-1]
-        assert {(block.log_id, block.partition) for block in blocks} == {("a/b", "0-9")}
-        for name, ctype in SCHEMA.all.items():
-            digest = ColumnDigest(name, ctype)
-            digest.update(concatenate([block.columns[name] for block in blocks]))
-            expected = ColumnDigest(name, ctype)
-            expected.update(wanted.columns[name])
-            assert digest.hexdigest() == expected.hexdigest(), name
-        digests[size] = len(blocks)
-    assert digests[1] == 9
-    assert digests[1 << 20] == 1
-
-
 def test_units_of_some_logs_become_a_table(tmp_path):
     first, second = log_rows("drive/1", 12, 0), log_rows("drive 2", 5, 1)
     units = [
@@ -129,15 +98,6 @@ def test_units_of_some_logs_become_a_table(tmp_path):
     with pytest.raises(tt.RowPositionError):
         loader.get_rows(5, "points", [-1])  # the row before is another log's
     assert tt.verify(str(view)) == []
-
-
-def test_a_unit_does_not_depend_on_its_blocks_or_on_other_logs(tmp_path):
-    rows = log_rows("a", 6, 0)
-    one, other = tmp_path / "one", tmp_path / "other"
-    write_unit(one, rows, "0-6", cuts=1)
-    write_unit(other, rows, "0-6", cuts=4)
-    for path in sorted((one / "parts/table/a-0-6").iterdir()):
-        assert path.read_bytes() == (other / "parts/table/a-0-6" / path.name).read_bytes(), path.name
 
 
 def test_a_version_that_references_the_last_one_stores_only_what_is_new(tmp_path):

@@ -1,9 +1,6 @@
 """Rows read back: equal to the bit, at random, from many threads and processes; foreign archives too."""
 
-import concurrent.futures
 import io
-import multiprocessing
-import pickle
 import tarfile
 from typing import ClassVar
 
@@ -35,16 +32,6 @@ def assert_same_rows(reader, block, schema):
         assert list(found) == list(expected)
         for name in expected:
             assert_equal_values(found[name], expected[name])
-
-
-@pytest.mark.parametrize("ctype", TYPES, ids=lambda t: f"{t}".replace(" ", ""))
-def test_every_type_comes_back_to_the_bit(tmp_path, ctype):
-    schema = schema_of([ctype])
-    block = random_block(schema, 6, 5)
-    entry = write(tmp_path / "shard.tar", schema, block)
-    reader = TarReader(tmp_path / "shard.tar", schema, entries=[entry])
-    assert_same_rows(reader, block, schema)
-    assert digests(list(reader.blocks()), schema) == digests([block], schema)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
@@ -116,28 +103,6 @@ def test_columns_are_chosen_by_globs(tmp_path):
     assert list(block.columns) == ["timestamp", "c3.part", "c4.part.available"]
     with pytest.raises(UsageError, match="c9"):
         reader.row(0, ["c9"])
-
-
-def test_a_reader_pickles_and_serves_threads_and_forks(tmp_path):
-    schema = schema_of(TYPES[::7])
-    block = random_block(schema, 40, 1)
-    write(tmp_path / "shard.tar", schema, block)
-    reader = TarReader(tmp_path / "shard.tar", schema)
-    assert_same_rows(pickle.loads(pickle.dumps(reader)), block, schema)
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for row, found in zip(range(400), pool.map(lambda i: reader[i % 40], range(400)), strict=True):
-            assert found["timestamp"] == block.timestamp[row % 40]
-    with multiprocessing.get_context("fork").Pool(2) as processes:
-        stamps = processes.map(StampOf(reader), range(40))
-    assert stamps == block.timestamp.tolist()
-
-
-class StampOf:
-    def __init__(self, reader):
-        self.reader = reader
-
-    def __call__(self, index):
-        return int(self.reader[index]["timestamp"])
 
 
 def test_more_shards_than_files_may_be_open(tmp_path):

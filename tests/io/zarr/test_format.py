@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from logloom.io.units import AssembledFormat, UnitContext, format_named
+from logloom.io.units import UnitContext
 from logloom.io.zarr.format import FORMAT
 from logloom.schema import ColumnType, Schema
 from tests.io.zarr.making import SCHEMA, assert_equal_columns, make_block
@@ -14,11 +14,6 @@ CONTEXT = UnitContext("car/drive", "drive.mcap", "p3", "all")
 
 def options(**given):
     return FORMAT.Options(**given)
-
-
-def test_the_format_is_found_by_its_entry_point():
-    assert format_named("zarr") is FORMAT
-    assert isinstance(FORMAT, AssembledFormat)
 
 
 def test_the_options_of_the_guide_are_taken():
@@ -82,11 +77,3 @@ def test_a_unit_reads_back_through_the_format(tmp_path):
     assert set(found.columns) == {"timestamp", *reader.schema.all}
     assert_equal_columns(found, block)
     assert FORMAT.view(0, ["entry.json", "small-columns"]) == {}
-
-
-def test_a_unit_without_rows_reads_as_empty(tmp_path):
-    entry = FORMAT.writer(tmp_path, SCHEMA, options(), CONTEXT).close()
-    for said in (entry, {}):
-        reader = FORMAT.reader(str(tmp_path), SCHEMA, options(), said)
-        assert len(reader) == 0
-        assert list(reader.blocks()) == []

@@ -25,7 +25,7 @@ from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import File
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.reader import PARQUET
-from logloom.io.storage import filesystem
+from logloom.io.storage import stored_file
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ class _Table:
                 with pa.OSFile(self.uri.split("://", 1)[-1]) as source:
                     yield source
                 return
-            fs, path = filesystem(self.uri, self._options.storage_options)
-            with fs.open(path, "rb", cache_type="none") as source:
+            with stored_file(self.uri, self._options.storage_options, cache_type="none") as source:
                 yield source
         except LogloomError:
             raise

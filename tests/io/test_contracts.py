@@ -1,0 +1,62 @@
+"""Every format keeps what formats promise."""
+
+import dataclasses
+
+from logloom.io.annotations.format import AnnotationsFormat
+from logloom.io.bags.format import BagsFormat
+from logloom.io.l5kit.format import L5KitFormat
+from logloom.io.l5kit.mapping import MAPPED_SCHEMA
+from logloom.io.tables.format import TableFormat
+from logloom.io.tar.format import TarFormat
+from logloom.io.zarr.format import ZarrFormat
+from logloom.testing import AssembledContract, FormatContract
+from tests.io.annotations import making
+from tests.io.l5kit.making import OPTIONS, make_rows
+
+
+class TestTar(FormatContract):
+    format = TarFormat()
+    options = TarFormat.Options(ext={"camera.front": "jpg"})
+
+
+class TestBags(FormatContract):
+    format = BagsFormat()
+    options = BagsFormat.Options(types={"camera.front": "jpg"})
+
+
+class TestBagsOfTheThirdGeneration(FormatContract):
+    format = BagsFormat()
+    options = BagsFormat.Options(generation=3)
+
+
+class TestTable(AssembledContract):
+    format = TableFormat()
+    options = TableFormat.Options(index=["speed"])
+
+
+class TestZarr(AssembledContract):
+    format = ZarrFormat()
+
+
+class TestZarrOfFormat2(AssembledContract):
+    format = ZarrFormat()
+    options = ZarrFormat.Options(format=2)
+
+
+class TestL5Kit(AssembledContract):
+    format = L5KitFormat()
+    options = OPTIONS
+    schema = MAPPED_SCHEMA
+
+    def make_block(self, schema, rows, seed):
+        return dataclasses.replace(make_rows(rows, seed, log_id="car/drive"), partition="p3")
+
+
+class TestAnnotations(AssembledContract):
+    format = AnnotationsFormat()
+    options = making.options()
+    schema = making.SCHEMA
+    knows_lengths = False  # of the files that infos name
+
+    def make_block(self, schema, rows, seed):
+        return dataclasses.replace(making.make_block(rows, seed), partition="p3")
