@@ -21,6 +21,7 @@ from logloom.cli.common import (
     say,
     show,
 )
+from logloom.errors import UsageError
 
 
 @app.command(
@@ -46,6 +47,8 @@ def info(
     """Show what logs hold by their index: topics, types, counts, rates and times (`doctor` reads all)."""
     from logloom.pipelines import inspect
 
+    if recipe and json:
+        raise UsageError("--recipe prints YAML; leave out --json, or --recipe")
     options = parse_storage_options(storage_option)
     mode = mode_of(on_error)
     notes: list[str] = []
