@@ -129,6 +129,12 @@ def test_a_sqlite_bag_with_a_live_wal_is_shown_with_a_note(tmp_path):
         writer.close()
 
 
+def test_a_recipe_is_no_json(whole):
+    refused = logloom("info", whole, "--recipe", "--json")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--recipe prints YAML" in refused.stderr
+
+
 # --- damaged --------------------------------------------------------------------------------------------
 
 
@@ -306,6 +312,19 @@ def test_a_table_too_wide_breaks_no_word_and_drops_columns_without_values():
     assert narrow[-3:] == [f" {row[0]}", f"   {row[1]}", "     12         9.99"] or all(
         word in "\n".join(narrow) for word in row
     )
+
+
+def test_words_too_many_for_a_line_go_on_below():
+    cell = "no usable message:  none within 50 ms around the tick"
+    lines = list(table_lines(("column", "value", "from"), [("speed", "", cell), ("車", "", "one")], 30))
+    assert lines[3:] == [
+        " speed",
+        "   no usable message:  none",
+        "     within 50 ms around the",
+        "     tick",
+        " 車",
+        "   one",
+    ]
 
 
 def test_wide_characters_keep_columns_in_line():
