@@ -19,6 +19,7 @@ from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, Top
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
 from logloom.io.units import format_named, format_names
+from logloom.transforms.match import group_logs
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
 START = 1_700_000_000_000_000_000
@@ -105,6 +106,16 @@ def test_the_commands_know_that_kind(site, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
     (said,) = json.loads(done.stdout)["logs"]
     assert [(topic["topic"], topic["messages"]) for topic in said["topics"]] == [(TOPIC, 1000)]
+
+
+def test_a_folder_of_that_kind_is_one_log(site, tmp_path):
+    folder = tmp_path / "drive"
+    folder.mkdir()
+    write(folder / "0.telem", 50)
+    (folder / "notes.txt").write_text("it rained")
+    (log,) = group_logs([str(folder)])
+    assert (log.log_id, log.uris) == ("drive", (str(folder / "0.telem"),))
+    assert open_log(log.uris).summary.num_messages == 50
 
 
 def with_site(site, *command):
