@@ -20,6 +20,7 @@ from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
 from logloom.io.units import format_named, format_names
 from logloom.transforms import derive
+from logloom.transforms.match import group_logs
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
 START = 1_700_000_000_000_000_000
@@ -115,6 +116,16 @@ def test_functions_that_the_package_offers_may_be_derived_by(site):
     assert hard.tolist() == [False, True]
     with pytest.raises(UsageError, match="--allow-derive acme_logs"):
         derive.check_allowed("acme_logs.kind:KIND", ())
+
+
+def test_a_folder_of_that_kind_is_one_log(site, tmp_path):
+    folder = tmp_path / "drive"
+    folder.mkdir()
+    write(folder / "0.telem", 50)
+    (folder / "notes.txt").write_text("it rained")
+    (log,) = group_logs([str(folder)])
+    assert (log.log_id, log.uris) == ("drive", (str(folder / "0.telem"),))
+    assert open_log(log.uris).summary.num_messages == 50
 
 
 def with_site(site, *command):

@@ -138,6 +138,16 @@ class LogContract:
             assert self.kind.matches(str(path), head) or str(path).endswith(tuple(self.kind.suffixes))
             assert not self.kind.matches("/notes.txt", b"These are notes, and no log.")
 
+    def test_which_files_of_a_folder_are_one_log_depends_on_their_names_alone(
+        self, recording: Recording
+    ) -> None:
+        files_in = getattr(self.kind, "files_in", None)
+        if files_in is None:
+            return  # no folder is a log of this kind
+        names = sorted(path.name for path in recording.paths)
+        assert set(files_in([*names, "notes.txt"])) <= set(names)
+        assert list(files_in(["notes.txt"])) == list(files_in([])) == []
+
     # --- messages ---------------------------------------------------------------------------------------
 
     def test_the_summary_says_what_was_recorded(self, recording: Recording) -> None:

@@ -1,7 +1,8 @@
 """Folders that logs lie in: what each holds, and which of them are logs themselves.
 
-Here: `Folders`, which lists a folder once for all who ask, and tells ROS 2 bags and folders of tables.
-Elsewhere: URIs, globs and names (logloom.transforms.match), opening (logloom.io.logs).
+Here: `Folders`, which lists a folder once for all who ask, and tells ROS 2 bags by their metadata.yaml.
+Elsewhere: URIs, globs and names (logloom.transforms.match), which folders are logs of a kind (each kind, in
+logloom.io.logs).
 """
 
 from __future__ import annotations
@@ -9,17 +10,16 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
-from logloom.io.logs.tables.reader import SUFFIXES
+from logloom.io.logs.opening import kinds
 
 T = TypeVar("T")
 
 _BAG_FILE = re.compile(r".*\.(mcap|db3)(\.zstd|\.zst)?")
-_SPLIT = re.compile(r"(.+)_(\d+)\.(mcap|db3)(\.zstd|\.zst)?")
 
 
 def is_bag_file(name: str) -> bool:
@@ -59,21 +59,15 @@ class Folders:
             found = list(pool.map(lambda folder: self._bag(fs, folder), unique))
         return {folder: files for folder, files in zip(unique, found, strict=True) if files}
 
-    def splits(self, fs: Any, folder: str) -> tuple[str, ...]:
-        """The files of a ROS 2 bag whose metadata.yaml was never written: NAME_0.mcap, NAME_1.mcap, …."""
+    def log_in(self, fs: Any, folder: str) -> tuple[str, ...]:
+        """The files of the log that a folder is, by the first kind that says so; none where it is none."""
         listed = self._files(fs, folder)
-        files = [name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1])]
-        found = [_SPLIT.fullmatch(name.rsplit("/", 1)[-1]) for name in files]
-        splits = {(match[1], int(match[2])) for match in found if match}
-        is_bag = len(splits) == len(files) and len({name for name, _ in splits}) == 1
-        return tuple(files) if is_bag and f"{folder}/{METADATA}" not in listed else ()
-
-    def tables(self, fs: Any, folder: str) -> tuple[str, ...]:
-        """The tables in a folder, which are one log; none where a metadata.yaml says otherwise."""
-        listed = self._files(fs, folder)
-        if f"{folder}/{METADATA}" in listed:
-            return ()
-        return tuple(name for name in listed if name.endswith(SUFFIXES))
+        names = [name.rsplit("/", 1)[-1] for name in listed]
+        for kind in sorted(kinds().values(), key=lambda kind: getattr(kind, "is_generic", False)):
+            files_in: Callable[[Sequence[str]], Sequence[str]] | None = getattr(kind, "files_in", None)
+            if files_in is not None and (own := set(files_in(names))):
+                return tuple(path for path, name in zip(listed, names, strict=True) if name in own)
+        return ()
 
     def _entries(self, fs: Any, folder: str) -> dict[str, str]:
         """All that lies directly in a folder, and what it is."""

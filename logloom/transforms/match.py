@@ -284,7 +284,7 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_
     parents = {parent_of(name) for name in names if is_bag_file(name)}
     bags = there.bags(fs, folders | parents, waiting_threads([uri]))
     for folder in sorted(folders - bags.keys()):
-        files = there.splits(fs, folder) or there.tables(fs, folder)
+        files = there.log_in(fs, folder)
         bags |= {folder: files} if files else {}
     if folders and not names and not bags.keys() & folders:
         raise _NotFoundError(

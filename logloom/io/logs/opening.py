@@ -27,7 +27,10 @@ class Kind(Protocol):
     Attributes:
         suffixes: of its files' names, such as ".mcap".
 
-    A kind may also say `also`: the names of kinds whose files it opens together with its own.
+    A kind may also say `also`: the names of kinds whose files it opens together with its own; and, where
+    a folder may be one log, `files_in(names)`: which of the files in a folder make a log of this kind, none
+    where it is none. Kinds that say so are asked by name, those with `is_generic`, which take any files of
+    a suffix, last.
     """
 
     name: str

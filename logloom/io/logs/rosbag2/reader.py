@@ -33,6 +33,7 @@ from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
 from logloom.io.storage import file_name_of, filesystem, is_local, uri_in
 
 _BAG_FILE = re.compile(r".*\.(db3|mcap)(\.zstd|\.zst)?")
+_SPLIT = re.compile(r"(.+)_(\d+)\.(mcap|db3)(\.zstd|\.zst)?")
 _PACKED = tuple(f".{kind}{suffix}" for kind in ("db3", "mcap") for suffix in ZSTD_SUFFIXES)
 
 
@@ -42,6 +43,14 @@ class Rosbag2Kind:
     name = "rosbag2"
     also = ("mcap",)
     suffixes = (".db3", *_PACKED, METADATA)
+
+    def files_in(self, names: Sequence[str]) -> list[str]:
+        """The files of a bag whose metadata.yaml was never written: NAME_0.mcap, NAME_1.mcap, …."""
+        files = [name for name in names if _BAG_FILE.fullmatch(name)]
+        found = [_SPLIT.fullmatch(name) for name in files]
+        splits = {(match[1], int(match[2])) for match in found if match}
+        is_bag = len(splits) == len(files) and len({name for name, _ in splits}) == 1
+        return files if is_bag and METADATA not in names else []
 
     def matches(self, uri: str, head: bytes) -> bool:
         return head.startswith(MAGIC) or (uri.endswith(_PACKED) and head.startswith(ZSTD_MAGIC))

@@ -1,14 +1,14 @@
 """Tables as logs: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
 Here: their kind, which costs nothing to look up.
-Elsewhere: the log (log), the files (files), columns as fields of messages (columns), which files are one
-log (logloom.transforms.match).
+Elsewhere: the log (log), the files (files), columns as fields of messages (columns).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import Log, OpenOptions
 
 PARQUET, FEATHER = b"PAR1", b"ARROW1"
@@ -20,6 +20,11 @@ class TablesKind:
 
     name = "tables"
     suffixes = SUFFIXES
+    is_generic = True
+
+    def files_in(self, names: Sequence[str]) -> list[str]:
+        """The tables in a folder, which are one log; none where a metadata.yaml says otherwise."""
+        return [] if METADATA in names else [name for name in names if name.endswith(SUFFIXES)]
 
     def matches(self, uri: str, head: bytes) -> bool:
         return head.startswith((PARQUET, FEATHER))
