@@ -60,19 +60,30 @@ class Faults:
         at: number of the first request to fail, from 0; None for none.
         times: how many fail from there on.
         path: only requests for paths that match count.
+        once: each request fails when it is first made, and not again.
     """
 
     kind: str = "reset"
     at: int | None = None
     times: int = 1
     path: str = ""
+    once: bool = False
     requests: int = 0
     done: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _met: set[str] = field(default_factory=set)
 
-    def set(self, kind: str = "reset", at: int | None = None, times: int = 1, path: str = "") -> None:
-        self.kind, self.at, self.times, self.path = kind, at, times, path
-        self.requests, self.done = 0, []
+    def set(
+        self,
+        kind: str = "reset",
+        at: int | None = None,
+        times: int = 1,
+        path: str = "",
+        *,
+        once: bool = False,
+    ) -> None:
+        self.kind, self.at, self.times, self.path, self.once = kind, at, times, path, once
+        self.requests, self.done, self._met = 0, [], set()
 
     def next(self, what: str, path: str) -> str | None:
         """Counts a request; the fault that it meets."""
@@ -80,6 +91,12 @@ class Faults:
             return None
         with self._lock:
             number, self.requests = self.requests, self.requests + 1
+            if self.once:
+                if f"{what} {path}" in self._met:
+                    return None
+                self._met.add(f"{what} {path}")
+                self.done.append(f"{what} {path}")
+                return self.kind
             if self.at is None or not self.at <= number < self.at + self.times:
                 return None
             self.done.append(f"{what} {path}")
@@ -110,7 +127,7 @@ class FaultyFiles(MemoryFileSystem):
         return self._ask("ls", path, lambda: MemoryFileSystem.ls(self, path, detail=detail, **kwargs))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
-        return self._ask("read", path, lambda: _bytes_at(self, path, start, end))
+        return self._ask(f"read {start}-{end}", path, lambda: _bytes_at(self, path, start, end))
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> Any:
         return self._ask(

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.errors import DatasetError, LogloomError
 from logloom.io.checks import check_file
 from logloom.io.remote import MISSING, storage_error
 from logloom.io.storage import filesystem, is_local
@@ -31,16 +31,12 @@ pread = os.pread
 preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
 
 
-def failure(
-    uri: str, error: BaseException, missing: Callable[[str], LogloomError] = DatasetError
-) -> LogloomError:
+def failure(uri: str, error: OSError, missing: Callable[[str], LogloomError] = DatasetError) -> LogloomError:
     """The error that tells of a failure to read a file.
 
     Args:
         missing: makes the error of a file that isn't there.
     """
-    if isinstance(error, LogloomError):
-        return error
     if isinstance(error, IsADirectoryError):
         return missing(f"{uri}: can't be read, it is a folder")
     if isinstance(error, MISSING):
@@ -108,7 +104,7 @@ def size_of(uri: str, options: Options, missing: Callable[[str], LogloomError] =
     fs, path = filesystem(uri, options)
     try:
         return int(fs.size(path))
-    except (OSError, StorageError) as error:
+    except OSError as error:
         raise failure(uri, error, missing) from chained(error)
 
 
@@ -125,7 +121,7 @@ def fetch(
     fs, path = filesystem(uri, options)
     try:
         return bytes(fs.cat_file(path, start=start, end=stop))
-    except (OSError, StorageError) as error:
+    except OSError as error:
         raise failure(uri, error, missing) from chained(error)
 
 
@@ -152,9 +148,14 @@ def fetch_many(
         fs, paths = opened[uris[own[0]]][0], [opened[uris[i]][1] for i in own]
         answers = fs.cat_ranges(paths, [starts[i] for i in own], [stops[i] for i in own], on_error="return")
         for i, data in zip(own, answers, strict=True):
-            found[i] = failure(uris[i], data, missing) if isinstance(data, Exception) else data
-            if isinstance(found[i], StorageError):
-                raise found[i] from data
+            if isinstance(data, MISSING):
+                found[i] = failure(uris[i], data, missing)
+            elif isinstance(data, OSError):  # of an archive
+                raise failure(uris[i], data) from data
+            elif isinstance(data, Exception):
+                raise data
+            else:
+                found[i] = data
     return found
 
 

@@ -207,6 +207,8 @@ def _brief(text: str) -> str:
 
 def was_interrupted(error: BaseException | None) -> bool:
     """Whether an error came of Ctrl-C, which Beam turns into an error of the step that ran."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+    seen: list[BaseException] = []  # an error may have been raised from itself
+    while error is not None and not isinstance(error, KeyboardInterrupt) and error not in seen:
+        seen.append(error)
         error = error.__cause__ or error.__context__
-    return error is not None
+    return isinstance(error, KeyboardInterrupt)

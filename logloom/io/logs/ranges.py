@@ -20,7 +20,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from logloom.errors import LogReadError, StorageError, TruncatedLogError
+from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.files import failure, fetch, open_local
 from logloom.io.storage import filesystem, is_local, with_access
 from logloom.uris import chained, shown
@@ -123,7 +123,7 @@ class File:
                 raise IsADirectoryError(f"{path} is not a file")
             # As `fs.ukey` has it, which asks for it once more.
             return int(info["size"]), blake3(shown(str(info)).encode()).hexdigest(length=16)
-        except (OSError, StorageError) as error:
+        except OSError as error:
             raise failure(self.uri, error, LogReadError) from chained(error)
 
     def _read_local(self, start: int, stop: int) -> bytes:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError, StorageError
+from logloom.io import retries
 from logloom.io.logs import ranges
 from logloom.io.logs.base import TopicRequest
 from logloom.io.logs.cache import CHUNKS
@@ -167,6 +168,7 @@ def test_an_error_in_a_job_reaches_the_reader():
 
 
 def test_a_file_system_that_fails_is_a_storage_error(counting, monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", (0, 0))
     counting.pipe_file("/x", b"12345678")
     file = File("counting://x")
 

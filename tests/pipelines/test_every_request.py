@@ -1,0 +1,161 @@
+"""Every request of every command meets every fault: the rows are right, or the error names the store."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import logloom.datasets as ld
+from logloom.errors import LogloomError, StorageError
+from logloom.io import retries
+from logloom.io.manifest import read_manifest, version_numbers
+from logloom.io.storage import Store
+from logloom.pipelines.build import build
+from logloom.pipelines.convert import convert
+from logloom.pipelines.convert_plan import plan_convert
+from logloom.pipelines.convert_sources import open_source
+from logloom.pipelines.inspect import head
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
+from tests import faulty
+from tests.faulty import ROOT
+
+FORMATS = ["tar", "bags", "table", "zarr"]
+OUTPUTS = "outputs:\n  tar: {}\n  bags: {}\n  table: {}\n  zarr: {}\n"
+
+
+@pytest.fixture(scope="module")
+def made(drive):
+    """A small log in the store that fails, and a version of it in every format that keeps columns."""
+    faulty.install()
+    files = faulty.FaultyFiles()
+    files.pipe_file("/bucket/logs/one.mcap", drive.logs[0].read_bytes())
+    text = drive.text[: drive.text.index("outputs:")].replace(str(drive.logs[0].parent), f"{ROOT}/logs")
+    recipe = Recipe.from_yaml(f"{text}{OUTPUTS}\npartition: {{rows: 20}}\n", source="drive.yaml")
+    version = build(plan_build(recipe, f"{ROOT}/root")).manifest
+    return recipe, version, dict(files.store)
+
+
+@pytest.fixture
+def faults(made, monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
+    faulty.FaultyFiles.store.clear()
+    faulty.FaultyFiles.store.update(made[2])
+    yield faulty.FaultyFiles.faults
+    faulty.FaultyFiles.faults.set()
+
+
+def rows_of(manifest):
+    columns = [(e.log_id, e.status, e.rows) for e in manifest.logs]
+    return columns, manifest.totals
+
+
+def built_again(made, root):
+    done = build(plan_build(made[0], root))
+    return rows_of(done.manifest)
+
+
+def converted(made, root):
+    # What isn't there is damage of the source, which is left out where that is asked for.
+    on_error = "fail" if faulty.FaultyFiles.faults.kind == "404" else "skip"
+    source = open_source(f"{ROOT}/root", output="table", on_error=on_error)
+    done = convert(plan_convert(source, root, "tar", on_error=on_error))
+    assert done.left_out == ()
+    return rows_of(done.manifest)
+
+
+def verified(made, root):
+    return [finding.message for finding in verify(f"{ROOT}/root", num_workers=1).findings]
+
+
+def shown(made, root):
+    return [[row.lines() for row in head(f"{ROOT}/root", output=output, count=2)] for output in FORMATS]
+
+
+def opened(made, root):
+    found = []
+    for output in FORMATS:
+        rows = ld.open(f"{ROOT}/root", output=output)
+        found.append([rows[i]["timestamp"] for i in range(0, len(rows), 5)])
+        found.append([np.asarray(rows[i]["ego.position"]).tolist() for i in (0, len(rows) - 1)])
+    return found
+
+
+def loaded(made, root):
+    found = []
+    for output in FORMATS:
+        rows = ld.open(f"{ROOT}/root", output=output, columns=["ego.position"])
+        with ld.Loader(rows, 8, shuffle=False, workers=0, prefetch=0) as loader:
+            batches = [np.array(next(loader)["ego.position"]) for _ in range(3)]
+        found.append(np.concatenate(batches).tolist())
+    return found
+
+
+COMMANDS = {
+    "build": (built_again, 2),
+    "convert": (converted, 4),
+    "verify": (verified, 8),
+    "head": (shown, 10),
+    "open": (opened, 8),
+    "load": (loaded, 8),
+}
+ROOTS = (f"{ROOT}/new-{number}" for number in itertools.count())
+
+
+def committed(root):
+    """The rows of the versions that a root has."""
+    store = Store.at(root)
+    return [rows_of(read_manifest(store, number)) for number in version_numbers(store)]
+
+
+@pytest.fixture(scope="module")
+def expected(made):
+    """What each command gives without faults, and the number of its requests."""
+    faults = faulty.FaultyFiles.faults
+    found = {}
+    for name, (command, _) in COMMANDS.items():
+        faults.set()
+        right = command(made, next(ROOTS))
+        found[name] = (right, faults.requests)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["reset", "time-out", "short", "503", "lost"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_whose_every_request_fails_at_first_ends_as_without_faults(
+    made, expected, faults, command, kind
+):
+    run, _ = COMMANDS[command]
+    faults.set(kind, once=True)
+    found = run(made, next(ROOTS))
+    assert len(faults.done) > 20
+    faults.set()
+    assert found == expected[command][0]
+
+
+@pytest.mark.filterwarnings("ignore:.*can't fill batches")
+@pytest.mark.parametrize("kind", ["403", "404", "dead"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_meets_a_fault_for_good_ends_with_an_error_or_the_right_rows(
+    made, expected, faults, command, kind
+):
+    run, samples = COMMANDS[command]
+    right, number = expected[command]
+    for at in range(0, number, max(1, number // samples)):
+        root = next(ROOTS)
+        faults.set(*(("reset", at, 1 << 30) if kind == "dead" else (kind, at)))
+        error, found = None, right
+        try:
+            found = run(made, root)
+        except LogloomError as raised:
+            error = raised
+        what = f"request {at}: {faults.done[:1]}: {error or found}"
+        faults.set()
+        if kind == "404" and command == "verify" and error is None:
+            assert all("missing" in message or "no such" in message for message in found), what
+        else:
+            assert found == right, what
+        of_store = isinstance(error, StorageError) or "errors.StorageError: " in str(error)  # a worker's
+        assert error is None or kind == "404" or of_store, what
+        assert committed(root) in ([], [right]), what
