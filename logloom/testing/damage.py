@@ -7,10 +7,11 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+import fsspec
 import numpy as np
 import pytest
 
-from logloom.io.storage import filesystem
+from logloom.io import retries
 
 T = TypeVar("T")
 
@@ -73,7 +74,8 @@ class FailingStore:
         self.left: int | None = None  # requests that will be answered; None for all
         self.fault = "reset"
         self._monkeypatch = monkeypatch
-        fs, path = filesystem(self.uri)
+        monkeypatch.setattr(retries, "WAITS", [0.0] * len(retries.WAITS))  # it never recovers
+        fs, path = fsspec.url_to_fs(self.uri)
         if fs.exists(path):
             fs.rm(path, recursive=True)  # of the test before
         for file, data in files.items():
