@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.entries import Entry, FileEntry, read_log_part
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
@@ -311,6 +311,8 @@ def _check_spans(job: Job, manifest: Manifest, entries: list[tuple[LogRecord, En
             continue
         try:
             spans = {span.name for span in plan_spans(opened(job, task_of(record)).summary, job.plan)}
+        except StorageError:
+            raise  # the fault of this machine or store, not of the log
         except LogloomError as error:
             yield Finding(record.log_id, "", str(error))
             continue
@@ -329,6 +331,8 @@ def _derive_again(job: Job, task: LogTask, units: tuple[Entry, ...]) -> Iterator
     except StopIteration:
         yield Finding(task.log_id, name, "the log has no such partition")
         return
+    except StorageError:
+        raise
     except LogloomError as error:
         yield Finding(task.log_id, name, str(error))
         return
