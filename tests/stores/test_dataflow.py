@@ -202,6 +202,7 @@ def test_a_local_root_or_log_is_refused_before_anything_is_submitted(drive, gcs,
 def test_a_flex_template_s_launcher_submits_the_same_job(source, gcs, bucket, service):
     gcs.fs.pipe_file(f"{bucket}/recipe.yaml", source.text.encode())
     asked = {"recipe": f"{bucket}/recipe.yaml", "to": f"{bucket}/root", "verify": "none"}
+    asked |= {"allow_derive": "labels"}
     parameters = json.loads((FOLDER / "template.json").read_text())["parameters"]
     assert [parameter["name"] for parameter in parameters] == list(asked)
     assert all(re.search(parameter["regexes"][0], asked[parameter["name"]]) for parameter in parameters)
