@@ -22,7 +22,7 @@ def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
 
     Numbers stand right. Where the table is too wide, columns without any value are left out, and then the
     first columns get lines of their own, one after the other, each row's further values indented below. What
-    is longer than a line even so is left to the terminal.
+    is longer than a line even so goes on below, and a single word that is longer is left to the terminal.
 
     Args:
         columns: the names; none of them is shown where all are "".
@@ -41,13 +41,15 @@ def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
     def lines_of(row: Row) -> Iterator[str]:
         for depth in range(alone):
             if row[depth]:
-                yield f" {_INDENT * depth}{row[depth]}".rstrip()
+                yield from _folded(f" {_INDENT * depth}", row[depth], width)
         rest = [
             _aligned(row[position], widths[position], right[position]) for position in range(alone, len(row))
         ]
-        line = f" {_INDENT * alone}{_GAP.join(rest)}".rstrip()
-        if line:
-            yield line
+        start, line = f" {_INDENT * alone}", _GAP.join(rest).rstrip()
+        if len(rest) == 1:
+            yield from _folded(start, line, width)
+        elif line:
+            yield start + line
 
     if any(columns):
         yield from lines_of(names)
@@ -55,6 +57,19 @@ def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
         yield " " + _RULE * (min(longest, width) - 1)
     for row in cells:
         yield from lines_of(row)
+
+
+def _folded(start: str, text: str, width: int) -> Iterator[str]:
+    """The lines of a text that starts so, broken between words where it is too wide."""
+    line, *words = f"{start}{text}".rstrip().split(" ")
+    for word in words:
+        if line.strip() and cell_len(f"{line} {word}") > width:
+            yield line
+            line = f"{' ' * len(start)}{_INDENT}{word}"
+        else:
+            line += f" {word}"
+    if line:
+        yield line
 
 
 def _chosen(row: Row, shown: Sequence[bool]) -> list[str]:

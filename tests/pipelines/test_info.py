@@ -308,6 +308,19 @@ def test_a_table_too_wide_breaks_no_word_and_drops_columns_without_values():
     )
 
 
+def test_words_too_many_for_a_line_go_on_below():
+    cell = "no usable message:  none within 50 ms around the tick"
+    lines = list(table_lines(("column", "value", "from"), [("speed", "", cell), ("車", "", "one")], 30))
+    assert lines[3:] == [
+        " speed",
+        "   no usable message:  none",
+        "     within 50 ms around the",
+        "     tick",
+        " 車",
+        "   one",
+    ]
+
+
 def test_wide_characters_keep_columns_in_line():
     lines = list(table_lines(("topic", "n"), [("/車両", "1"), ("/car", "2")], 80))
     assert lines[2:] == [" /車両   1", " /car    2"]
