@@ -148,7 +148,7 @@ def verify(
 
 def _made_by(report: Report) -> str:
     """Which software made how many units."""
-    made = [f"{_packages(one['software'])} ({one['units']:,} units)" for one in report.made_by]
+    made = [f"{_packages(one['software'])} ({counted(one['units'], 'unit')})" for one in report.made_by]
     return "; ".join(made) or "nobody: no units"
 
 
@@ -214,10 +214,10 @@ def repair(
                 show(f"{what}: {place}: {one.message}" if place else f"{what}: {one.message}")
     verdict = "all is sound"
     if done.damaged:
-        verdict = f"{len(done.repaired)} files repaired, {len(done.unrepaired)} not"
+        verdict = f"{counted(len(done.repaired), 'file')} repaired, {len(done.unrepaired):,} not"
     if dry_run and done.damaged:
-        verdict = f"{len(done.damaged)} findings, nothing was changed"
-    say(f"version {done.version}: checked {done.units:,} units: {verdict}")
+        verdict = f"{counted(len(done.damaged), 'finding')}, nothing was changed"
+    say(f"version {done.version}: checked {counted(done.units, 'unit')}: {verdict}")
     if not done.is_sound:
         raise typer.Exit(NOT_WHOLE)
 

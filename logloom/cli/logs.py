@@ -21,6 +21,7 @@ from logloom.cli.common import (
     say,
     show,
 )
+from logloom.errors import UsageError
 
 
 @app.command(
@@ -46,6 +47,8 @@ def info(
     """Show the topics of logs: types, counts, rates and times. Reads their indices only."""
     from logloom.pipelines import inspect
 
+    if recipe and json:
+        raise UsageError("--recipe prints YAML; leave out --json, or --recipe")
     options = parse_storage_options(storage_option)
     mode = mode_of(on_error)
     notes: list[str] = []

@@ -31,6 +31,7 @@ from logloom.transforms.finish import totals_of
 from logloom.transforms.job import Committed
 from logloom.transforms.match import split_of
 from logloom.transforms.tally import Tally
+from logloom.words import counted
 
 NOT_CHECKED = "not checked: it has no digest, as those made before logloom wrote one; the next build adds it"
 
@@ -157,14 +158,18 @@ def _check_log(manifest: Manifest, record: LogRecord, units: Units) -> Iterator[
     if not record.part:
         if record.rows:
             yield Finding(
-                record.log_id, "", f"the manifest says {record.rows} rows, but names no units of it"
+                record.log_id,
+                "",
+                f"the manifest says {counted(record.rows, 'row')}, but names no units of it",
             )
         return
     for output in manifest.outputs:
         parts = units.get((record.log_id, output), [])
         rows = sum(entry.rows for entry in parts)
         if rows != record.rows:
-            yield Finding(record.log_id, "", f"{output}: {rows} rows, the manifest says {record.rows}")
+            yield Finding(
+                record.log_id, "", f"{output}: {counted(rows, 'row')}, the manifest says {record.rows}"
+            )
         for entry in parts:
             for name in ("log_id", "content_id"):
                 if getattr(entry, name) != getattr(record, name):
@@ -187,12 +192,12 @@ def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Ite
     for tally in tallies:
         for reason, count in tally.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
-    counted = {
+    summed = {
         "rows": sum(tally.rows for tally in tallies),
         "planned": sum(tally.planned for tally in tallies),
         "dropped": dropped,
     }
-    for name, found in counted.items():
+    for name, found in summed.items():
         said = getattr(record, name)
         if found != (dict(said) if isinstance(said, Mapping) else said):
             yield Finding(record.log_id, "", f"{output}: counted {name} {found}, the manifest says {said}")
@@ -203,8 +208,8 @@ def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Ite
         yield Finding(
             record.log_id,
             "",
-            f"{output}: {listed} messages refused, the manifest says {record.refused} and that the log is "
-            f"{record.status}",
+            f"{output}: {counted(listed, 'message')} refused, the manifest says {record.refused} and that "
+            f"the log is {record.status}",
         )
 
 
@@ -235,5 +240,6 @@ def _check_assembled(manifest: Manifest, entries: Sequence[tuple[LogRecord, Entr
             yield Finding(
                 "",
                 "",
-                f"{output} of split {split}: units hold {found} rows, the manifest says {expected}",
+                f"{output} of split {split}: units hold {counted(found, 'row')}, the manifest says "
+                f"{expected}",
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 from logloom.io.manifest import Manifest
 from logloom.pipelines.plan import BuildPlan
+from logloom.words import counted
 
 Counts = dict[str, dict[str, int]]
 
@@ -39,9 +40,9 @@ def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int]], unit: str
 
 
 def in_words(counts: Counts) -> str:
-    """One line for people: "train 900 of 2 logs, val 0 of 0 logs"."""
+    """One line for people: "train 900 of 2 logs, val 40 of 1 log"."""
     (unit,) = {unit for found in counts.values() for unit in found} - {"logs"}
-    shown = (f"{name} {found[unit]:,} of {found['logs']:,} logs" for name, found in counts.items())
+    shown = (f"{name} {found[unit]:,} of {counted(found['logs'], 'log')}" for name, found in counts.items())
     return ", ".join(shown)
 
 
@@ -52,9 +53,10 @@ def empty_splits(counts: Counts) -> list[str]:
     for name, found in counts.items():
         if total and not found["logs"]:
             warnings.append(
-                f"split {name!r} gets none of {total:,} logs: shares are those of many logs, for a hash of "
-                "its log_id (of `split.by`) decides where a log falls; add logs, or change the shares or `by`"
+                f"split {name!r} gets none of {counted(total, 'log')}: shares are those of many logs, for a "
+                "hash of its log_id (of `split.by`) decides where a log falls; add logs, or change "
+                "the shares or `by`"
             )
         elif total and not any(count for unit, count in found.items() if unit != "logs"):
-            warnings.append(f"split {name!r} gets no row of its {found['logs']:,} logs")
+            warnings.append(f"split {name!r} gets no row of its {counted(found['logs'], 'log')}")
     return warnings

@@ -129,6 +129,12 @@ def test_a_sqlite_bag_with_a_live_wal_is_shown_with_a_note(tmp_path):
         writer.close()
 
 
+def test_a_recipe_is_no_json(whole):
+    refused = logloom("info", whole, "--recipe", "--json")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--recipe prints YAML" in refused.stderr
+
+
 # --- damaged --------------------------------------------------------------------------------------------
 
 
