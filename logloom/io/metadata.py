@@ -12,6 +12,7 @@ import functools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -157,8 +158,7 @@ def _depth(text: str) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return made
 

@@ -309,9 +309,7 @@ def test_a_table_too_wide_breaks_no_word_and_drops_columns_without_values():
         "   perception_msgs/msg/PredictedAgentArray         12   9.99",
     ]
     narrow = list(table_lines(columns, [row], 30))
-    assert narrow[-3:] == [f" {row[0]}", f"   {row[1]}", "     12         9.99"] or all(
-        word in "\n".join(narrow) for word in row
-    )
+    assert all(word in "\n".join(narrow) for word in row)
 
 
 def test_words_too_many_for_a_line_go_on_below():
