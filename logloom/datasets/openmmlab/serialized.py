@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.datasets.shared import Segment
+from logloom.io.annotations.files import AnnotationError
 
 Bytes = NDArray[np.uint8]
 Ends = NDArray[np.int64]
@@ -27,11 +28,20 @@ def serialize(infos: Iterable[dict[str, Any]]) -> tuple[Bytes, Ends]:
 
     Returns:
         (total,) bytes, and (N,) where each info ends.
+
+    Raises:
+        AnnotationError: an info nests too deeply.
     """
-    buffer, sizes = bytearray(), []
+    buffer = bytearray()
+    sizes: list[int] = []
     dumps = pickle.dumps
     for info in infos:
-        data = dumps(info, 4)
+        try:
+            data = dumps(info, 4)
+        except RecursionError:
+            raise AnnotationError(
+                f"info {len(sizes)} nests too deeply to serialize; flatten it, or set serialize_data=False"
+            ) from None
         sizes.append(len(data))
         buffer += data
     return np.frombuffer(buffer, np.uint8), np.cumsum(np.array(sizes, np.int64))

@@ -427,3 +427,10 @@ def test_datasets_pickle_and_copy(make):
     for other in (pickle.loads(pickle.dumps(dataset)), copy.deepcopy(dataset), copy.copy(dataset)):
         assert paths(other) == NAMES
         assert other.metainfo == dataset.metainfo
+
+
+def test_an_info_that_nests_too_deeply_to_be_serialized_is_named(tmp_path):
+    deep = "[" * 900 + "]" * 900
+    (tmp_path / "a.json").write_text(f'{{"metainfo": {{}}, "data_list": [{{"img_path": "a", "x": {deep}}}]}}')
+    with pytest.raises(ValueError, match=r"info 0 nests too deeply.*serialize_data=False"):
+        BaseDataset(str(tmp_path / "a.json"))
