@@ -71,9 +71,9 @@ class File:
 
     def head(self, count: int) -> bytes:
         """The first bytes of the file: `count`, or all where it has fewer. Raises what `read` raises."""
-        if self._local is None and self._identity is None:
+        if not self.is_local and self._identity is None:
             # Its size needn't be asked for.
-            return fetch(self.uri, self._storage_options, 0, count, LogReadError)
+            return self._read(0, count)
         return self.read(0, min(count, self.size))
 
     def read(self, start: int, stop: int) -> bytes:
@@ -86,10 +86,7 @@ class File:
         """
         if stop <= start:
             return b""
-        if self._local is None:
-            data = fetch(self.uri, self._storage_options, start, stop, LogReadError)
-        else:
-            data = self._read_local(start, stop)
+        data = self._read(start, stop)
         if len(data) != stop - start:
             raise self._cut_short(start, stop, len(data))
         return data
@@ -126,7 +123,10 @@ class File:
         except OSError as error:
             raise failure(self.uri, error, LogReadError) from chained(error)
 
-    def _read_local(self, start: int, stop: int) -> bytes:
+    def _read(self, start: int, stop: int) -> bytes:
+        """The bytes of a range, fewer where the file ends."""
+        if self._local is None:
+            return fetch(self.uri, self._storage_options, start, stop, LogReadError)
         file = open_local(self.uri, LogReadError, is_sized=False)
         try:
             data = os.pread(file.fd, stop - start, start)

@@ -148,11 +148,8 @@ class UnpackedFile(File):
         _, packed = super()._describe()
         return os.stat(self.copy.path).st_size, packed
 
-    def _read_local(self, start: int, stop: int) -> bytes:
+    def _read(self, start: int, stop: int) -> bytes:
         return File(self.copy.path).read(start, stop)
 
     def read_into(self, start: int, room: memoryview) -> None:
         File(self.copy.path).read_into(start, room)
-
-    def _read_remote(self, start: int, stop: int) -> bytes:
-        return self._read_local(start, stop)
