@@ -27,8 +27,8 @@ from logloom.blocks import Block, Ragged
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.io.zarr import ZarrOptions, ZarrReader
-from logloom.io.zarr.assemble import StagedUnit, make_file, plan_assembly
-from logloom.io.zarr.stage import StageWriter
+from logloom.io.zarr.assemble import StagedZarr, make_file, plan_assembly
+from logloom.io.zarr.stage import ZarrStageWriter
 from logloom.schema import BYTES, ColumnType, Schema
 
 BATCH, BLOCK_ROWS, ROW_BYTES = 32, 100, 94_000
@@ -64,10 +64,10 @@ def make_blocks(schema: Schema, rows: int) -> list[Block]:
 def write_ours(folder: pathlib.Path, schema: Schema, blocks: list[Block], options: ZarrOptions) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "unit").mkdir(parents=True)
-    writer = StageWriter(folder / "unit", schema, UnitContext("drive", "", "p", "all"))
+    writer = ZarrStageWriter(folder / "unit", schema, UnitContext("drive", "", "p", "all"))
     for block in blocks:
         writer.append(block)
-    plan = plan_assembly([StagedUnit("drive", "unit", writer.close(), "")], schema, options)
+    plan = plan_assembly([StagedZarr("drive", "unit", writer.close(), "")], schema, options)
     store = Store.at(str(folder))
     for name, data in itertools.chain((make_file(store, task) for task in plan.tasks), plan.files.items()):
         path = folder / "zarr" / name

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from logloom.pipelines.convert import Converted
     from logloom.pipelines.convert_plain import PlainFolder
     from logloom.pipelines.convert_plan import ConvertPlan
-    from logloom.pipelines.convert_sources import Source
+    from logloom.pipelines.convert_sources import ConvertSource
 
 
 class SourceDamage(enum.StrEnum):
@@ -195,7 +195,7 @@ def convert(
         raise typer.Exit(NOT_WHOLE)
 
 
-def _copy(source: Source, folder: PlainFolder, output: str, quiet: bool, json: bool) -> None:
+def _copy(source: ConvertSource, folder: PlainFolder, output: str, quiet: bool, json: bool) -> None:
     from logloom.pipelines.convert_plain import copy_out
     from logloom.pipelines.convert_sources import VersionSource
     from logloom.pipelines.progress import human_bytes, steps

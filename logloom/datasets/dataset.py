@@ -65,7 +65,7 @@ class Dataset(Generic[Sample]):
         self.positions = positions
         self.columns = columns
         self._row_fns: tuple[Fn, ...] = ()
-        self._window: views.Window | None = None
+        self._window: views.WindowSpec | None = None
         self._fns: tuple[Fn, ...] = ()
 
     def _with(self, **changes: Any) -> Self:
@@ -138,7 +138,7 @@ class Dataset(Generic[Sample]):
             raise UsageError(f"window: rows of {self._source.place} have no timestamps: max_gap=None")
         stamps = self._source.stamps if gap is not None else None
         runs = views.runs_of(self._source.stretches, stamps, gap)
-        window = views.Window(views.steps_of(offsets, stride), runs, on_edge, mask)
+        window = views.WindowSpec(views.steps_of(offsets, stride), runs, on_edge, mask)
         positions = window.whole(self.positions) if on_edge == "drop" else self.positions
         made = self._with(positions=positions, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
         return cast("Dataset[dict[str, Any]]", made)

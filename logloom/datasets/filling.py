@@ -1,6 +1,6 @@
 """Rows into the arrays of a batch: the work of a Loader, in whichever process does it.
 
-Here: `Filler`, which does a `Job`, and the functions that make a row part of a batch.
+Here: `Filler`, which does a `FillTask`, and the functions that make a row part of a batch.
 Elsewhere: which rows, and in which order (logloom.datasets.loader), the processes (logloom.datasets.workers).
 """
 
@@ -60,7 +60,7 @@ def _unpacked(data: bytes) -> Work:
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class FillTask:
     """Some rows of one batch.
 
     Attributes:
@@ -170,7 +170,7 @@ class Filler:
         get_many = None if work.fns else getattr(work.source, "get_many", None)
         self._get_columns = get_many if get_many is not None and "out" in _parameters(get_many) else None
 
-    def fill(self, arrays: Mapping[str, Array], job: Job, progress: NDArray[np.int64]) -> None:
+    def fill(self, arrays: Mapping[str, Array], job: FillTask, progress: NDArray[np.int64]) -> None:
         """Does a job.
 
         Args:
@@ -201,7 +201,7 @@ class Filler:
                 "rows are read one by one, which is slower"
             )
 
-    def _rows(self, indices: Sequence[int], job: Job) -> Iterator[Mapping[str, Any]]:
+    def _rows(self, indices: Sequence[int], job: FillTask) -> Iterator[Mapping[str, Any]]:
         if self._fetch_many is not None:
             try:
                 rows = self._fetch_many(indices)
@@ -220,7 +220,7 @@ class Filler:
                 raise RowError(index, job.step + number * job.stride) from error
             yield row
 
-    def _fill_columns(self, arrays: Mapping[str, Array], job: Job) -> str | None:
+    def _fill_columns(self, arrays: Mapping[str, Array], job: FillTask) -> str | None:
         """Reads columns straight into the batch; gives the reason where that doesn't work."""
         stop = job.row + len(job.indices)
         plain = {k for k, (dtype, _) in self._work.spec.items() if dtype.kind not in "US"}

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.datasets.batches import to_tensors
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.filling import Filler, Job, RowError, Work, explain, prepare, spec_of
+from logloom.datasets.filling import Filler, FillTask, RowError, Work, explain, prepare, spec_of
 from logloom.datasets.shared import BatchLayout, Segment, SharedArray
 from logloom.datasets.workers import LoaderError, Workers
 from logloom.errors import UsageError
@@ -61,7 +61,7 @@ class Order:
         return rows
 
 
-class _Batch:
+class _PendingBatch:
     """A batch on its way."""
 
     def __init__(self, segment: int, arrays: dict[str, Array], lease: Callable[[], Any]):
@@ -128,8 +128,8 @@ class Loader:
         self.consumed = 0
         self._requested = 0
         self._next_job = 0
-        self._batches: collections.deque[_Batch] = collections.deque()
-        self._jobs: dict[int, _Batch] = {}
+        self._batches: collections.deque[_PendingBatch] = collections.deque()
+        self._jobs: dict[int, _PendingBatch] = {}
         self._segments: dict[int, Segment] = {}
         self._next_segment = 0
         self._free: collections.deque[int] = collections.deque()
@@ -243,7 +243,9 @@ class Loader:
         bounds = np.linspace(0, self.batch, parts + 1).astype(int).tolist()
         for start, stop in itertools.pairwise(bounds):
             first = int(positions[start])
-            job = Job(self._next_job, name, start, indices[start:stop], first, self.num_shards, self.seed)
+            job = FillTask(
+                self._next_job, name, start, indices[start:stop], first, self.num_shards, self.seed
+            )
             self._next_job += 1
             batch.pending.add(job.number)
             self._jobs[job.number] = batch
@@ -253,7 +255,7 @@ class Loader:
                 self._do(job, batch)
         self._batches.append(batch)
 
-    def _do(self, job: Job, batch: _Batch) -> None:
+    def _do(self, job: FillTask, batch: _PendingBatch) -> None:
         assert self._filler is not None
         failure = None
         try:
@@ -275,7 +277,7 @@ class Loader:
         batch.pending.discard(number)
         batch.failure = batch.failure or failure
 
-    def _new_batch(self) -> tuple[int, _Batch]:
+    def _new_batch(self) -> tuple[int, _PendingBatch]:
         """A batch in memory that nobody uses: no array of an earlier batch, and no worker."""
         while len(self._free) > self.prefetch + _SPARE_SEGMENTS:
             self._drop_segment(self._free.popleft())
@@ -287,7 +289,7 @@ class Loader:
         memory = self._segments[name].memory()
         lease = weakref.finalize(memory, self._free.append, name)
         lease.atexit = False
-        return name, _Batch(name, self._layout.arrays(memory), lease)
+        return name, _PendingBatch(name, self._layout.arrays(memory), lease)
 
     def _drop_segment(self, name: int) -> None:
         self._segments.pop(name).close()

@@ -96,7 +96,7 @@ def runs_of(stretches: Stretches, stamps: Ints | None, max_gap: int | None) -> I
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowSpec:
     """The rows around a row.
 
     Attributes:

@@ -16,11 +16,11 @@ from logloom.blocks import Array
 from logloom.datasets import batches
 from logloom.datasets.batches import Batch
 from logloom.datasets.sources.base import Ints, RowSource
-from logloom.datasets.views import Window
+from logloom.datasets.views import WindowSpec
 from logloom.errors import UsageError
 
 
-def _window_rows(source: RowSource, window: Window, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def _window_rows(source: RowSource, window: WindowSpec, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     rows, exists = window.rows(positions)
     if window.on_edge != "pad" and not exists.all():
         number = int((~exists).any(axis=1).argmax())
@@ -36,7 +36,7 @@ def _window_rows(source: RowSource, window: Window, positions: Ints) -> tuple[In
 
 
 def window_batch(
-    source: RowSource, window: Window, positions: Ints, columns: Sequence[str], out: Mapping[str, Array]
+    source: RowSource, window: WindowSpec, positions: Ints, columns: Sequence[str], out: Mapping[str, Array]
 ) -> Batch:
     """The windows of some rows, folded.
 
@@ -74,7 +74,7 @@ def _log_ids(source: RowSource, positions: Ints) -> list[str]:
 
 def mapped_windows(
     source: RowSource,
-    window: Window,
+    window: WindowSpec,
     positions: Ints,
     columns: Sequence[str],
     row_fns: Sequence[Callable[[Any], Any]],

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array
-from logloom.datasets.filling import Filler, Job, RowError, Work, explain
+from logloom.datasets.filling import Filler, FillTask, RowError, Work, explain
 from logloom.datasets.shared import BatchLayout, Segment
 from logloom.errors import LogloomError, UsageError
 
@@ -53,7 +53,7 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
             descriptor = reduction.recv_handle(connection) if _has_descriptor(message) else -1
         except (EOFError, OSError, RuntimeError):  # the parent ended, perhaps in the middle of a message
             return
-        if isinstance(message, Job):
+        if isinstance(message, FillTask):
             failure = None
             if message.number >= control[0]:
                 try:
@@ -77,7 +77,7 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
 
 
 def _has_descriptor(message: Any) -> bool:
-    return not isinstance(message, Job) and message[0] == "segment"
+    return not isinstance(message, FillTask) and message[0] == "segment"
 
 
 class Workers:
@@ -97,7 +97,7 @@ class Workers:
         self._processes: list[Any] = []
         self._connections: list[Any] = []
         self._known: list[set[int]] = [set() for _ in range(count)]
-        self._jobs: list[dict[int, Job]] = [{} for _ in range(count)]
+        self._jobs: list[dict[int, FillTask]] = [{} for _ in range(count)]
         self._closed = False
         self._pid = os.getpid()
         try:
@@ -144,7 +144,7 @@ class Workers:
         connection.send(("segment", name, segment.nbytes))
         reduction.send_handle(connection, segment.descriptor, self._processes[number].pid)
 
-    def submit(self, job: Job, segment: Segment) -> None:
+    def submit(self, job: FillTask, segment: Segment) -> None:
         """Gives a job to the worker with the least to do.
 
         Raises:

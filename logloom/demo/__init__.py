@@ -30,7 +30,7 @@ LOST, REPEATED = 0.01, 0.01  # shares of messages
 
 
 @dataclass(frozen=True)
-class Topic:
+class DemoTopic:
     """What a topic holds, and when.
 
     Attributes:
@@ -48,7 +48,7 @@ class Topic:
 
 
 TOPICS = (
-    Topic(
+    DemoTopic(
         "/cam/front/camera_info",
         "sensor_msgs/msg/CameraInfo",
         0,
@@ -57,42 +57,42 @@ TOPICS = (
             stamp, sensors.HEIGHT, sensors.WIDTH, sensors.FOCAL
         ),
     ),
-    Topic(
+    DemoTopic(
         "/cam/front/compressed",
         "sensor_msgs/msg/CompressedImage",
         15,
         (0.4, 0.8),
         lambda world, stamp, t, rng: messages.compressed_image(stamp, sensors.camera_jpeg(world, t)),
     ),
-    Topic(
+    DemoTopic(
         "/lidar/top",
         "sensor_msgs/msg/PointCloud2",
         10,
         (0.7, 0.5),
         lambda world, stamp, t, rng: messages.point_cloud(stamp, sensors.lidar_points(world, t, rng)),
     ),
-    Topic(
+    DemoTopic(
         "/imu",
         "sensor_msgs/msg/Imu",
         100,
         (0.2, 0.3),
         lambda world, stamp, t, rng: messages.imu(stamp, world.ego(t), rng.normal(0, 0.02, 6)),
     ),
-    Topic(
+    DemoTopic(
         "/odom",
         "nav_msgs/msg/Odometry",
         50,
         (0, 0),
         lambda world, stamp, t, rng: messages.odometry(stamp, world.ego(t)),
     ),
-    Topic(
+    DemoTopic(
         "/tracks",
         "demo_msgs/msg/TrackArray",
         10,
         (0, 0),
         lambda world, stamp, t, rng: messages.tracks(stamp, world.agents(t)),
     ),
-    Topic(
+    DemoTopic(
         "/lights",
         "demo_msgs/msg/LightArray",
         10,
@@ -103,11 +103,11 @@ TOPICS = (
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class _RecordedMessage:
     """One message as the recorder got it; `arrival` says where in the file it lies."""
 
     arrival: int
-    topic: Topic
+    topic: DemoTopic
     stamp: int
     log_time: int
     data: bytes
@@ -137,7 +137,7 @@ def make_drives(
     return paths
 
 
-def _drive(number: int, seconds: float, seed: int) -> list[_Recorded]:
+def _drive(number: int, seconds: float, seed: int) -> list[_RecordedMessage]:
     """All messages of one drive, each copy of a repeated one by itself."""
     start = FIRST_DRIVE + number * HOUR
     world = World(seed=int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
@@ -151,11 +151,11 @@ def _drive(number: int, seconds: float, seed: int) -> list[_Recorded]:
                 log_time = stamp + int(rng.uniform(0, LATEST) * 1e9)
                 # The recorder's queues swap neighbours now and then: file order is not quite log time order.
                 arrival = log_time + int(rng.uniform(0, 0.003) * 1e9)
-                recorded.append(_Recorded(arrival, topic, stamp, log_time, data))
+                recorded.append(_RecordedMessage(arrival, topic, stamp, log_time, data))
     return recorded
 
 
-def _stamps(topic: Topic, seconds: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def _stamps(topic: DemoTopic, seconds: float, rng: np.random.Generator) -> NDArray[np.int64]:
     """(N,) when a topic's sensor looks, in ns since the drive began, ascending."""
     if not topic.rate:
         return np.zeros(1, np.int64)
@@ -167,7 +167,7 @@ def _stamps(topic: Topic, seconds: float, rng: np.random.Generator) -> NDArray[n
     return (times[present] * 1e9).astype(np.int64)
 
 
-def _write(path: pathlib.Path, recorded: list[_Recorded]) -> None:
+def _write(path: pathlib.Path, recorded: list[_RecordedMessage]) -> None:
     with needed("mcap", "build"):
         from mcap.writer import CompressionType, Writer
 

@@ -147,11 +147,11 @@ class Manifest:
         return checked(cls, value, what)
 
 
-class _Clock(BaseModel):
+class _ClockJson(BaseModel):
     rate: Annotated[Decimal, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
-class _Column(BaseModel):
+class _RecipeColumnJson(BaseModel):
     topic: Text | None = None
     encode: Text | None = None
 
@@ -161,17 +161,17 @@ class _Convert(BaseModel):
     forms: Mapping[str, Text] | None = None
 
 
-class _Recipe(BaseModel):
+class _RecipeJson(BaseModel):
     """What readers of a version look up in its recipe; the rest is for people."""
 
-    columns: Mapping[str, _Column]
-    clock: _Clock | None = None
+    columns: Mapping[str, _RecipeColumnJson]
+    clock: _ClockJson | None = None
     convert: _Convert | None = None
     split: Mapping[str, Any] | None = None
 
 
 def _check_recipe(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
-    _Recipe.model_validate(recipe)
+    _RecipeJson.model_validate(recipe)
     return recipe
 
 

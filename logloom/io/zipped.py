@@ -204,7 +204,7 @@ class ZippedFiles(AbstractFileSystem):
         if mode != "rb":
             self._refuse()
         archive, member, size = self._file_at(path)
-        return cast(BinaryIO, io.BufferedReader(_Member(archive, member, size), _STEP))
+        return cast(BinaryIO, io.BufferedReader(_ZipMember(archive, member, size), _STEP))
 
     def _file_at(self, path: str) -> tuple[_Archive, str, int]:
         archive, _, member = self._at(path)
@@ -219,7 +219,7 @@ class ZippedFiles(AbstractFileSystem):
     pipe_file = put_file = cp_file = rm_file = _rm = mkdir = makedirs = _refuse
 
 
-class _Member(io.RawIOBase):
+class _ZipMember(io.RawIOBase):
     """A member as a file."""
 
     def __init__(self, archive: _Archive, member: str, size: int):

@@ -39,7 +39,7 @@ from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import assembly, finish, partition
 from logloom.transforms.bundles import packed, unpacked
-from logloom.transforms.job import Job, LogTask, Partition, Target
+from logloom.transforms.job import Job, LogTask, PartitionTask, Target
 from logloom.transforms.partition import Failure, PartitionResult, listed
 from logloom.transforms.spread import SpreadByKey
 from logloom.words import counted
@@ -121,7 +121,7 @@ def _build_partitions(planned: bytes, job: Job) -> bytes:
     return packed([_build_partition(element, job) for element in unpacked(planned)])
 
 
-def _build_partition(element: Partition | PartitionResult, job: Job) -> PartitionResult:
+def _build_partition(element: PartitionTask | PartitionResult, job: Job) -> PartitionResult:
     if isinstance(element, PartitionResult):
         return element
     result = partition.build_partition(job, element)
@@ -173,11 +173,11 @@ def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
 
 def _plan_chunks(
     _: None, job: Target, outcomes: list[finish.LogOutcome], damaged: list[Failure]
-) -> list[assembly.ChunkTask]:
+) -> list[assembly.AssembledFileTask]:
     return assembly.plan_chunks(job, outcomes, damaged)
 
 
-def _write_chunk(chunk: assembly.ChunkTask, job: Target) -> tuple[str, FileEntry]:
+def _write_chunk(chunk: assembly.AssembledFileTask, job: Target) -> tuple[str, FileEntry]:
     written = assembly.write_chunk(job, chunk)
     _count_retries()
     return written
@@ -189,11 +189,11 @@ def _assemble(
     outcomes: list[finish.LogOutcome],
     files: list[tuple[str, FileEntry]],
     damaged: list[Failure],
-) -> Iterable[assembly.Candidate]:
+) -> Iterable[assembly.AssemblyCandidate]:
     return assembly.plan_candidates(job, outcomes, files, damaged)
 
 
-def _finish_assembly(candidate: assembly.Candidate, job: Target) -> assembly.AssembledResult:
+def _finish_assembly(candidate: assembly.AssemblyCandidate, job: Target) -> assembly.AssembledResult:
     result = assembly.finish_assembly(job, candidate)
     _count_retries()
     return result

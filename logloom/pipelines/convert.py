@@ -21,13 +21,13 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
 from logloom.io.entries import ENTRY, Entry, write_log_part
-from logloom.io.foreign.base import Part
+from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
 from logloom.io.metadata import canonical
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
-from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, PlannedLog
+from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view, viewing
@@ -55,7 +55,7 @@ class PartTask:
 
     log: LogTask
     record: LogRecord
-    part: Part
+    part: LogRange
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _raise_outcome(outcome: finish.Outcome) -> None:
 # --- a part ---------------------------------------------------------------------------------------------
 
 
-def _bundles(log: PlannedLog, job: ConvertJob) -> Iterator[list[PartTask]]:
+def _bundles(log: LogToConvert, job: ConvertJob) -> Iterator[list[PartTask]]:
     """The parts of a log, those together that one worker converts after each other."""
     parts = log.source.parts
     tasks = (PartTask(log.task, log.source.record, part) for part in parts)

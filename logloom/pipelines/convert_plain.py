@@ -22,7 +22,7 @@ from logloom.io.entries import FileEntry
 from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.storage import Store, explained, sync
 from logloom.io.units import format_named
-from logloom.pipelines.convert_sources import Source, VersionSource
+from logloom.pipelines.convert_sources import ConvertSource, VersionSource
 from logloom.pipelines.view import ViewedFile, split_folder, view_files
 from logloom.transforms.finished import check_file
 
@@ -101,7 +101,7 @@ def _names(files: Sequence[ViewedFile], output: str) -> list[str]:
     return [file.name.removeprefix(f"{folder}/") for file in files]
 
 
-def can_copy(source: Source, output: str) -> bool:
+def can_copy(source: ConvertSource, output: str) -> bool:
     """Whether a version holds a format already, so that its files need only be copied."""
     if not isinstance(source, VersionSource):
         return False

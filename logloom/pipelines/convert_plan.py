@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.foreign.base import Part
+from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import (
     LogRecord,
     Manifest,
@@ -28,7 +28,7 @@ from logloom.io.manifest import (
 )
 from logloom.io.storage import Store
 from logloom.io.units import Format, format_named
-from logloom.pipelines.convert_sources import Source, SourceLog
+from logloom.pipelines.convert_sources import ConvertSource, SourceLog
 from logloom.pipelines.plan import check_verify
 from logloom.recipe.mistakes import dotted, from_pydantic
 from logloom.schema import Schema
@@ -47,7 +47,7 @@ class ConvertJob(Target):
         on_error: "fail", or "skip" to leave out parts of the source that are damaged.
     """
 
-    source: Source
+    source: ConvertSource
     columns: tuple[str, ...]
     on_error: str = "fail"
 
@@ -71,14 +71,14 @@ class ConvertJob(Target):
         """The one format that is written."""
         return next(iter(self.outputs))
 
-    def unit_identity(self, log_id: str, part: Part) -> str:
+    def unit_identity(self, log_id: str, part: LogRange) -> str:
         """The name of one part's unit."""
         where = [log_id, part.identity, part.name, part.start, part.stop]
         return digest_of([self.plan_identity, self.output_identity(self.output), where])[:32]
 
 
 @dataclass(frozen=True)
-class PlannedLog:
+class LogToConvert:
     """A log that will be converted, as one task for each part."""
 
     task: LogTask
@@ -95,12 +95,12 @@ class ConvertPlan:
     """
 
     job: ConvertJob
-    logs: tuple[PlannedLog, ...]
+    logs: tuple[LogToConvert, ...]
     notes: tuple[str, ...]
     up_to_date: bool
 
     @property
-    def parts(self) -> list[tuple[PlannedLog, Part]]:
+    def parts(self) -> list[tuple[LogToConvert, LogRange]]:
         return [(log, part) for log in self.logs for part in log.source.parts]
 
     @property
@@ -121,7 +121,7 @@ class ConvertPlan:
 
 
 def plan_convert(
-    source: Source,
+    source: ConvertSource,
     root: str,
     output: str,
     *,
@@ -180,7 +180,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     """Sorts the logs into those to convert and those whose records stay."""
     before = {record.log_id: record for record in parent.logs} if parent else {}
     kept: list[LogRecord] = []
-    planned: list[PlannedLog] = []
+    planned: list[LogToConvert] = []
     for log in logs:
         record = log.record
         content = digest_of([record.content_id, record.status, [part.identity for part in log.parts]])
@@ -192,7 +192,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
             kept.append(old)
         else:
             task = LogTask(record.log_id, record.uris, record.content_id, record.split, key)
-            planned.append(PlannedLog(task, log))
+            planned.append(LogToConvert(task, log))
     job = replace(job, kept=tuple(kept), bundle=bundle_size(sum(len(log.source.parts) for log in planned)))
     same = (
         parent is not None

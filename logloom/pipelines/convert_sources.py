@@ -1,6 +1,6 @@
 """Where the rows of a conversion come from: a version of logloom, or a foreign dataset.
 
-Here: `Source`, which gives logs, parts and blocks of either, and `open_source`.
+Here: `ConvertSource`, which gives logs, parts and blocks of either, and `open_source`.
 Elsewhere: foreign datasets (logloom.io.foreign), what becomes of the rows (logloom.pipelines.convert).
 """
 
@@ -15,7 +15,7 @@ from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
 from logloom.io.foreign import open_foreign
-from logloom.io.foreign.base import ForeignDataset, Lost, Part
+from logloom.io.foreign.base import ForeignDataset, LogRange, LostFiles
 from logloom.io.manifest import LogRecord, Manifest, entries_of, read_manifest, split_root, version_numbers
 from logloom.io.storage import Store
 from logloom.io.units import format_named, format_names
@@ -37,10 +37,10 @@ class SourceLog:
     """
 
     record: LogRecord
-    parts: tuple[Part, ...]
+    parts: tuple[LogRange, ...]
 
 
-class Source(Protocol):
+class ConvertSource(Protocol):
     """Rows with a schema. Small and picklable."""
 
     @property
@@ -77,15 +77,15 @@ class Source(Protocol):
         """All logs, by log_id."""
         ...
 
-    def blocks(self, log_id: str, part: Part, columns: Sequence[str], max_bytes: int) -> Iterator[Block]:
+    def blocks(self, log_id: str, part: LogRange, columns: Sequence[str], max_bytes: int) -> Iterator[Block]:
         """The rows of a part in order, with `timestamp` and the named columns."""
         ...
 
-    def digests(self, part: Part) -> Mapping[str, str]:
+    def digests(self, part: LogRange) -> Mapping[str, str]:
         """What is known of the digests of a part's columns."""
         ...
 
-    def tally(self, part: Part) -> Mapping[str, Any]:
+    def tally(self, part: LogRange) -> Mapping[str, Any]:
         """How the part's messages were used, where that is known."""
         ...
 
@@ -99,7 +99,7 @@ def open_source(
     storage_options: Mapping[str, Any] | None = None,
     num_workers: int = 1,
     on_error: str = "fail",
-) -> Source:
+) -> ConvertSource:
     """The rows of a version of logloom (`ROOT[@VERSION]`), or of a foreign dataset.
 
     Args:
@@ -173,7 +173,7 @@ class VersionSource:
         )
 
     def logs(self) -> Sequence[SourceLog]:
-        """See `Source.logs`; logs that the version lists without rows are listed again."""
+        """See `ConvertSource.logs`; logs that the version lists without rows are listed again."""
         manifest = read_manifest(self.reading.store, self.version)
         entries: dict[str, list[Entry]] = {record.log_id: [] for record in manifest.logs}
         for record, entry in entries_of(self.reading.store, manifest.logs):
@@ -184,23 +184,23 @@ class VersionSource:
             for record in manifest.logs
         ]
 
-    def blocks(self, log_id: str, part: Part, columns: Sequence[str], max_bytes: int) -> Iterator[Block]:
-        """See `Source.blocks`."""
+    def blocks(self, log_id: str, part: LogRange, columns: Sequence[str], max_bytes: int) -> Iterator[Block]:
+        """See `ConvertSource.blocks`."""
         return self.reading.open(part.where).blocks(columns, max_bytes)
 
-    def digests(self, part: Part) -> Mapping[str, str]:
+    def digests(self, part: LogRange) -> Mapping[str, str]:
         """What the build noted."""
         columns: Mapping[str, str] = part.where.columns
         return columns
 
-    def tally(self, part: Part) -> Mapping[str, Any]:
+    def tally(self, part: LogRange) -> Mapping[str, Any]:
         """As the build noted it."""
         tally: Mapping[str, Any] = part.where.tally
         return tally
 
 
-def _part_of(entry: Entry) -> Part:
-    return Part(entry.partition, entry.start, entry.stop, entry.rows, entry.identity, entry, entry.size)
+def _part_of(entry: Entry) -> LogRange:
+    return LogRange(entry.partition, entry.start, entry.stop, entry.rows, entry.identity, entry, entry.size)
 
 
 def _best_output(manifest: Manifest) -> str:
@@ -273,7 +273,7 @@ class ForeignSource:
         return cls(name, dataset.schema, recipe, dataset.hints, dataset.notes, dataset)
 
     def logs(self) -> Sequence[SourceLog]:
-        """See `Source.logs`."""
+        """See `ConvertSource.logs`."""
         logs = [
             SourceLog(_record_of(log.log_id, log.uri, log.parts), log.parts) for log in self.dataset.logs()
         ]
@@ -281,7 +281,7 @@ class ForeignSource:
 
     def _lost_logs(self) -> list[SourceLog]:
         """What was left out, each listed as a log of its own, since nothing says which it is part of."""
-        lost: Sequence[Lost] = getattr(self.dataset, "lost", ())
+        lost: Sequence[LostFiles] = getattr(self.dataset, "lost", ())
         made = []
         for number, one in enumerate(lost):
             record = replace(
@@ -294,20 +294,20 @@ class ForeignSource:
             made.append(SourceLog(record, ()))
         return made
 
-    def blocks(self, log_id: str, part: Part, columns: Sequence[str], max_bytes: int) -> Iterator[Block]:
-        """See `Source.blocks`."""
+    def blocks(self, log_id: str, part: LogRange, columns: Sequence[str], max_bytes: int) -> Iterator[Block]:
+        """See `ConvertSource.blocks`."""
         return self.dataset.blocks(log_id, part, columns, max_bytes)
 
-    def digests(self, part: Part) -> Mapping[str, str]:
+    def digests(self, part: LogRange) -> Mapping[str, str]:
         """Nothing is known before the rows are read."""
         return {}
 
-    def tally(self, part: Part) -> Mapping[str, Any]:
+    def tally(self, part: LogRange) -> Mapping[str, Any]:
         """There were no messages."""
         return {}
 
 
-def _record_of(log_id: str, uri: str, parts: Sequence[Part]) -> LogRecord:
+def _record_of(log_id: str, uri: str, parts: Sequence[LogRange]) -> LogRecord:
     rows = sum(part.rows for part in parts)
     content = digest_of([part.identity for part in parts])
     return LogRecord(

@@ -26,13 +26,13 @@ from logloom.io.logs.base import (
     TopicRequest,
     unfinished_words,
 )
-from logloom.io.logs.container import Chunk, Lost
+from logloom.io.logs.container import Chunk, LostBytes
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.part import Part, own_index
+from logloom.io.logs.part import LogPart, own_index
 from logloom.io.logs.raw import Decoder
-from logloom.pipelines.health import MAX_SKEW, Diagnosis, Finding, LostRange, TopicHealth, judge
+from logloom.pipelines.health import MAX_SKEW, Diagnosis, HealthFinding, LostRange, TopicHealth, judge
 from logloom.transforms.match import LogFiles, access_to, group_logs
 from logloom.words import counted
 
@@ -64,7 +64,7 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         options: with `on_error` salvage.
         seen: the types of the columns of tables that were examined before; takes those of this log.
     """
-    of_tables: tuple[Finding, ...] = ()
+    of_tables: tuple[HealthFinding, ...] = ()
     try:
         log = open_log(files.uris, options)
         of_tables = _examine_tables(log, files.uris, options, {} if seen is None else seen)
@@ -74,7 +74,7 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         found = _examine_files(log) if isinstance(log, ContainerLog) else _examine_spans(log)
     except LogReadError as error:
         remedy = "correct the path, or leave the log out"
-        finding = Finding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
+        finding = HealthFinding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
         return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_tables))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
     strange = (finding for topic in topics for finding in judge(topic, summary.uris[0]))
@@ -110,7 +110,7 @@ class Thinned:
 
 
 @dataclass
-class Watched:
+class WatchedTopic:
     """What was seen so far of one topic's messages, which come in the order in which they lie in the log."""
 
     messages: int = 0
@@ -212,7 +212,7 @@ class Watched:
 
 
 @dataclass
-class Found:
+class Examination:
     """What an examination found so far.
 
     Attributes:
@@ -221,14 +221,14 @@ class Found:
             offset counts.
     """
 
-    topics: dict[str, Watched] = field(default_factory=dict)
+    topics: dict[str, WatchedTopic] = field(default_factory=dict)
     unchecked: int | None = None
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[HealthFinding] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
     first_unfit: dict[str, tuple[str, int, int, str]] = field(default_factory=dict)
 
-    def watched(self, topic: str) -> Watched:
-        return self.topics.setdefault(topic, Watched())
+    def watched(self, topic: str) -> WatchedTopic:
+        return self.topics.setdefault(topic, WatchedTopic())
 
     def health(self, topic: str, summary: LogSummary) -> TopicHealth:
         info = summary.topics[topic]
@@ -257,13 +257,13 @@ class Found:
         if where.length:
             self.lost.append(where)
         self.findings.append(
-            Finding(kind, where.uri, where.offset, topics, sum(counts.values()), message, remedy, unit)
+            HealthFinding(kind, where.uri, where.offset, topics, sum(counts.values()), message, remedy, unit)
         )
 
 
 def _examine_tables(
     log: Log, uris: Sequence[str], options: OpenOptions, seen: TypesSeen
-) -> tuple[Finding, ...]:
+) -> tuple[HealthFinding, ...]:
     if isinstance(log, ContainerLog):
         return ()
     from logloom.io.logs.tables.log import TableLog  # Arrow takes a while to load
@@ -272,9 +272,9 @@ def _examine_tables(
     return tuple(findings(uris, options, seen)) if isinstance(log, TableLog) else ()
 
 
-def _examine_files(log: ContainerLog) -> Found:
+def _examine_files(log: ContainerLog) -> Examination:
     """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
-    found = Found(unchecked=0)
+    found = Examination(unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
     for part in log.parts:
         remedy = f"{part.container.remedy}; {_SALVAGE}"
@@ -285,7 +285,7 @@ def _examine_files(log: ContainerLog) -> Found:
             message = "it has no index that can be used, so each reading starts with a scan of the whole file"
             if part.unfinished:
                 message = f"it {unfinished_words(part.unfinished)}; {message}"
-            found.findings.append(Finding("index", part.uri, 0, "", 0, message, reindex))
+            found.findings.append(HealthFinding("index", part.uri, 0, "", 0, message, reindex))
         known = _take_lost(part, found, remedy)
         for number, chunk in part.chunks(np.arange(len(part.index.stretches))):
             row, origin = part.index.stretches[number], part.origin(number)
@@ -303,30 +303,30 @@ def _examine_files(log: ContainerLog) -> Found:
     for refusal in log.summary.refusals:
         if refusal.uri not in files:
             remedy = f"copy the log again; {_SALVAGE}"
-            found.findings.append(Finding("missing", refusal.uri, None, "", 0, refusal.reason, remedy))
+            found.findings.append(HealthFinding("missing", refusal.uri, None, "", 0, refusal.reason, remedy))
     for topic, (uri, offset, length, unit) in sorted(found.first_unfit.items()):
         count = found.watched(topic).unfit
         message = (
             f"{counted(count, 'message')} of {topic} can't be read by the definition; "
             f"the first has {counted(length, 'byte')}"
         )
-        found.findings.append(Finding("unfit", uri, offset, topic, count, message, _SALVAGE, unit))
+        found.findings.append(HealthFinding("unfit", uri, offset, topic, count, message, _SALVAGE, unit))
     return found
 
 
-def _broken_index(part: Part, remedy: str) -> Finding | None:
+def _broken_index(part: LogPart, remedy: str) -> HealthFinding | None:
     """What whoever doesn't salvage is told of a file, though a scan may find all of its messages."""
     try:
         own_index(part.container)
     except LogReadError as error:
         kind = "truncated" if isinstance(error, TruncatedLogError) else "damaged"
-        return Finding(kind, part.uri, None, "", 0, str(error), remedy)
+        return HealthFinding(kind, part.uri, None, "", 0, str(error), remedy)
     return None
 
 
-def _take_lost(part: Part, found: Found, remedy: str) -> set[tuple[str, int]]:
+def _take_lost(part: LogPart, found: Examination, remedy: str) -> set[tuple[str, int]]:
     """Takes the damage that the scan of a file found; gives back the places (unit, offset) that it is at."""
-    places: dict[tuple[str, int], list[Lost]] = {}
+    places: dict[tuple[str, int], list[LostBytes]] = {}
     for lost in part.index.lost:
         places.setdefault((lost.unit, lost.offset), []).append(lost)
     for (unit, offset), losses in places.items():
@@ -339,19 +339,19 @@ def _take_lost(part: Part, found: Found, remedy: str) -> set[tuple[str, int]]:
     return set(places)
 
 
-def _decoder(log: ContainerLog, topic: str, found: Found) -> Decoder | None:
+def _decoder(log: ContainerLog, topic: str, found: Examination) -> Decoder | None:
     try:
         return log.decoder(topic)
     except LogReadError as error:
         uri = log.summary.uris[0]
         remedy = "leave the topic out, or install a package that decodes it"
-        found.findings.append(Finding("undecodable", uri, None, topic, 0, str(error), remedy))
+        found.findings.append(HealthFinding("undecodable", uri, None, topic, 0, str(error), remedy))
         return None
 
 
 def _watch(
-    found: Found,
-    part: Part,
+    found: Examination,
+    part: LogPart,
     number: int,
     chunk: Chunk,
     topic: str,
@@ -376,9 +376,9 @@ def _watch(
         found.first_unfit.setdefault(topic, (part.uri, where, int(raw.length[row]), origin.unit))
 
 
-def _examine_spans(log: Log) -> Found:
+def _examine_spans(log: Log) -> Examination:
     """Reads a log of another kind span by span, by what every `Log` offers."""
-    found = Found()
+    found = Examination()
     summary = log.summary
     for refusal in summary.refusals:
         where = LostRange(refusal.uri, refusal.offset, 0)

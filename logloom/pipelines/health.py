@@ -27,7 +27,7 @@ LISTED = 20  # findings of one kind that are printed
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthFinding:
     """One thing that is wrong or worth knowing, and the way out.
 
     Attributes:
@@ -134,7 +134,7 @@ class Diagnosis:
     uris: tuple[str, ...]
     size: int = 0
     topics: tuple[TopicHealth, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[HealthFinding, ...] = ()
     lost: tuple[LostRange, ...] = ()
     unchecked: int | None = None
 
@@ -197,11 +197,11 @@ class Diagnosis:
         }
 
 
-def judge(topic: TopicHealth, uri: str) -> Iterator[Finding]:
+def judge(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
     """What is strange about the times of a topic."""
 
-    def finding(kind: str, count: int, message: str, remedy: str) -> Finding:
-        return Finding(kind, uri, None, topic.topic, count, message, remedy)
+    def finding(kind: str, count: int, message: str, remedy: str) -> HealthFinding:
+        return HealthFinding(kind, uri, None, topic.topic, count, message, remedy)
 
     by_log_time = f"in the recipe, `time: {{topics: {{{topic.topic}: log}}}}`"
     if topic.log_steps_back:

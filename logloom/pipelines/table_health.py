@@ -20,7 +20,7 @@ from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import time_column
 from logloom.io.storage import file_name_of
-from logloom.pipelines.health import Finding
+from logloom.pipelines.health import HealthFinding
 from logloom.words import counted
 
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]
@@ -33,7 +33,7 @@ class _Nulls:
     kind: pa.DataType
 
 
-def findings(uris: Sequence[str], options: OpenOptions, seen: TypesSeen) -> Iterator[Finding]:
+def findings(uris: Sequence[str], options: OpenOptions, seen: TypesSeen) -> Iterator[HealthFinding]:
     """What is found in the files of a log; nothing of those that can't be opened, which the log itself says.
 
     Args:
@@ -54,7 +54,9 @@ def findings(uris: Sequence[str], options: OpenOptions, seen: TypesSeen) -> Iter
                 table = file.read(number, columns)
             except LogReadError as error:
                 remedy = "until it is written again, leave its columns or the log out"
-                yield Finding("damaged", uri, group.first, topic, group.num_rows, str(error), remedy, "row")
+                yield HealthFinding(
+                    "damaged", uri, group.first, topic, group.num_rows, str(error), remedy, "row"
+                )
                 continue
             for name in columns:
                 _add(nulls, name, table.column(name), group.first)
@@ -62,14 +64,14 @@ def findings(uris: Sequence[str], options: OpenOptions, seen: TypesSeen) -> Iter
             yield _of_nulls(uri, topic, name, found)
 
 
-def _differing(file: TableFile, topic: str, seen: TypesSeen) -> Iterator[Finding]:
+def _differing(file: TableFile, topic: str, seen: TypesSeen) -> Iterator[HealthFinding]:
     for field in file.schema:
         read = definition_of(pa.schema([field]))
         known = seen.setdefault((topic, field.name), (read, str(field.type), file.uri))
         if read != known[0]:
             message = f"column {field.name} is {field.type} here and {known[1]} in {known[2]}"
             remedy = "write both as one type, or leave the column out: a recipe's columns have one type"
-            yield Finding("types", file.uri, None, topic, 1, message, remedy)
+            yield HealthFinding("types", file.uri, None, topic, 1, message, remedy)
 
 
 def _add(nulls: dict[str, _Nulls], name: str, column: pa.ChunkedArray, first: int) -> None:
@@ -107,10 +109,10 @@ def null_rows(array: pa.Array, name: str) -> dict[str, tuple[NDArray[np.int64], 
     return found | {path: (rows[at], kind) for path, (at, kind) in inner.items()}
 
 
-def _of_nulls(uri: str, topic: str, name: str, found: _Nulls) -> Finding:
+def _of_nulls(uri: str, topic: str, name: str, found: _Nulls) -> HealthFinding:
     message = f"column {name} has {counted(found.count, 'null')}, the first in this row"
     if pa.types.is_floating(found.kind):
         severity, remedy = "note", "they read as NaN; nothing need be done where that is meant"
     else:
         severity, remedy = "damage", "only floats can be missing: fill them, or leave the column out"
-    return Finding("nulls", uri, found.first, topic, found.count, message, remedy, "row", severity)
+    return HealthFinding("nulls", uri, found.first, topic, found.count, message, remedy, "row", severity)

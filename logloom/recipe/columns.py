@@ -96,13 +96,13 @@ Line = Annotated[str, text_check(_line_problem)]
 FieldPath = Annotated[str, Field(min_length=1)]
 
 
-class Part(BaseModel):
+class RecipePart(BaseModel):
     """What all parts of a recipe have in common: unknown keys are mistakes, and nothing changes later."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
 
-class TopicColumn(Part):
+class TopicColumn(RecipePart):
     """A column that comes from a topic.
 
     Attributes:
@@ -165,7 +165,7 @@ class TopicColumn(Part):
                 yield f"`{key}` needs `as: image`"
 
 
-class DerivedColumn(Part):
+class DerivedColumn(RecipePart):
     """A column computed from others by a function marked `@logloom.derive`.
 
     Attributes:

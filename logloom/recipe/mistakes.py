@@ -1,6 +1,6 @@
 """Mistakes in a recipe: where each stands, and what pydantic says of it in plain words.
 
-Here: `Mistake`, `Places` (the lines of a recipe's keys), the error that lists them all, nearest names.
+Here: `Mistake`, `RecipePlaces` (the lines of a recipe's keys), the error that lists them all, nearest names.
 Elsewhere: finding them (model, checks, logloom.transforms.resolve).
 """
 
@@ -32,7 +32,7 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Places:
+class RecipePlaces:
     """Where things stand in a recipe; no part of what it says, so it doesn't count in comparisons.
 
     Attributes:

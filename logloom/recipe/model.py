@@ -35,8 +35,8 @@ from logloom.io.logs.base import TimeSource
 from logloom.io.storage import filesystem, is_local
 from logloom.io.units import format_named, format_names
 from logloom.recipe import checks, patterns, yaml
-from logloom.recipe.columns import Column, ColumnName, Part, Positive, Topic, as_list, text_check
-from logloom.recipe.mistakes import Mistake, Places, from_pydantic, nearest
+from logloom.recipe.columns import Column, ColumnName, Positive, RecipePart, Topic, as_list, text_check
+from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic, nearest
 from logloom.recipe.values import Delay, Percent, Rate, Share, Size, decimal_text
 from logloom.uris import chained, shown
 
@@ -77,7 +77,7 @@ Name = Annotated[str, text_check(_name_problem)]
 Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_list)]
 
 
-class LogName(Part):
+class LogName(RecipePart):
     """`log_id: {match: <regex>, as: "{car}-{day}"}`: named groups of a regex found in the absolute URI."""
 
     match: Annotated[str, text_check(patterns.problem)]
@@ -91,7 +91,7 @@ class LogName(Part):
         return self
 
 
-class Time(Part):
+class Time(RecipePart):
     """`time`: which stamp of a message is its message time.
 
     Attributes:
@@ -108,7 +108,7 @@ class Time(Part):
         return self.topics.get(topic, self.by)
 
 
-class Clock(Part):
+class Clock(RecipePart):
     """`clock`: a rate in Hz, or the topic whose messages make rows."""
 
     rate: Rate | None = None
@@ -121,21 +121,21 @@ class Clock(Part):
         return self
 
 
-class Rows(Part):
+class Rows(RecipePart):
     """`rows`: the ticks that become rows: those where `require` is available and `where` holds."""
 
     require: Texts = ()
     where: str = ""
 
 
-class Partition(Part):
+class Partition(RecipePart):
     """`partition`: the share of a log that one worker builds: ticks, and message bytes by the index."""
 
     rows: Positive = 1000
     bytes: Size = 512 << 20
 
 
-class Split(Part):
+class Split(RecipePart):
     """`split`: names and shares, which sum to 1; `by` is what decides, a template of log_id and URI."""
 
     model_config = ConfigDict(extra="allow")
@@ -158,21 +158,21 @@ class Split(Part):
         return self
 
 
-class SkipBudget(Part):
+class SkipBudget(RecipePart):
     """`on_error: {skip: 1%}`: how many logs at most may be left out."""
 
     skip: Percent
 
 
 @dataclass(frozen=True)
-class _Text:
+class _RecipeText:
     """What is known of the text that a recipe is read from."""
 
-    places: Places
+    places: RecipePlaces
     mistakes: list[Mistake]
 
 
-class Recipe(Part):
+class Recipe(RecipePart):
     """What to build from which logs.
 
     `Recipe(name=…, columns={…})`, `Recipe.from_yaml(text)` and `Recipe.load(uri)` make one.
@@ -200,7 +200,7 @@ class Recipe(Part):
     hash: Literal["ends", "full"] = "ends"
     outputs: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
 
-    _places: Places = PrivateAttr(default_factory=Places)
+    _places: RecipePlaces = PrivateAttr(default_factory=RecipePlaces)
 
     @classmethod
     def from_yaml(cls, text: str, source: str = "recipe.yaml") -> Recipe:
@@ -213,7 +213,7 @@ class Recipe(Part):
             RecipeError: lists every mistake with its line.
         """
         data, places, mistakes = yaml.load(text, source)
-        return cls.model_validate(data, context=_Text(places, mistakes), by_alias=True, by_name=False)
+        return cls.model_validate(data, context=_RecipeText(places, mistakes), by_alias=True, by_name=False)
 
     @classmethod
     def load(cls, uri: str, storage_options: Mapping[str, Any] | None = None) -> Recipe:
@@ -269,7 +269,7 @@ class Recipe(Part):
         return float(self.on_error.skip) if isinstance(self.on_error, SkipBudget) else 0.0
 
     @property
-    def places(self) -> Places:
+    def places(self) -> RecipePlaces:
         """Where the recipe's keys stand in its text."""
         return self._places
 
@@ -280,7 +280,7 @@ class Recipe(Part):
     ) -> Recipe:
         if isinstance(data, Recipe):
             return data
-        text = info.context if isinstance(info.context, _Text) else _Text(Places(), [])
+        text = info.context if isinstance(info.context, _RecipeText) else _RecipeText(RecipePlaces(), [])
         if not isinstance(data, Mapping):
             what = Mistake((), "a recipe is a mapping: name, logs, clock, columns, outputs")
             raise text.places.error([*text.mistakes, what])

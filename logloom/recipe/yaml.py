@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from logloom.recipe.mistakes import Mistake, Path, Places
+from logloom.recipe.mistakes import Mistake, Path, RecipePlaces
 from logloom.recipe.values import ExactFloat, decimal_text
 from logloom.words import is_printable, printable, printable_lines
 
@@ -34,16 +34,16 @@ _SCALARS = [
 ]
 
 
-class _Loader(yaml.SafeLoader):
+class _RecipeLoader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (so PyYAML wants it)
 
 
 class _FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+    yaml_implicit_resolvers = _RecipeLoader.yaml_implicit_resolvers
 
 
 class _Dumper(yaml.SafeDumper):
-    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+    yaml_implicit_resolvers = _RecipeLoader.yaml_implicit_resolvers
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -55,7 +55,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 for _name, _pattern, _first in _SCALARS:
-    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
+    _RecipeLoader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
 _Dumper.add_representer(ExactFloat, lambda dumper, value: dumper.represent_scalar(f"{_TAG}float", value.text))
 _Dumper.add_representer(
     Decimal, lambda dumper, value: dumper.represent_scalar(f"{_TAG}float", decimal_text(value))
@@ -64,7 +64,7 @@ _Dumper.add_representer(str, _represent_text)
 _Dumper.add_multi_representer(tuple, lambda dumper, value: dumper.represent_list(value))
 
 
-def load(text: str, source: str) -> tuple[Any, Places, list[Mistake]]:
+def load(text: str, source: str) -> tuple[Any, RecipePlaces, list[Mistake]]:
     """The data of a YAML text, the line of each key and list item, and what recipes don't use of YAML.
 
     Keys that stand twice, tags and the like are left out of the data and listed as mistakes.
@@ -73,20 +73,22 @@ def load(text: str, source: str) -> tuple[Any, Places, list[Mistake]]:
         RecipeError: not YAML at all.
     """
     if len(text) > MAX_BYTES:
-        raise Places(source).error([Mistake((), f"{len(text)} characters are no recipe (limit {MAX_BYTES})")])
+        raise RecipePlaces(source).error(
+            [Mistake((), f"{len(text)} characters are no recipe (limit {MAX_BYTES})")]
+        )
     try:
         node = _compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = Mistake((), f"no YAML: {error.problem or error.context}")
-        raise Places(source, {(): mark.line + 1} if mark else {}).error([problem]) from error
+        raise RecipePlaces(source, {(): mark.line + 1} if mark else {}).error([problem]) from error
     except yaml.YAMLError as error:  # a character that YAML doesn't allow
-        raise Places(source).error([Mistake((), f"no YAML: {str(error).splitlines()[0]}")]) from error
+        raise RecipePlaces(source).error([Mistake((), f"no YAML: {str(error).splitlines()[0]}")]) from error
     except RecursionError as error:
-        raise Places(source).error([Mistake((), "is nested absurdly deep")]) from error
-    reading = _Reading()
+        raise RecipePlaces(source).error([Mistake((), "is nested absurdly deep")]) from error
+    reading = _NodeWalk()
     data = reading.value(node, ()) if node is not None else None
-    return data, Places(source, reading.lines), reading.mistakes
+    return data, RecipePlaces(source, reading.lines), reading.mistakes
 
 
 def _compose(text: str) -> yaml.Node | None:
@@ -94,7 +96,7 @@ def _compose(text: str) -> yaml.Node | None:
     if len(text) >= LARGE:
         with contextlib.suppress(yaml.YAMLError):
             return yaml.compose(text, _FastLoader)
-    return yaml.compose(text, _Loader)
+    return yaml.compose(text, _RecipeLoader)
 
 
 def dump(data: Any) -> str:
@@ -111,7 +113,7 @@ def flow(data: Any) -> str:
     return printable(text.removesuffix("\n").removesuffix("\n..."))
 
 
-class _Reading:
+class _NodeWalk:
     """One walk through the composed nodes."""
 
     def __init__(self) -> None:

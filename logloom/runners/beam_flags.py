@@ -21,7 +21,7 @@ def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
     Raises:
         UsageError: nobody knows the option (names the nearest that there is), or its value is none.
     """
-    parser = _Parser(add_help=False)
+    parser = _FlagParser(add_help=False)
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
     of_beam = (text.removeprefix("--") for action in parser._actions for text in action.option_strings)
@@ -36,7 +36,7 @@ def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
     parser.parse_known_args(flags)
 
 
-class _Parser(_BeamArgumentParser):
+class _FlagParser(_BeamArgumentParser):
     """Refuses what Beam's does, but without pages of its usage."""
 
     def error(self, message: str) -> NoReturn:

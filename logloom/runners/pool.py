@@ -21,7 +21,7 @@ from typing import Any, Self
 from logloom.errors import UsageError
 from logloom.extras import beam_needed
 from logloom.runners.processes import LOOPBACK, end_worker, start_worker
-from logloom.runners.scratch import Folders, engine_folders
+from logloom.runners.scratch import ScratchFolders, engine_folders
 
 with beam_needed():
     import grpc
@@ -38,7 +38,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __init__(
         self,
-        folders: Folders,
+        folders: ScratchFolders,
         host: str = LOOPBACK,
         port: int = 0,
         log: pathlib.Path | None = None,

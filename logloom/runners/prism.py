@@ -17,7 +17,7 @@ from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import JobServer, PortableJob
 from logloom.runners.processes import LOOPBACK, Child
 from logloom.runners.running import Construct
-from logloom.runners.scratch import Folders, engine_folders
+from logloom.runners.scratch import ScratchFolders, engine_folders
 
 _MODULE = "github.com/apache/beam/sdks/v2"
 # Prism listens on all interfaces, asks for no password, and has no option for it.
@@ -102,7 +102,7 @@ class Prism:
 
 
 @contextlib.contextmanager
-def _started(folders: Folders) -> Iterator[str]:
+def _started(folders: ScratchFolders) -> Iterator[str]:
     """Prism on a free port."""
     command = [str(prism_binary()), "-job_port=0", "-serve_http=false", "-log_kind=text"]
     with Child(command, folders.logs / "prism.log", what="Prism", env=folders.environment) as prism:

@@ -33,7 +33,7 @@ class EngineLostError(errors.LogloomError):
     """The engine no longer answers; what became of the job is not known."""
 
 
-class Job(Protocol):
+class EngineJob(Protocol):
     """A pipeline on an engine."""
 
     def wait(self, tell: Tell) -> Finished:
@@ -62,7 +62,7 @@ class Engine(Protocol):
 
     def __exit__(self, *error: object) -> None: ...
 
-    def submit(self, construct: Construct, name: str) -> Job: ...
+    def submit(self, construct: Construct, name: str) -> EngineJob: ...
 
 
 def run(
@@ -84,7 +84,7 @@ def run(
     """
     with _terminated_as_interrupted(), engine_of(options, size) as engine:
         try:
-            job: Job = engine.submit(construct, name)
+            job: EngineJob = engine.submit(construct, name)
             try:
                 return job.detached() if options.detach else job.wait(tell)
             except EngineLostError:

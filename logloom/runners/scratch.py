@@ -19,7 +19,7 @@ _LOCKED_WITHIN = 60.0  # seconds after it was made; a younger folder may not be 
 
 
 @dataclass(frozen=True)
-class Folders:
+class ScratchFolders:
     """Where the processes of one command write.
 
     Attributes:
@@ -37,7 +37,7 @@ class Folders:
 
 
 @contextlib.contextmanager
-def engine_folders(kept: str = "") -> Iterator[Folders]:
+def engine_folders(kept: str = "") -> Iterator[ScratchFolders]:
     """Folders that are removed afterwards.
 
     What commands that were killed left behind is removed first: a folder is locked while its command lives.
@@ -64,7 +64,7 @@ def engine_folders(kept: str = "") -> Iterator[Folders]:
             ) from error
         temporary = folder / "tmp"
         temporary.mkdir()
-        yield Folders(logs, temporary)
+        yield ScratchFolders(logs, temporary)
 
 
 def sweep(place: pathlib.Path) -> None:

@@ -105,7 +105,7 @@ class FailingStore:
 
         def asked(fs: Any, *arguments: Any, **options: Any) -> Any:
             self.answer()
-            return _Watched(opened(fs, *arguments, **options), self)
+            return _WatchedFile(opened(fs, *arguments, **options), self)
 
         self._monkeypatch.setattr(kind, "_open", asked)
 
@@ -117,7 +117,7 @@ class FailingStore:
         self.left = None
 
 
-class _Watched:
+class _WatchedFile:
     """An open file whose reads are requests."""
 
     def __init__(self, file: Any, store: FailingStore):
@@ -126,7 +126,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def __enter__(self) -> _Watched:
+    def __enter__(self) -> _WatchedFile:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -38,7 +38,7 @@ class UnitCheck:
 
 
 @dataclass(frozen=True)
-class ChunkTask:
+class AssembledFileTask:
     """One file of an assembled output: written by one worker, alone."""
 
     output: str
@@ -71,7 +71,7 @@ class Assembly:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class AssemblyCandidate:
     """An assembled output whose files are all there.
 
     Attributes:
@@ -154,7 +154,9 @@ def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
     return damaged(job, entry, check_files(job.store, staged))
 
 
-def plan_chunks(job: Target, outcomes: Sequence[LogOutcome], problems: Sequence[Failure]) -> list[ChunkTask]:
+def plan_chunks(
+    job: Target, outcomes: Sequence[LogOutcome], problems: Sequence[Failure]
+) -> list[AssembledFileTask]:
     """The chunks still to be written of all assembled outputs; none where the build has failed.
 
     Args:
@@ -163,7 +165,7 @@ def plan_chunks(job: Target, outcomes: Sequence[LogOutcome], problems: Sequence[
     if problems or failures_of(outcomes):
         return []
     tasks = [
-        ChunkTask(assembly.output, assembly.identity, task)
+        AssembledFileTask(assembly.output, assembly.identity, task)
         for assembly in assemblies(job, records_of(job, outcomes))
         if _found(job, assembly) is None
         for task in assembly.plan(job).tasks
@@ -173,7 +175,7 @@ def plan_chunks(job: Target, outcomes: Sequence[LogOutcome], problems: Sequence[
     return tasks
 
 
-def write_chunk(job: Target, chunk: ChunkTask) -> tuple[str, FileEntry]:
+def write_chunk(job: Target, chunk: AssembledFileTask) -> tuple[str, FileEntry]:
     """Writes one file of an assembled output; gives the output's identity and the file."""
     name, data = assembled_format(chunk.output).make_chunk(job.store, chunk.task)
     published = publish_file(job, unit_folder(chunk.output, chunk.identity), name, data)
@@ -199,19 +201,19 @@ def plan_candidates(
     outcomes: Sequence[LogOutcome],
     files: Sequence[tuple[str, FileEntry]],
     problems: Sequence[Failure],
-) -> Iterator[Candidate]:
+) -> Iterator[AssemblyCandidate]:
     """Writes what belongs to no chunk; gives the outputs that are ready to be read back."""
     if problems or failures_of(outcomes):
         return
     for assembly in assemblies(job, records_of(job, outcomes)):
         if (found := _found(job, assembly)) is not None:
-            yield Candidate(assembly.identity, *found, found=True)
+            yield AssemblyCandidate(assembly.identity, *found, found=True)
             continue
         plan = assembly.plan(job)
         own = [file for identity, file in files if identity == assembly.identity]
         own += [publish_file(job, assembly.folder, name, data) for name, data in plan.files.items()]
         entry = entry_of(assembly, plan, own, software())
-        yield Candidate(assembly.identity, entry, blake3(entry.to_bytes()).hexdigest(), found=False)
+        yield AssemblyCandidate(assembly.identity, entry, blake3(entry.to_bytes()).hexdigest(), found=False)
 
 
 def entry_of(
@@ -226,7 +228,7 @@ def entry_of(
     return AssembledEntry(assembly.output, assembly.split, plan.unit, assembly.rows, ordered, dict(made_by))
 
 
-def finish_assembly(job: Target, candidate: Candidate) -> AssembledResult:
+def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResult:
     """Reads an assembled output back, and writes the entry that marks it as complete.
 
     One that the parent version has is trusted, unless all is to be read.

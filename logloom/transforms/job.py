@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.entries import Entry
-from logloom.io.foreign.base import Part
+from logloom.io.foreign.base import LogRange
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.manifest import LogRecord, Manifest
 from logloom.io.storage import Store, is_local
@@ -51,7 +51,7 @@ class LogTask:
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionTask:
     """One span of one log: what one worker builds, alone."""
 
     log: LogTask
@@ -164,7 +164,7 @@ class Job(Target):
         return blank_entry(output, self.unit_identity(output, log, span), log, span)
 
 
-def blank_entry(output: str, identity: str, log: LogTask, span: Span | Part) -> Entry:
+def blank_entry(output: str, identity: str, log: LogTask, span: Span | LogRange) -> Entry:
     """The entry of a unit of this software, which holds nothing yet."""
     return Entry(
         output=output,

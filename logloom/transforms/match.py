@@ -55,7 +55,7 @@ class LogFiles:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FoundLog:
     """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
 
     uri: str
@@ -63,7 +63,7 @@ class _Found:
     given: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, uri: str, files: Iterable[str]) -> _Found:
+    def of(cls, uri: str, files: Iterable[str]) -> _FoundLog:
         """What is shown of these URIs, and beside it those that have credentials."""
         given = tuple(files)
         return cls(shown(uri), tuple(map(shown, given)), tuple(file for file in given if shown(file) != file))
@@ -86,7 +86,7 @@ def expand_logs(
         RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them.
     """
     mistakes: list[Mistake] = []
-    found: dict[str, _Found] = {}
+    found: dict[str, _FoundLog] = {}
     for i, result in enumerate(_find_all(recipe.logs, base, storage_options)):
         if isinstance(result, str):
             mistakes.append(Mistake(("logs", i), result))
@@ -222,7 +222,7 @@ def fill_template(template: str, uri: str) -> str:
     return template.format(**_words(uri))
 
 
-def _named(found: Iterable[_Found], template: str | LogName) -> list[LogFiles]:
+def _named(found: Iterable[_FoundLog], template: str | LogName) -> list[LogFiles]:
     """Raises UsageError with all names that can't be."""
     files: dict[str, set[str]] = {}
     given: dict[str, set[str]] = {}
@@ -251,12 +251,12 @@ def _named(found: Iterable[_Found], template: str | LogName) -> list[LogFiles]:
 
 def _find_all(
     uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None
-) -> list[list[_Found] | str]:
+) -> list[list[_FoundLog] | str]:
     """What each URI or glob means, or why it means nothing."""
     folders = Folders()
     absolute = [absolute_uri(uri, base) for uri in uris]
 
-    def find(given: str, uri: str) -> list[_Found] | str:
+    def find(given: str, uri: str) -> list[_FoundLog] | str:
         try:
             return _find(uri, options, folders)
         except _NotFoundError as error:
@@ -270,7 +270,7 @@ def _find_all(
         return list(pool.map(find, uris, absolute))
 
 
-def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_Found]:
+def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_FoundLog]:
     fs, path = filesystem(uri, options)
     entries = fs.glob(path, detail=True) if _MAGIC.search(path) else {}
     names = sorted(name for name, info in entries.items() if info["type"] != "directory")
@@ -292,9 +292,9 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_
             "(*.parquet, *.feather, *.csv); "
             "name the files in it, as in folder/*.mcap"
         )
-    found = [_Found.of(_uri(uri, folder), [_uri(uri, f) for f in files]) for folder, files in bags.items()]
+    found = [_FoundLog.of(_uri(uri, folder), [_uri(uri, f) for f in files]) for folder, files in bags.items()]
     found += [
-        _Found.of(_uri(uri, name), [_uri(uri, name)])
+        _FoundLog.of(_uri(uri, name), [_uri(uri, name)])
         for name in names
         if not (is_bag_file(name) and parent_of(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
     ]

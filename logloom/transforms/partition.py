@@ -31,7 +31,7 @@ from logloom.transforms.columns import Span
 from logloom.transforms.derive import DeriveError, load_files
 from logloom.transforms.finished import finished_unit, withdraw
 from logloom.transforms.images import check_images, image_columns
-from logloom.transforms.job import Job, LogTask, Partition, Target, opened
+from logloom.transforms.job import Job, LogTask, PartitionTask, Target, opened
 from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
@@ -71,12 +71,12 @@ class PartitionResult:
     seconds: float = 0.0
 
 
-def plan_partitions(job: Job, log: LogTask) -> list[Partition]:
+def plan_partitions(job: Job, log: LogTask) -> list[PartitionTask]:
     """The partitions of a log, from its index."""
-    return [Partition(log, span) for span in plan_spans(opened(job, log).summary, job.plan)]
+    return [PartitionTask(log, span) for span in plan_spans(opened(job, log).summary, job.plan)]
 
 
-def plan_bundles(job: Job, log: LogTask) -> list[list[Partition]]:
+def plan_bundles(job: Job, log: LogTask) -> list[list[PartitionTask]]:
     """The partitions of a log, those together that one worker builds after each other."""
     partitions = plan_partitions(job, log)
     index = ByteIndex(opened(job, log).summary)
@@ -84,7 +84,7 @@ def plan_bundles(job: Job, log: LogTask) -> list[list[Partition]]:
     return list(bundled(partitions, sizes, job.bundle))
 
 
-def build_partition(job: Job, partition: Partition) -> PartitionResult:
+def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     """Builds the units of a partition that are not there yet.
 
     A log that can't be read gives a failure, not an exception, so that one build lists all bad logs.
@@ -191,7 +191,7 @@ class _Writing:
         return unit, columns
 
 
-def _write_units(job: Job, partition: Partition, blank: dict[str, Entry]) -> dict[str, Entry]:
+def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:
     """Builds and publishes the given outputs' units of a partition."""
     log, span = partition.log, partition.span
     entries = {}

@@ -44,7 +44,7 @@ _ROTATION = "rotation_matrix"
 
 
 @dataclass(frozen=True)
-class _Topic:
+class _ResolvedTopic:
     """A topic over all logs.
 
     Attributes:
@@ -82,7 +82,7 @@ class _Resolving:
         self._allow_derive = allow_derive
         self._recipe = recipe
         self._logs = {log_id: logs[log_id] for log_id in sorted(logs)}
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _ResolvedTopic] = {}
         self._mistakes: list[Mistake] = []
         self._notes: list[str] = []
         self._lacking: dict[str, list[str]] = {}  # which logs lack what, and the columns that want it
@@ -125,7 +125,7 @@ class _Resolving:
 
     # --- topics -----------------------------------------------------------------------------------------
 
-    def _topic(self, topic: str) -> _Topic:
+    def _topic(self, topic: str) -> _ResolvedTopic:
         if topic not in self._topics:
             variants: dict[tuple[str, str, str, bytes], tuple[str, Log, TopicInfo]] = {}
             absent = []
@@ -136,7 +136,7 @@ class _Resolving:
                     variants.setdefault(key, (log_id, log, info))
                 if info is None or not info.num_messages:
                     absent.append(log_id)
-            self._topics[topic] = _Topic(variants, tuple(absent))
+            self._topics[topic] = _ResolvedTopic(variants, tuple(absent))
         return self._topics[topic]
 
     def _check_known(self, topic: str, path: Path) -> bool:
@@ -215,7 +215,7 @@ class _Resolving:
             column.offset,
         )
 
-    def _spec(self, column: TopicColumn, topic: _Topic) -> FieldSpec:
+    def _spec(self, column: TopicColumn, topic: _ResolvedTopic) -> FieldSpec:
         untyped = any(info.encoding == "json" for _, _, info in topic.variants.values())
         return FieldSpec(
             paths=column.field,
@@ -239,7 +239,9 @@ class _Resolving:
                 raise _MistakenError(Mistake((*path, "as"), f"{error} (log {log_id})")) from error
         return spec
 
-    def _message_type(self, path: Path, column: TopicColumn, spec: FieldSpec, topic: _Topic) -> ColumnType:
+    def _message_type(
+        self, path: Path, column: TopicColumn, spec: FieldSpec, topic: _ResolvedTopic
+    ) -> ColumnType:
         """The type of a message's value; a mistake where a definition lacks the field, or logs disagree."""
         key = "as" if column.adapter and not column.field else "field"
         types: dict[ColumnType, str] = {}

@@ -67,7 +67,7 @@ class RowStream:
     ):
         self._log, self._log_id, self._plan, self._span = log, log_id, plan, span
         self._statics = statics
-        self._budget = _Budget(plan, max_bytes)
+        self._budget = _RowBudget(plan, max_bytes)
         self._maker = _RowMaker(plan)
         self._tally: Tally | None = None
 
@@ -104,7 +104,7 @@ class RowStream:
         accounts.close(part)
 
 
-class _Budget:
+class _RowBudget:
     """How many rows to make at a time, learnt from the rows made so far."""
 
     def __init__(self, plan: RowPlan, max_bytes: int):

@@ -42,7 +42,7 @@ def no_words(note: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Topic:
+class _SuggestedTopic:
     """A topic over all logs.
 
     Attributes:
@@ -67,7 +67,7 @@ class _Topic:
         name = ".".join(f"_{part}" if part[0].isdigit() else part for part in parts)
         return name[:MAX_NAME].rstrip(".") or "topic"
 
-    def spread(self, per_time: float) -> _Topic:
+    def spread(self, per_time: float) -> _SuggestedTopic:
         """The same where so many messages share a time: the period is that between times."""
         return replace(self, period=round(self.period * per_time))
 
@@ -133,16 +133,16 @@ def suggest(
     return "\n".join([*_head_lines(head, found), "columns:", *lines, "outputs:", "  tar: {}", ""])
 
 
-def _topics(logs: Mapping[str, Log]) -> list[_Topic]:
+def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
     """Topics with messages, in name order."""
-    found: dict[str, _Topic] = {}
+    found: dict[str, _SuggestedTopic] = {}
     for log_id in sorted(logs):
         for name, info in logs[log_id].summary.topics.items():
             if info.num_messages:
                 period = (info.last - info.first) // (info.num_messages - 1) if info.num_messages > 1 else 0
-                known = found.get(name) or _Topic(info, logs[log_id], 0, 0)
+                known = found.get(name) or _SuggestedTopic(info, logs[log_id], 0, 0)
                 messages = known.messages + info.num_messages
-                found[name] = _Topic(known.info, known.log, messages, max(known.period, period))
+                found[name] = _SuggestedTopic(known.info, known.log, messages, max(known.period, period))
     return [found[name] for name in sorted(found)]
 
 
@@ -162,14 +162,14 @@ def _template(logs: Mapping[str, Sequence[str]], options: Mapping[str, Any] | No
     return unique_template(uris.values()) or "{path}"
 
 
-def _time(topics: Sequence[_Topic], found: Sample) -> dict[str, Any]:
+def _time(topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:
     own = found.by_log_time
     by_log = {topic.name: "log" for topic in topics if topic.name in own}
     delay = "none" if found.max_delay is None else duration_text(found.max_delay)
     return {"by": ["header", "log"], "max_delay": delay} | ({"topics": by_log} if by_log else {})
 
 
-def _clock(logs: Mapping[str, Log], all_topics: Sequence[_Topic], found: Sample) -> dict[str, Any]:
+def _clock(logs: Mapping[str, Log], all_topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:
     """The rate of the busiest topic, at most 10 Hz; a topic where a log is too short for a rate."""
     topics = [topic for topic in all_topics if topic.name not in found.unusable] or all_topics
     periods = [topic.period for topic in topics if topic.period > 0]
@@ -200,7 +200,7 @@ def _head_lines(head: Mapping[str, Any], found: Sample) -> Iterator[str]:
 # --- columns --------------------------------------------------------------------------------------------
 
 
-def _propose(topic: _Topic) -> Candidates | str:
+def _propose(topic: _SuggestedTopic) -> Candidates | str:
     """The columns that the topic's definition suggests, or why it suggests none."""
     try:
         root = _definition(topic)
@@ -216,7 +216,7 @@ def _propose(topic: _Topic) -> Candidates | str:
     return candidates(topic.info, root)
 
 
-def _definition(topic: _Topic) -> Struct | None:
+def _definition(topic: _SuggestedTopic) -> Struct | None:
     """The type of the topic's messages; None where only its decoder knows.
 
     Raises:
@@ -228,7 +228,7 @@ def _definition(topic: _Topic) -> Struct | None:
     return root if isinstance(root, Struct) else None
 
 
-def _as_written(topic: _Topic, column: Candidate) -> Candidate:
+def _as_written(topic: _SuggestedTopic, column: Candidate) -> Candidate:
     """The column with the field's name as the topic's type writes it: ROS 1 writes K where ROS 2 writes k."""
     path = column.keys.get("field")
     if isinstance(path, str) and _type_of(topic, path) is None:
@@ -236,7 +236,7 @@ def _as_written(topic: _Topic, column: Candidate) -> Candidate:
     return column
 
 
-def _fits(topic: _Topic, column: Candidate) -> bool:
+def _fits(topic: _SuggestedTopic, column: Candidate) -> bool:
     """Whether messages have what a column of their type's name reads; others may have the same name."""
     path, adapter = column.keys.get("field"), str(column.keys.get("as", ""))
     if path is not None:
@@ -250,7 +250,7 @@ def _fits(topic: _Topic, column: Candidate) -> bool:
     return True
 
 
-def _type_of(topic: _Topic, path: str) -> ColumnType | None:
+def _type_of(topic: _SuggestedTopic, path: str) -> ColumnType | None:
     try:
         return topic.log.column_type(topic.name, FieldSpec(paths=(path,)))
     except LogloomError:
@@ -258,7 +258,7 @@ def _type_of(topic: _Topic, path: str) -> ColumnType | None:
 
 
 def _topic_lines(
-    topic: _Topic,
+    topic: _SuggestedTopic,
     by_definition: Mapping[str, Sequence[str]],
     found: Sample,
     time: Mapping[str, Any],
@@ -306,7 +306,7 @@ def _comment(words: str) -> str:
     return f"  # {line if len(line) <= MAX_COMMENT else f'{line[: MAX_COMMENT - 1]}…'}"
 
 
-def _without_mixing(topic: _Topic, columns: Sequence[Candidate]) -> list[Candidate]:
+def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> list[Candidate]:
     """Columns of a topic on which messages of several frames take turns."""
     if any(column.policy in BETWEEN for column in columns):
         adapter = FieldSpec(adapter="transforms")
@@ -334,7 +334,7 @@ def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:
     return name
 
 
-def _keys(topic: _Topic, column: Candidate, found: Sample) -> dict[str, Any]:
+def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str, Any]:
     """A column as a recipe has it."""
     keys = {"topic": topic.name, **column.keys}
     if keys.get("as") == "image" and topic.name in found.image_dtypes:

@@ -21,11 +21,11 @@ from logloom.blocks import Values
 from logloom.schema import ColumnType
 from logloom.transforms.where_grammar import (
     Available,
-    Column,
+    ColumnName,
     Comparison,
     Constant,
     Join,
-    Member,
+    Membership,
     Node,
     Not,
     parse_tree,
@@ -99,7 +99,7 @@ class Filter:
                 return (
                     "truth" if isinstance(value, bool) else "text" if isinstance(value, bytes) else "number"
                 )
-            case Column(name, index, at):
+            case ColumnName(name, index, at):
                 return "number" if name == "timestamp" else self._column_kind(types[name], index, at)
             case Available():
                 return "truth"
@@ -114,7 +114,7 @@ class Filter:
                     self._expect_kind(other, kind, types)
                     if kind != "number" and word not in ("==", "!="):
                         refuse(self.text, other.at, f"{word} compares numbers, this is a {kind}")
-            case Member(operand, items):
+            case Membership(operand, items):
                 kind = self._kind(operand, types)
                 for item in items:
                     self._expect_kind(item, kind, types)
@@ -153,11 +153,11 @@ def parse(text: str) -> Filter:
 
 def _names(node: Node) -> Iterator[tuple[str, int]]:
     match node:
-        case Column(name, _, at):
+        case ColumnName(name, _, at):
             yield name, at
         case Available(name, at):
             yield f"{name}.available", at
-        case Not(inner) | Member(inner):
+        case Not(inner) | Membership(inner):
             yield from _names(inner)
         case Join(_, parts) | Comparison(parts):
             for part in parts:
@@ -169,7 +169,7 @@ def _evaluate(node: Node, columns: Mapping[str, Values]) -> Any:
     match node:
         case Constant(value):
             return value
-        case Column(name, index):
+        case ColumnName(name, index):
             return _comparable(columns[name], index)
         case Available(name):
             return columns[f"{name}.available"]
@@ -185,7 +185,7 @@ def _evaluate(node: Node, columns: Mapping[str, Values]) -> Any:
             values = [_evaluate(operand, columns) for operand in operands]
             pairs = zip(operators, values[:-1], values[1:], strict=True)
             return np.logical_and.reduce(np.broadcast_arrays(*[_compare(*pair) for pair in pairs]))
-        case Member(operand, items, negated):
+        case Membership(operand, items, negated):
             value = _evaluate(operand, columns)
             found = [_compare("!=" if negated else "==", value, item.value) for item in items]
             return (np.logical_and if negated else np.logical_or).reduce(found)

@@ -45,7 +45,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnName:
     name: str
     index: tuple[int, ...]
     at: int
@@ -78,14 +78,14 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Member:
+class Membership:
     operand: Node
     items: tuple[Constant, ...]
     negated: bool
     at: int
 
 
-Node = Constant | Column | Available | Not | Join | Comparison | Member
+Node = Constant | ColumnName | Available | Not | Join | Comparison | Membership
 
 
 def parse_tree(text: str) -> Node:
@@ -96,14 +96,14 @@ def parse_tree(text: str) -> Node:
     """
     if len(text) > MAX_LENGTH:
         raise UsageError(f"where: {len(text)} characters, more than {MAX_LENGTH}")
-    parser = _Parser(text)
+    parser = _WhereParser(text)
     root = parser.either()
     if parser.word:
         parser.fail("expected an operator, 'and' or 'or'")
     return root
 
 
-class _Parser:
+class _WhereParser:
     """Recursive descent over the tokens; `word` is the next one, "" at the end."""
 
     def __init__(self, text: str):
@@ -133,7 +133,7 @@ class _Parser:
         negated = self._skip("not")
         if self.word == "in" or negated:
             self._expect("in")
-            return Member(operands[0], self._items(), negated, at)
+            return Membership(operands[0], self._items(), negated, at)
         while self.word in OPERATORS and self.kind == "sign":
             operators.append(self._next())
             operands.append(self._operand())
@@ -169,7 +169,7 @@ class _Parser:
                 self.fail("expected an index such as 0")
             index.append(int(self._next()))
             self._expect("]")
-        return Column(name, tuple(index), at)
+        return ColumnName(name, tuple(index), at)
 
     def _literal(self) -> Constant:
         at, negative = self.at, self._skip("-")

@@ -202,7 +202,7 @@ def _build(uris: list[str], on_error: str) -> None:
     from logloom.pipelines.inspect import suggested_recipe
     from logloom.pipelines.plan import plan_build
     from logloom.recipe import Recipe
-    from logloom.transforms.job import Partition
+    from logloom.transforms.job import PartitionTask
     from logloom.transforms.partition import build_partition, read_back
 
     text = suggested_recipe(uris, {})
@@ -210,7 +210,7 @@ def _build(uris: list[str], on_error: str) -> None:
     with tempfile.TemporaryDirectory() as root:
         plan = plan_build(recipe, root)
         for log, span in plan.partitions:
-            result = build_partition(plan.job, Partition(log, span))
+            result = build_partition(plan.job, PartitionTask(log, span))
             read = read_back(plan.job, result)
             assert [f.message for f in read.failures] == [f.message for f in result.failures], read.failures
 

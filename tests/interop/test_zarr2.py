@@ -7,7 +7,7 @@ import pytest
 
 from logloom.io.l5kit import FORMAT_VERSION, LABELS, TL_FACE_LABELS, ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
-from logloom.io.l5kit.rows import DatasetReader
+from logloom.io.l5kit.rows import L5KitReader
 from logloom.io.storage import Store
 from tests.io.l5kit.making import assemble, make_rows, stage
 
@@ -67,7 +67,7 @@ def test_zarr_2_reads_what_we_assemble(zarr2, tmp_path):
 @pytest.mark.parametrize("units", [1, 25])
 def test_the_real_scene_assembled_reads_under_zarr_2_as_the_original(zarr2, shared_data, tmp_path, units):
     scene = shared_data / "l5kit" / "single_scene.zarr"
-    (block,) = DatasetReader(scene).blocks(max_bytes=1 << 30)
+    (block,) = L5KitReader(scene).blocks(max_bytes=1 << 30)
     store = Store.at(str(tmp_path))
     cuts = range(10, 248, 10) if units > 1 else []
     folder, _ = assemble(store, stage(store, block, cuts, period=None), period=None)

@@ -19,7 +19,7 @@ from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS, FRAMES, SCENES
 from logloom.io.l5kit.mapping import RowMapping, map_structs, mapping_of
-from logloom.io.l5kit.options import Options, host_of
+from logloom.io.l5kit.options import L5KitOptions, host_of
 from logloom.io.l5kit.rows import INTERVALS
 from logloom.io.l5kit.stage import Runs
 
@@ -46,7 +46,7 @@ def dataset_of_rows(rows: Dataset, *, host: str = "", **mapping: Any) -> Chunked
         LogReadError: a value doesn't fit its field.
     """
     try:
-        options = Options(host=host, **mapping)
+        options = L5KitOptions(host=host, **mapping)
     except ValidationError as error:
         raise UsageError(f"dataset_of_rows: {error}") from error
     if any(f"{{{name}}}" in host for name in ("stem", "parent", "path")):
@@ -93,7 +93,7 @@ def _read(rows: Dataset, numbers: NDArray[np.int64], columns: Sequence[str]) -> 
     return Block(log_ids[0], f"row {numbers[0]}", int(numbers[0]), values), log_ids
 
 
-def _scenes_of(log_ids: Sequence[str], stamps: Array, options: Options, max_gap: int | None) -> Array:
+def _scenes_of(log_ids: Sequence[str], stamps: Array, options: L5KitOptions, max_gap: int | None) -> Array:
     """The rows of the scenes array: one for each stretch of a log's rows without a gap."""
     scenes: list[tuple[tuple[int, int], str, int, int]] = []
     seen: set[str] = set()

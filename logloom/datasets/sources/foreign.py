@@ -16,7 +16,7 @@ import numpy as np
 from logloom.blocks import Block
 from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.io.foreign import open_foreign
-from logloom.io.foreign.base import ForeignDataset, Part
+from logloom.io.foreign.base import ForeignDataset, LogRange
 from logloom.schema import Schema
 
 _KEPT = (
@@ -72,7 +72,7 @@ class ForeignRows(RowSource):
 class _Parts:
     """Rows by position."""
 
-    def __init__(self, dataset: ForeignDataset, parts: Sequence[tuple[str, Part]], bounds: Ints):
+    def __init__(self, dataset: ForeignDataset, parts: Sequence[tuple[str, LogRange]], bounds: Ints):
         self._dataset, self._parts, self._bounds = dataset, parts, bounds
         self._kept: OrderedDict[tuple[int, tuple[str, ...]], tuple[list[Block], Ints]] = OrderedDict()
 

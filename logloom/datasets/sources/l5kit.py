@@ -14,7 +14,7 @@ from logloom.datasets.batches import Batch, rows_of
 from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.errors import DatasetError
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
-from logloom.io.l5kit.rows import INTERVALS, DatasetReader, ReadRows
+from logloom.io.l5kit.rows import INTERVALS, L5KitReader, ReadRows
 from logloom.io.l5kit.rows import rows_of as rows_of_arrays
 from logloom.schema import Schema
 
@@ -51,7 +51,7 @@ class L5KitSource(RowSource):
         return np.asarray(self.reader.dataset.frames["timestamp"], np.int64)[: len(self)]
 
     def _open(self) -> Any:
-        return self._checked(DatasetReader(self.place, self._storage), self._told)
+        return self._checked(L5KitReader(self.place, self._storage), self._told)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         return rows_of(self.batch(positions, names), len(positions))

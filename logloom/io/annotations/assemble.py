@@ -30,7 +30,7 @@ from logloom.schema import STRING
 
 
 @dataclass(frozen=True)
-class StagedUnit:
+class StagedAnnotations:
     """A finished unit, as assembly needs to know it.
 
     Attributes:
@@ -46,7 +46,7 @@ class StagedUnit:
 
 
 @dataclass(frozen=True)
-class FileTask:
+class AnnotationFileTask:
     """The annotation file of a split.
 
     Attributes:
@@ -58,7 +58,7 @@ class FileTask:
     parts: tuple[tuple[str, int], ...]
 
 
-def plan_assembly(units: Sequence[StagedUnit], options: Options, split: str) -> AssemblyPlan:
+def plan_assembly(units: Sequence[StagedAnnotations], options: Options, split: str) -> AssemblyPlan:
     """Plans the annotation file of some units; reads nothing.
 
     Args:
@@ -74,12 +74,12 @@ def plan_assembly(units: Sequence[StagedUnit], options: Options, split: str) -> 
             raise DatasetError(f"{after.folder}: its rows don't come after those before them")
     name = options.file_of(split)
     parts = tuple((unit.folder, int(unit.unit["rows"])) for unit in units)
-    task = FileTask(name, options.metainfo, parts)
+    task = AnnotationFileTask(name, options.metainfo, parts)
     said = [[unit.log_id, unit.unit["partition"], unit.unit["rows"], unit.digest] for unit in units]
     return AssemblyPlan([task], {}, {"file": name, "metainfo": digest_of(options.metainfo), "parts": said})
 
 
-def make_file(store: Store, task: FileTask) -> tuple[str, bytes]:
+def make_file(store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:
     """The name and the bytes of an annotation file.
 
     Raises:
@@ -125,7 +125,7 @@ _WRITERS: dict[str, Callable[[Mapping[str, Any], Sequence[str]], bytes]] = {
 }
 
 
-class Assembled(BaseModel):
+class AnnotationPlanJson(BaseModel):
     """What an `AssemblyPlan` says; of each unit log_id, partition, rows and digest."""
 
     file: FileName

@@ -14,11 +14,11 @@ from typing import Any
 from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.extras import beam_needed
-from logloom.io.annotations.assemble import StagedUnit, make_file, plan_assembly
+from logloom.io.annotations.assemble import StagedAnnotations, make_file, plan_assembly
 from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.reader import AnnotationReader
-from logloom.io.annotations.stage import INFOS, StageWriter
+from logloom.io.annotations.stage import INFOS, AnnotationStageWriter
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.schema import Schema
@@ -102,13 +102,15 @@ def _read(
 
 def _stage_block(
     block: Block, target: Store, schema: Schema, options: Options, split: str
-) -> Iterator[StagedUnit]:
+) -> Iterator[StagedAnnotations]:
     """Stages one block as a unit of its own, named by its infos: a second attempt finds it there."""
     if not len(block):
         return
     stage = stage_of(target)
     with stage.scratch() as folder:
-        writer = StageWriter(folder, schema, options, UnitContext(block.log_id, "", block.partition, split))
+        writer = AnnotationStageWriter(
+            folder, schema, options, UnitContext(block.log_id, "", block.partition, split)
+        )
         writer.append(block)
         unit = writer.close()
         digest = unit.pop("columns")[INFO]
@@ -116,7 +118,7 @@ def _stage_block(
             _create(target, path.relative_to(folder).as_posix(), path.read_bytes())
             path.unlink()
         stage.publish(folder, digest[:32], last=INFOS)
-    yield StagedUnit(block.log_id, digest[:32], unit, digest)
+    yield StagedAnnotations(block.log_id, digest[:32], unit, digest)
 
 
 def _create(target: Store, name: str, data: bytes) -> None:
@@ -125,7 +127,7 @@ def _create(target: Store, name: str, data: bytes) -> None:
         raise UsageError(f"{target.uri_of(name)}: another dataset's file; remove it or choose another folder")
 
 
-def _write_file(units: Sequence[StagedUnit], target: Store, options: Options, split: str) -> str:
+def _write_file(units: Sequence[StagedAnnotations], target: Store, options: Options, split: str) -> str:
     """Writes the annotation file, whose presence says that the dataset is whole."""
     name = options.file_of(split)
     if target.exists(name):

@@ -12,9 +12,9 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.annotations.assemble import (
-    Assembled,
-    FileTask,
-    StagedUnit,
+    AnnotationFileTask,
+    AnnotationPlanJson,
+    StagedAnnotations,
     differences,
     make_file,
     plan_assembly,
@@ -22,7 +22,12 @@ from logloom.io.annotations.assemble import (
 from logloom.io.annotations.infos import check_log_id
 from logloom.io.annotations.mapping import INFO, mapping_of, plan_mapping
 from logloom.io.annotations.options import Options as AnnotationsOptions
-from logloom.io.annotations.stage import INFOS, Staged, StageReader, StageWriter
+from logloom.io.annotations.stage import (
+    INFOS,
+    AnnotationStageReader,
+    AnnotationStageWriter,
+    ClosedAnnotations,
+)
 from logloom.io.entries import Entry
 from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
@@ -55,9 +60,9 @@ class AnnotationsFormat(Format):
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: AnnotationsOptions, context: UnitContext
-    ) -> StageWriter:
-        """Stages one partition; see `StageWriter`."""
-        return StageWriter(directory, schema, options, context)
+    ) -> AnnotationStageWriter:
+        """Stages one partition; see `AnnotationStageWriter`."""
+        return AnnotationStageWriter(directory, schema, options, context)
 
     def reader(
         self,
@@ -67,10 +72,10 @@ class AnnotationsFormat(Format):
         entry: Mapping[str, Any],
         *,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> StageReader:
+    ) -> AnnotationStageReader:
         """Opens one staged unit: its mapped rows."""
-        check_unit(Staged, entry, directory)
-        return StageReader(directory, mapping_of(options, schema).schema, entry, storage_options)
+        check_unit(ClosedAnnotations, entry, directory)
+        return AnnotationStageReader(directory, mapping_of(options, schema).schema, entry, storage_options)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """The files that infos name, by their own names; of infos, only what is assembled is shown."""
@@ -86,15 +91,15 @@ class AnnotationsFormat(Format):
     ) -> AssemblyPlan:
         """See `logloom.io.annotations.assemble.plan_assembly`."""
         for _, entry in units:
-            check_unit(Staged, entry.unit, store.uri_of(entry.folder))
+            check_unit(ClosedAnnotations, entry.unit, store.uri_of(entry.folder))
         staged = [
-            StagedUnit(record.log_id, entry.folder, entry.unit, entry.columns[INFO])
+            StagedAnnotations(record.log_id, entry.folder, entry.unit, entry.columns[INFO])
             for record, entry in units
             if entry.rows
         ]
         return plan_assembly(staged, options, units[0][0].split)
 
-    def make_chunk(self, store: Store, task: FileTask) -> tuple[str, bytes]:
+    def make_chunk(self, store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:
         """The name and the bytes of an annotation file."""
         return make_file(store, task)
 
@@ -102,7 +107,7 @@ class AnnotationsFormat(Format):
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
         """Says how an annotation file differs from what was staged for it."""
-        check_unit(Assembled, unit, folder)
+        check_unit(AnnotationPlanJson, unit, folder)
         return differences(folder, unit, storage_options)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged
 from logloom.errors import LogReadError, UsageError
-from logloom.io.annotations.mapping import Field, FileForm, InfoMapping
+from logloom.io.annotations.mapping import FileForm, InfoMapping, InstanceKey
 from logloom.schema import Schema
 
 _MAGIC = {
@@ -213,7 +213,7 @@ def _instances(
     return [made[start:stop] for start, stop in itertools.pairwise(bounds)]
 
 
-def _values_of(field: Field, structs: Array, mapping: InfoMapping, place_of: Any) -> list[Any]:
+def _values_of(field: InstanceKey, structs: Array, mapping: InfoMapping, place_of: Any) -> list[Any]:
     if not field.fields:
         return [field.value] * len(structs)
     if field.labels is not None:
@@ -230,7 +230,7 @@ def _flat(values: Array) -> list[list[Any]]:
     return flat
 
 
-def _labels(field: Field, values: Array, mapping: InfoMapping, place_of: Any) -> list[int]:
+def _labels(field: InstanceKey, values: Array, mapping: InfoMapping, place_of: Any) -> list[int]:
     """Class numbers; each distinct value is looked up once."""
     kinds, inverse = np.unique(values, return_inverse=True)
     numbers = np.empty(len(kinds), np.int64)
@@ -251,7 +251,7 @@ def _labels(field: Field, values: Array, mapping: InfoMapping, place_of: Any) ->
     return labels
 
 
-def _label(field: Field, kind: Any, num_classes: int | None) -> int | None:
+def _label(field: InstanceKey, kind: Any, num_classes: int | None) -> int | None:
     assert field.labels is not None
     if str(kind) in field.labels:
         return field.labels[str(kind)]

@@ -39,7 +39,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Field:
+class InstanceKey:
     """A key of an instance.
 
     Attributes:
@@ -68,7 +68,7 @@ class InfoMapping:
     leaves: tuple[Leaf, ...]
     files: Mapping[str, FileForm]
     instances: str | None
-    fields: tuple[Field, ...]
+    fields: tuple[InstanceKey, ...]
     num_classes: int | None
     ext: Mapping[str, str]
 
@@ -193,7 +193,7 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
 # --- instances ------------------------------------------------------------------------------------------
 
 
-def _fields(options: Options, schema: Schema, problems: list[str]) -> tuple[Field, ...]:
+def _fields(options: Options, schema: Schema, problems: list[str]) -> tuple[InstanceKey, ...]:
     given = options.instances
     if given is None:
         return ()
@@ -210,13 +210,13 @@ def _fields(options: Options, schema: Schema, problems: list[str]) -> tuple[Fiel
             fields += _field(key, value, given.from_, ctype.dtype, options, problems)
         else:
             constant = value["value"] if isinstance(value, Mapping) else value
-            fields.append(Field(key, value=constant))
+            fields.append(InstanceKey(key, value=constant))
     return tuple(fields)
 
 
 def _field(
     key: str, value: Any, column: str, dtype: np.dtype[Any], options: Options, problems: list[str]
-) -> list[Field]:
+) -> list[InstanceKey]:
     names = (value.from_,) if isinstance(value, LabelFrom) else (value,) if isinstance(value, str) else value
     own = dtype.names or ()
     missing = [name for name in names if name not in own]
@@ -235,7 +235,7 @@ def _field(
         key.removesuffix("_3d").endswith("label") and isinstance(value, str)
     )
     if not is_label:
-        return [Field(key, tuple(names))]
+        return [InstanceKey(key, tuple(names))]
     return _label_field(key, value, names[0], column, dtype[names[0]], options, problems)
 
 
@@ -247,7 +247,7 @@ def _label_field(
     dtype: np.dtype[Any],
     options: Options,
     problems: list[str],
-) -> list[Field]:
+) -> list[InstanceKey]:
     """A class number: a number as it stands, or a text by its place in the metainfo's classes."""
     place = f"instances.{key}"
     classes = options.classes
@@ -277,7 +277,7 @@ def _label_field(
             continue
         labels[text] = label
     unknown = value.unknown if isinstance(value, LabelFrom) and value.unknown != "fail" else None
-    return [Field(key, (name,), labels=labels, unknown=unknown)]
+    return [InstanceKey(key, (name,), labels=labels, unknown=unknown)]
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -96,11 +96,11 @@ def _with_text_keys(value: Any) -> Any:
 Tree = Annotated[dict[str, Any], AfterValidator(_checked_tree)]
 
 
-class _Strict(BaseModel):
+class _AnnotationPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class LabelFrom(_Strict):
+class LabelFrom(_AnnotationPart):
     """A class number made from a field.
 
     Attributes:
@@ -160,7 +160,7 @@ class Instances(BaseModel):
         }
 
 
-class Options(_Strict):
+class Options(_AnnotationPart):
     """`outputs.annotations` of a recipe.
 
     Attributes:

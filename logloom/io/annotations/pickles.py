@@ -4,7 +4,8 @@ Here: `loads`, which builds numpy's values itself from checked parts and refuses
 Elsewhere: which files are pickles (logloom.io.annotations.files), what opcodes claim (opcodes).
 
 numpy's own constructors trust what a pickle says of offsets, sizes and flags, so none of them is called with
-it: a dtype or array is first a `_Dtype` or `_Array` that collects its parts, and becomes real once checked.
+it: a dtype or array is first a `_Dtype` or `_PickledArray` that collects its parts, and becomes real once
+checked.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class _NdarrayName:
         raise UnsafePickleError("makes an array without data")
 
 
-class _Array:
+class _PickledArray:
     """An array in the making: `_reconstruct` makes it, its state holds all there is."""
 
     def __init__(self, kind: Any, shape: Any, code: Any):
@@ -195,7 +196,7 @@ class _Realiser:
         kind = type(value)
         if kind is _Dtype:
             return value.dtype
-        if kind is _Array:
+        if kind is _PickledArray:
             if value.made is None:
                 raise UnsafePickleError("has an array without data")
             return self._filled(value.made) if value.made.dtype.hasobject else value.made
@@ -234,7 +235,7 @@ _PLAIN: dict[tuple[str, str], Any] = {
 _NUMPY: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "dtype"): _Dtype,
     ("numpy", "ndarray"): _NdarrayName,
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy.core.multiarray", "_reconstruct"): _PickledArray,
     ("numpy.core.multiarray", "scalar"): _scalar,
     ("numpy.core.numeric", "_frombuffer"): _from_buffer,
 }

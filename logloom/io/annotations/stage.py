@@ -30,7 +30,7 @@ from logloom.schema import Schema
 INFOS = "infos"
 
 
-class StageWriter:
+class AnnotationStageWriter:
     """Writes the staged files of one partition into a local folder."""
 
     def __init__(self, directory: pathlib.Path, schema: Schema, options: Options, context: UnitContext):
@@ -142,13 +142,13 @@ def read_infos(store: Store, folder: str, rows: int) -> list[StagedInfo]:
     return found
 
 
-class Staged(Closed):
-    """What `StageWriter.close` gives."""
+class ClosedAnnotations(Closed):
+    """What `AnnotationStageWriter.close` gives."""
 
     span: tuple[Int64, ...]
 
 
-class StageReader:
+class AnnotationStageReader:
     """The mapped rows of a staged unit: `data_info` as JSON text, and the bytes of its files.
 
     Opens files when needed, pickles, serves many threads.
@@ -166,7 +166,7 @@ class StageReader:
         Args:
             folder: URI of the unit's folder.
             schema: of the mapped rows.
-            unit: what `StageWriter.close` gave.
+            unit: what `AnnotationStageWriter.close` gave.
         """
         self.schema = schema
         self._store = Store.at(folder, storage_options)

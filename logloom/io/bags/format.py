@@ -47,7 +47,7 @@ class BagsOptions(BaseModel):
         return schema.part(self.columns)
 
 
-class Written(BaseModel):
+class ClosedBags(BaseModel):
     """What reading takes of all that `BagsWriter.close` gives."""
 
     rows: Count
@@ -105,7 +105,7 @@ class BagsFormat(Format):
         storage_options: Mapping[str, Any] | None = None,
     ) -> BagsReader:
         """Opens one finished unit."""
-        check_unit(Written, entry, directory)
+        check_unit(ClosedBags, entry, directory)
         uris = [directory] if entry.get("rows") else []
         entries = [entry] if uris else []
         return BagsReader(uris, options.stored(schema), entries=entries, storage_options=storage_options)

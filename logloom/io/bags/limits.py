@@ -1,6 +1,6 @@
 """Where the records of a bag end: the tables of limits of all three generations.
 
-Here: `Table`, finding it, and ranges of things that have limits.
+Here: `LimitsTable`, finding it, and ranges of things that have limits.
 Elsewhere: the records themselves (logloom.io.bags.bag).
 
 All limits are little-endian u64:
@@ -55,7 +55,7 @@ def checked_range(index: slice | range, length: int) -> tuple[int, int]:
     return min(start, length), min(stop, length)
 
 
-class Table:
+class LimitsTable:
     """Where the ends of a bag's records stand.
 
     Attributes:
@@ -133,7 +133,7 @@ def idx_beside(source: Any) -> Any:
     return f"{stem}.idx"
 
 
-def ends_of_idx(bag: ByteFile, index: ByteFile) -> Table:
+def ends_of_idx(bag: ByteFile, index: ByteFile) -> LimitsTable:
     count, torn = divmod(index.size, 8)
     if torn:
         raise DatasetError(
@@ -147,13 +147,13 @@ def ends_of_idx(bag: ByteFile, index: ByteFile) -> Table:
             f"{bag.name}: it ends at byte {size}, its records at byte {last} as {index.name} says; the bag "
             "was truncated: write it again"
         )
-    return Table(index, 0, count, size, bag.name, last + 8 * count)
+    return LimitsTable(index, 0, count, size, bag.name, last + 8 * count)
 
 
-def find_ends(bag: ByteFile) -> Table:
+def find_ends(bag: ByteFile) -> LimitsTable:
     size = bag.size
     if size == 0:
-        return Table(bag, 0, 0, 0, bag.name, 0)
+        return LimitsTable(bag, 0, 0, 0, bag.name, 0)
     damaged = (
         f"{bag.name}: its last 8 bytes (from byte {size - 8}) should say where its table of limits begins"
     )
@@ -167,7 +167,7 @@ def find_ends(bag: ByteFile) -> Table:
         )
     has_zero = int.from_bytes(bag.read(start, 8), "little") == 0
     at = start + 8 * has_zero
-    return Table(bag, at, (size - at) // 8, start, bag.name, size)
+    return LimitsTable(bag, at, (size - at) // 8, start, bag.name, size)
 
 
 if sys.byteorder != "little":  # pragma: no cover

@@ -1,6 +1,6 @@
 """What a foreign dataset is to whoever reads its rows: logs, parts, a schema, blocks.
 
-Here: `ForeignDataset`, `ForeignLog`, `Part`, and names of columns made from names that others chose.
+Here: `ForeignDataset`, `ForeignLog`, `LogRange`, and names of columns made from names that others chose.
 Elsewhere: the kinds of datasets (a module each), learning types from values (survey), datasets whose files
 don't say what a row is (rows).
 """
@@ -20,7 +20,7 @@ from logloom.schema import COLUMN_NAME, RESERVED_LAST_PARTS, RESERVED_NAMES, Sch
 
 
 @dataclass(frozen=True)
-class Part:
+class LogRange:
     """Consecutive rows of one log: what one worker reads, alone.
 
     Attributes:
@@ -47,11 +47,11 @@ class ForeignLog:
 
     log_id: str
     uri: str
-    parts: tuple[Part, ...]
+    parts: tuple[LogRange, ...]
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostFiles:
     """Files that were left out, since they are damaged.
 
     Attributes:
@@ -108,7 +108,7 @@ class ForeignDataset(Protocol):
         ...
 
     def blocks(
-        self, log_id: str, part: Part, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """The rows of a part in order, with `timestamp` and the named columns; None is all, ages included.
 

@@ -22,7 +22,7 @@ from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.files import SPEC, open_folder
 from logloom.io.bags.spec import is_sequence, read_spec
 from logloom.io.foreign.files import content_of
-from logloom.io.foreign.rows import Batch, Piece
+from logloom.io.foreign.rows import Batch, DatasetPiece
 from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
 
@@ -62,7 +62,7 @@ class GranularReader:
         """The keys."""
         return [key for key in self._spec if not (key == META and self._is_ours)]
 
-    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """Ranges of datapoints of a shard."""
         found = []
         for folder in self._folders:
@@ -77,10 +77,10 @@ class GranularReader:
                 stop = min(start + step, len(reader))
                 place = f"{uri}: datapoints {start} to {stop}"
                 share = size * (stop - start) // len(reader)
-                found.append(Piece(place, (folder, start, stop), content, share))
+                found.append(DatasetPiece(place, (folder, start, stop), content, share))
         return found
 
-    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """See `PieceReader.batches`."""
         folder, start, stop = piece.where
         reader = self._open(folder)

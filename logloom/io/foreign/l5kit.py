@@ -11,11 +11,11 @@ from typing import Any
 from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.foreign.base import ForeignLog, Part
+from logloom.io.foreign.base import ForeignLog, LogRange
 from logloom.io.foreign.files import content_of
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.options import MAPPED_HINTS
-from logloom.io.l5kit.rows import DatasetReader
+from logloom.io.l5kit.rows import L5KitReader
 from logloom.io.storage import Store
 from logloom.schema import Schema
 
@@ -33,7 +33,7 @@ class L5KitDataset:
         """
         self.uri = store.uri
         self.schema: Schema = MAPPED_SCHEMA
-        self._reader = DatasetReader(store.uri, store.options)
+        self._reader = L5KitReader(store.uri, store.options)
         self._content, self._size = content_of(store, _all_files(store))
         hosts = {str(host) for host in self._reader.dataset.scenes[:]["host"]}
         host = hosts.pop() if len(hosts) == 1 else "{log_id}"
@@ -49,19 +49,19 @@ class L5KitDataset:
         for scene, (first, last) in enumerate(reader.dataset.scenes[:]["frame_index_interval"].tolist()):
             log_id = f"{scene:09}"
             stamps = reader.dataset.frames[first:last]["timestamp"]
-            parts: tuple[Part, ...] = ()
+            parts: tuple[LogRange, ...] = ()
             if len(stamps):
                 if (stamps[1:] <= stamps[:-1]).any():
                     raise DatasetError(f"{self.uri}: the times of scene {scene} don't ascend")
                 identity = digest_of([self._content, scene])[:32]
                 start, stop = int(stamps[0]), int(stamps[-1]) + 1
                 size = self._size * len(stamps) // frames
-                parts = (Part("scene", start, stop, len(stamps), identity, scene, size),)
+                parts = (LogRange("scene", start, stop, len(stamps), identity, scene, size),)
             logs.append(ForeignLog(log_id, f"{self.uri}/{log_id}", parts))
         return logs
 
     def blocks(
-        self, log_id: str, part: Part, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """See `ForeignDataset.blocks`."""
         return self._reader.log_blocks(part.where, columns, max_bytes)

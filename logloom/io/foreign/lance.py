@@ -12,7 +12,7 @@ from typing import Any
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.rows import Batch, Piece
+from logloom.io.foreign.rows import Batch, DatasetPiece
 from logloom.io.storage import Store
 
 
@@ -45,7 +45,7 @@ class LanceReader:
         """Of the table."""
         return [column.name for column in columns_of(self._open(self._version).schema)]
 
-    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """The fragments in their order."""
         found = []
         for fragment in self._open(self._version).get_fragments():
@@ -53,10 +53,10 @@ class LanceReader:
             content = digest_of(said if isinstance(said, dict) else json.loads(said))
             number = fragment.fragment_id
             size = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
-            found.append(Piece(f"{self.uri}: fragment {number}", number, content, size))
+            found.append(DatasetPiece(f"{self.uri}: fragment {number}", number, content, size))
         return found
 
-    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """See `PieceReader.batches`."""
         table = self._open(self._version)
         columns = chosen(columns_of(table.schema), names, piece.place)

@@ -14,7 +14,7 @@ import numpy as np
 from logloom.blocks import Block, Ragged, Values
 from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.foreign.base import ForeignLog, Part
+from logloom.io.foreign.base import ForeignLog, LogRange
 from logloom.io.foreign.files import content_of, files_below
 from logloom.io.storage import Store
 from logloom.schema import TIMESTAMP, Schema
@@ -55,7 +55,7 @@ class OwnZarr:
         return self._reader.log(log_id).take("timestamp", TIMESTAMP, np.arange(rows))
 
     def blocks(
-        self, log_id: str, part: Part, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """See `ForeignDataset.blocks`."""
         log = self._reader.log(log_id)
@@ -114,7 +114,7 @@ class OwnTable:
         return sorted(logs, key=lambda log: log.log_id)
 
     def blocks(
-        self, log_id: str, part: Part, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """See `ForeignDataset.blocks`."""
         from logloom.io.tables.loader import row_loader
@@ -129,7 +129,7 @@ def _values(taken: Values | list[bytes]) -> Values:
     return Ragged.from_bytes(taken) if isinstance(taken, list) else taken
 
 
-def _parts(log_id: str, stamps: Any, content: str, size: int) -> tuple[Part, ...]:
+def _parts(log_id: str, stamps: Any, content: str, size: int) -> tuple[LogRange, ...]:
     """A log's rows, cut where they are many."""
     parts = []
     for number, first in enumerate(range(0, len(stamps), _PART_ROWS)):
@@ -138,5 +138,5 @@ def _parts(log_id: str, stamps: Any, content: str, size: int) -> tuple[Part, ...
         stop = int(stamps[first + rows]) if first + rows < len(stamps) else int(stamps[-1]) + 1
         identity = digest_of([content, log_id, first, rows])[:32]
         share = size * rows // len(stamps)
-        parts.append(Part(f"{number:06}", start, stop, rows, identity, first, share))
+        parts.append(LogRange(f"{number:06}", start, stop, rows, identity, first, share))
     return tuple(parts)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
 from logloom.io.foreign.files import content_of, files_of
-from logloom.io.foreign.rows import Batch, Piece
+from logloom.io.foreign.rows import Batch, DatasetPiece
 from logloom.io.storage import Store, stored_file
 
 SUFFIXES = (".parquet", ".pq")
@@ -51,7 +51,7 @@ class ParquetReader:
         with self._opened(self._files[0]) as file:
             return [column.name for column in columns_of(file.schema_arrow)]
 
-    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """The row groups of all files."""
         found = []
         for name in self._files:
@@ -63,12 +63,12 @@ class ParquetReader:
                 groups = 1  # whoever reads it will be told; others may go on without it
             uri = self._store.uri_of(name)
             found += [
-                Piece(f"{uri}: row group {group}", (name, group), content, size // groups)
+                DatasetPiece(f"{uri}: row group {group}", (name, group), content, size // groups)
                 for group in range(groups)
             ]
         return found
 
-    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """See `PieceReader.batches`."""
         name, group = piece.where
         with self._opened(name) as file:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from logloom.blocks import Block, Values
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.foreign.base import ForeignLog, Lost, Part, column_name, column_names
+from logloom.io.foreign.base import ForeignLog, LogRange, LostFiles, column_name, column_names
 from logloom.io.foreign.files import short_name
-from logloom.io.foreign.survey import RawColumn, Seen, UnfitError, stacked
+from logloom.io.foreign.survey import RawColumn, SeenColumn, UnfitValuesError, stacked
 from logloom.schema import NO_AGE, RESERVED_LAST_PARTS, STRING, TIMESTAMP, ColumnType, Schema
 
 LOG_ID, TIME = "log_id", "timestamp"
@@ -34,7 +34,7 @@ Batch = Mapping[str, RawColumn]
 
 
 @dataclass(frozen=True)
-class Piece:
+class DatasetPiece:
     """Some rows of a dataset that one worker reads, alone: a shard, a row group, a range of a bag.
 
     Attributes:
@@ -65,11 +65,11 @@ class PieceReader(Protocol):
         """What rows hold, by the names in the files."""
         ...
 
-    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """All pieces of the named columns, in row order; None is all columns. Opens no more than it must."""
         ...
 
-    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """The rows of a piece, by the names in the files; None is all of them.
 
         Raises:
@@ -83,7 +83,7 @@ class PieceReader(Protocol):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RowRun:
     """Neighbouring rows of one log in a piece."""
 
     log_id: str
@@ -101,13 +101,13 @@ class _Survey:
     """
 
     rows: int = 0
-    seen: dict[str, Seen] = field(default_factory=dict)
-    runs: list[_Run] = field(default_factory=list)
+    seen: dict[str, SeenColumn] = field(default_factory=dict)
+    runs: list[_RowRun] = field(default_factory=list)
     ascends: bool = True
 
 
 def survey_piece(
-    reader: PieceReader, piece: Piece, names: Sequence[str] | None, max_bytes: int = 64 << 20
+    reader: PieceReader, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int = 64 << 20
 ) -> _Survey:
     """Goes through the named columns of all rows of a piece; None is all columns.
 
@@ -122,9 +122,9 @@ def survey_piece(
             raise DatasetError(f"{piece.place}: not all rows have {', '.join(odd[:5])}")
         for name, column in batch.items():
             try:
-                seen = Seen.of(column)
+                seen = SeenColumn.of(column)
                 survey.seen[name] = survey.seen[name].and_(seen) if name in survey.seen else seen
-            except UnfitError as error:
+            except UnfitValuesError as error:
                 raise DatasetError(
                     f"{piece.place}: {name}, rows {survey.rows} to {survey.rows + rows}: {error}; "
                     "leave it out by --columns"
@@ -146,12 +146,12 @@ def _note_runs(survey: _Survey, batch: Batch, rows: int) -> None:
     for log_id, group in itertools.groupby(ids if ids is not None else [""] * rows):
         count = len(list(group))
         part = stamps[first : first + count] if stamps is not None else np.zeros(1, np.int64)
-        run = _Run(log_id, count, int(part[0]), int(part[-1]))
+        run = _RowRun(log_id, count, int(part[0]), int(part[-1]))
         survey.ascends &= bool((part[1:] > part[:-1]).all())
         if survey.runs and survey.runs[-1].log_id == log_id:
             before = survey.runs.pop()
             survey.ascends &= run.first > before.last
-            run = _Run(log_id, before.rows + count, before.first, run.last)
+            run = _RowRun(log_id, before.rows + count, before.first, run.last)
         survey.runs.append(run)
         first += count
 
@@ -205,7 +205,7 @@ class SurveyedDataset:
         if not any(survey.rows for survey in surveys):
             raise next(iter(lost.values())) if lost else DatasetError(f"{self.uri}: no rows")
         self.lost = tuple(
-            Lost(self._pieces[number].place, self._pieces[number].content, str(error))
+            LostFiles(self._pieces[number].place, self._pieces[number].content, str(error))
             for number, error in sorted(lost.items())
         )
         self._has_ids, self._has_stamps = _usable_keys(surveys, seen)
@@ -225,9 +225,9 @@ class SurveyedDataset:
 
     def _merged(
         self, surveys: list[_Survey], lost: dict[int, DatasetError], on_error: str
-    ) -> dict[str, Seen]:
+    ) -> dict[str, SeenColumn]:
         """What was seen of all pieces; those that don't fit the ones before become lost, or an error."""
-        seen: dict[str, Seen] = {}
+        seen: dict[str, SeenColumn] = {}
         for number, (piece, survey) in enumerate(zip(self._pieces, surveys, strict=True)):
             try:
                 seen = _with(seen, piece, survey) if survey.rows else seen
@@ -237,19 +237,19 @@ class SurveyedDataset:
                 lost[number], surveys[number] = error, _Survey()
         return seen
 
-    def _schema(self, seen: Mapping[str, Seen]) -> Schema:
+    def _schema(self, seen: Mapping[str, SeenColumn]) -> Schema:
         columns: dict[str, ColumnType] = {}
         for name, column in self._names.items():
             try:
                 columns[column] = seen[name].ctype
-            except UnfitError as error:
+            except UnfitValuesError as error:
                 raise DatasetError(f"{self.uri}: {name}: {error}; leave it out by --columns") from error
         sampled = (column for name, column in self._names.items() if seen[name].sampled)
         return Schema(columns, tuple(sampled))
 
     def _make_logs(self, surveys: Sequence[_Survey]) -> tuple[ForeignLog, ...]:
         name = short_name(self.uri)
-        found: dict[str, list[tuple[int, int, _Run]]] = {}
+        found: dict[str, list[tuple[int, int, _RowRun]]] = {}
         for number, survey in enumerate(surveys):
             first = 0
             runs = survey.runs if self._has_ids else _joined(survey.runs)
@@ -263,8 +263,8 @@ class SurveyedDataset:
         )
 
     def _parts(
-        self, log_id: str, places: Sequence[tuple[int, int, _Run]], rows: Sequence[int]
-    ) -> tuple[Part, ...]:
+        self, log_id: str, places: Sequence[tuple[int, int, _RowRun]], rows: Sequence[int]
+    ) -> tuple[LogRange, ...]:
         counts = [0, *itertools.accumulate(run.rows for _, _, run in places)]
         starts = counts[:-1]
         stop = counts[-1]
@@ -276,7 +276,7 @@ class SurveyedDataset:
             identity = digest_of([self._pieces[number].content, first, run.rows, log_id, start])[:32]
             size = self._pieces[number].size * run.rows // rows[number]
             where = (number, first, start)
-            parts.append(Part(f"{number:06}", start, end, run.rows, identity, where, size))
+            parts.append(LogRange(f"{number:06}", start, end, run.rows, identity, where, size))
         return tuple(parts)
 
     def logs(self) -> Sequence[ForeignLog]:
@@ -284,7 +284,7 @@ class SurveyedDataset:
         return self._logs
 
     def blocks(
-        self, log_id: str, part: Part, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """See `ForeignDataset.blocks`."""
         number, first, start = part.where
@@ -314,7 +314,7 @@ class SurveyedDataset:
         return wanted or list(self._names)[:1] or [LOG_ID]
 
     def _block(
-        self, log_id: str, part: Part, piece: Piece, batch: Batch, names: Sequence[str], first: int
+        self, log_id: str, part: LogRange, piece: DatasetPiece, batch: Batch, names: Sequence[str], first: int
     ) -> Block:
         columns: dict[str, Values] = {}
         count = _num_rows(batch)
@@ -329,17 +329,17 @@ class SurveyedDataset:
             raw = batch[of_column[base]]
             try:
                 columns[name] = _meta(name, raw, count) if _is_meta(name) else self._stacked(raw, name)
-            except UnfitError as error:
+            except UnfitValuesError as error:
                 raise DatasetError(f"{piece.place}: {of_column[base]} at row {first}: {error}") from error
         return Block(log_id, part.name, 0, {TIME: np.zeros(count, np.int64), **columns})
 
     def _stacked(self, raw: RawColumn, name: str) -> Values:
         if raw.available is not None and name not in self.schema.sampled:
-            raise UnfitError("a row has no value")
+            raise UnfitValuesError("a row has no value")
         return stacked(raw, self.schema.columns[name])
 
 
-def _with(seen: Mapping[str, Seen], piece: Piece, survey: _Survey) -> dict[str, Seen]:
+def _with(seen: Mapping[str, SeenColumn], piece: DatasetPiece, survey: _Survey) -> dict[str, SeenColumn]:
     if seen and seen.keys() != survey.seen.keys():
         odd = sorted(seen.keys() ^ survey.seen.keys())
         raise DatasetError(f"{piece.place}: not all rows have {', '.join(odd[:5])}")
@@ -347,7 +347,7 @@ def _with(seen: Mapping[str, Seen], piece: Piece, survey: _Survey) -> dict[str, 
     for name, found in survey.seen.items():
         try:
             made[name] = seen[name].and_(found) if name in seen else found
-        except UnfitError as error:
+        except UnfitValuesError as error:
             raise DatasetError(f"{piece.place}: {name}: {error}, against those before") from error
     return made
 
@@ -364,14 +364,14 @@ def _meta(name: str, raw: RawColumn, count: int) -> Values:
     return raw.ages if raw.ages is not None else np.where(available, 0, NO_AGE)
 
 
-def _joined(runs: Sequence[_Run]) -> list[_Run]:
+def _joined(runs: Sequence[_RowRun]) -> list[_RowRun]:
     """All runs of a piece as one."""
     if not runs:
         return []
-    return [_Run("", sum(run.rows for run in runs), runs[0].first, runs[-1].last)]
+    return [_RowRun("", sum(run.rows for run in runs), runs[0].first, runs[-1].last)]
 
 
-def _usable_keys(surveys: Sequence[_Survey], seen: Mapping[str, Seen]) -> tuple[bool, bool]:
+def _usable_keys(surveys: Sequence[_Survey], seen: Mapping[str, SeenColumn]) -> tuple[bool, bool]:
     """Whether log_id names logs, and timestamp orders their rows."""
 
     def is_(name: str, ctype: ColumnType) -> bool:
@@ -408,7 +408,7 @@ def _wanted(reader: PieceReader, patterns: Sequence[str] | None) -> list[str] | 
 
 
 def _survey_all(
-    reader: PieceReader, pieces: Sequence[Piece], names: Sequence[str] | None, num_workers: int
+    reader: PieceReader, pieces: Sequence[DatasetPiece], names: Sequence[str] | None, num_workers: int
 ) -> list[_Survey | DatasetError]:
     if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
         return [_surveyed(reader, piece, names) for piece in pieces]
@@ -419,7 +419,9 @@ def _survey_all(
         return list(pool.map(_surveyed, [reader] * count, pieces, [names] * count))
 
 
-def _surveyed(reader: PieceReader, piece: Piece, names: Sequence[str] | None) -> _Survey | DatasetError:
+def _surveyed(
+    reader: PieceReader, piece: DatasetPiece, names: Sequence[str] | None
+) -> _Survey | DatasetError:
     try:
         return survey_piece(reader, piece, names)
     except DatasetError as error:

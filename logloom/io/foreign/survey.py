@@ -1,7 +1,7 @@
 """Types of columns learnt from their values, where files don't say them.
 
-Here: `RawColumn` (some rows of a column as a foreign reader gives them), `Seen` (what has been seen of its
-values), and `stacked`, which makes such rows values of the type that was learnt.
+Here: `RawColumn` (some rows of a column as a foreign reader gives them), `SeenColumn` (what has been seen of
+its values), and `stacked`, which makes such rows values of the type that was learnt.
 Elsewhere: going through a dataset (rows).
 
 A shape is fixed where all rows have it; else the axes up to the last one that differs are ragged. Text arrays
@@ -41,7 +41,7 @@ class RawColumn:
     ages: NDArray[np.int64] | None = None
 
 
-class UnfitError(ValueError):
+class UnfitValuesError(ValueError):
     """Values that make no column together; the message says why."""
 
 
@@ -49,7 +49,7 @@ Kind = Literal["array", "bytes", "string"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenColumn:
     """What has been seen of a column.
 
     Attributes:
@@ -68,10 +68,10 @@ class Seen:
     sampled: bool = False
 
     @classmethod
-    def of(cls, column: RawColumn) -> Seen:
+    def of(cls, column: RawColumn) -> SeenColumn:
         """
         Raises:
-            UnfitError: the rows make no column.
+            UnfitValuesError: the rows make no column.
         """
         sampled = column.available is not None or column.ages is not None
         if column.ctype is not None:
@@ -85,7 +85,7 @@ class Seen:
         present = [value for value in values if value is not None]
         kinds = {_kind(value) for value in present}
         if len(kinds) > 1:
-            raise UnfitError(f"rows are of different kinds: {', '.join(sorted(kinds))}")
+            raise UnfitValuesError(f"rows are of different kinds: {', '.join(sorted(kinds))}")
         (kind,) = kinds or {"array"}
         if kind != "array":
             return cls(kind, np.dtype("u1"), sampled=sampled)
@@ -94,45 +94,47 @@ class Seen:
     @classmethod
     def _of_shapes(
         cls, found: Iterable[tuple[np.dtype[Any], tuple[int, ...]]], is_sequence: bool, sampled: bool
-    ) -> Seen:
+    ) -> SeenColumn:
         seen = cls(is_sequence=is_sequence, sampled=sampled)
         for dtype, shape in found:
             seen = seen.and_(cls("array", plain_dtype(dtype), shape, shape, None, is_sequence, sampled))
         return seen
 
-    def and_(self, other: Seen) -> Seen:
+    def and_(self, other: SeenColumn) -> SeenColumn:
         """What has been seen in both.
 
         Raises:
-            UnfitError: one column can't hold both.
+            UnfitValuesError: one column can't hold both.
         """
         sampled = self.sampled or other.sampled
         if self.dtype is None or other.dtype is None:
             known = other if self.dtype is None else self
             sequence = self.is_sequence or other.is_sequence
-            return Seen(known.kind, known.dtype, known.low, known.high, known.declared, sequence, sampled)
+            return SeenColumn(
+                known.kind, known.dtype, known.low, known.high, known.declared, sequence, sampled
+            )
         if self.kind != other.kind:
-            raise UnfitError(f"rows are of different kinds: {self.kind}, {other.kind}")
+            raise UnfitValuesError(f"rows are of different kinds: {self.kind}, {other.kind}")
         if self.declared != other.declared:
-            raise UnfitError(f"files say different types: {self.declared}, {other.declared}")
+            raise UnfitValuesError(f"files say different types: {self.declared}, {other.declared}")
         if len(self.low) != len(other.low):
-            raise UnfitError(f"rows of {len(self.low)} and of {len(other.low)} dimensions")
+            raise UnfitValuesError(f"rows of {len(self.low)} and of {len(other.low)} dimensions")
         low = tuple(map(min, self.low, other.low))
         high = tuple(map(max, self.high, other.high))
         dtype = _common(self.dtype, other.dtype)
         sequence = self.is_sequence or other.is_sequence
-        return Seen(self.kind, dtype, low, high, self.declared, sequence, sampled)
+        return SeenColumn(self.kind, dtype, low, high, self.declared, sequence, sampled)
 
     @property
     def ctype(self) -> ColumnType:
         """
         Raises:
-            UnfitError: no row had a value.
+            UnfitValuesError: no row had a value.
         """
         if self.declared is not None:
             return self.declared
         if self.dtype is None:
-            raise UnfitError("no row has a value, so nothing says its type")
+            raise UnfitValuesError("no row has a value, so nothing says its type")
         if self.kind != "array":
             return ColumnType(self.dtype, (None,), self.kind)
         differ = [axis + 1 for axis, (a, b) in enumerate(zip(self.low, self.high, strict=True)) if a != b]
@@ -151,10 +153,10 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Little-endian, and packed where structured.
 
     Raises:
-        UnfitError: it holds Python objects.
+        UnfitValuesError: it holds Python objects.
     """
     if dtype.hasobject:
-        raise UnfitError("values are Python objects")
+        raise UnfitValuesError("values are Python objects")
     little = dtype.newbyteorder("<")
     return little if little.names is None else dtype_from_json(dtype_to_json(little))
 
@@ -164,7 +166,7 @@ def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
         return a
     if a.kind == b.kind and a.kind in "US":  # text of any width
         return max(a, b, key=lambda dtype: dtype.itemsize)
-    raise UnfitError(f"rows are of different types: {a}, {b}")
+    raise UnfitValuesError(f"rows are of different types: {a}, {b}")
 
 
 def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -175,16 +177,16 @@ def stacked(column: RawColumn, ctype: ColumnType) -> Values:
     """The rows as values of a type.
 
     Raises:
-        UnfitError: a row is of another type; says which.
+        UnfitValuesError: a row is of another type; says which.
     """
     values = column.values
     if isinstance(values, Ragged):
         if (values.dtype, values.tail, values.shapes.shape[1]) != (ctype.dtype, ctype.tail, ctype.num_ragged):
-            raise UnfitError(f"{values.dtype} rows, should be {ctype}")
+            raise UnfitValuesError(f"{values.dtype} rows, should be {ctype}")
         return values
     if isinstance(values, np.ndarray) and not ctype.is_ragged:
         if values.shape[1:] != ctype.tail:
-            raise UnfitError(f"rows of shape {values.shape[1:]}, should be {ctype}")
+            raise UnfitValuesError(f"rows of shape {values.shape[1:]}, should be {ctype}")
         return _cast(values, ctype.dtype)
     return _stacked_rows(list(values), ctype)
 
@@ -196,7 +198,7 @@ def _stacked_rows(rows: Sequence[Any], ctype: ColumnType) -> Values:
         if row is None:
             arrays.append(missing)
         elif _kind(row) != ctype.kind:
-            raise UnfitError(f"row {number} of the batch is {_kind(row)}, should be {ctype}")
+            raise UnfitValuesError(f"row {number} of the batch is {_kind(row)}, should be {ctype}")
         elif ctype.kind == "array":
             arrays.append(_fitting(row, ctype, number))
         else:
@@ -212,7 +214,7 @@ def _stacked_rows(rows: Sequence[Any], ctype: ColumnType) -> Values:
 def _fitting(row: Array, ctype: ColumnType, number: int) -> Array:
     ragged = ctype.num_ragged
     if row.ndim != len(ctype.shape) or row.shape[ragged:] != ctype.tail:
-        raise UnfitError(f"row {number} of the batch has shape {list(row.shape)}, should be {ctype}")
+        raise UnfitValuesError(f"row {number} of the batch has shape {list(row.shape)}, should be {ctype}")
     return _cast(row, ctype.dtype)
 
 
@@ -223,10 +225,10 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
         unit = "m8[ns]" if values.dtype.kind == "m" else "M8[ns]"
         cast = values.astype(unit)
         if (cast.astype(values.dtype) != values)[~np.isnat(values)].any():
-            raise UnfitError("a time that int64 ns can't hold")
+            raise UnfitValuesError("a time that int64 ns can't hold")
         return cast.astype("<i8")
     if plain_dtype(values.dtype) != dtype and not (
         values.dtype.kind == dtype.kind and dtype.kind in "US" and values.dtype.itemsize <= dtype.itemsize
     ):
-        raise UnfitError(f"{values.dtype} values, should be {dtype}")
+        raise UnfitValuesError(f"{values.dtype} values, should be {dtype}")
     return values.astype(dtype)

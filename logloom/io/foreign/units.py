@@ -13,7 +13,7 @@ from typing import Any
 from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
-from logloom.io.foreign.base import FolderKind, ForeignLog, Part
+from logloom.io.foreign.base import FolderKind, ForeignLog, LogRange
 from logloom.io.foreign.files import content_of, walk
 from logloom.io.storage import Store
 from logloom.io.units import Reader
@@ -40,14 +40,14 @@ class UnitsDataset:
     def logs(self) -> Sequence[ForeignLog]:
         """See `ForeignDataset.logs`."""
         content, size = content_of(self._store, walk(self._store, ("",)))
-        parts: dict[str, list[Part]] = {}
+        parts: dict[str, list[LogRange]] = {}
         total = max(1, sum(map(len, self._readers)))
         for number, reader in enumerate(self._readers):
             first = 0
             for log_id, blocks in itertools.groupby(reader.blocks(()), lambda block: block.log_id):
                 stamps = [stamp for block in blocks for stamp in block.timestamp.tolist()]
                 identity = digest_of([content, number, first, len(stamps)])[:32]
-                part = Part(
+                part = LogRange(
                     f"{number:06}",
                     stamps[0],
                     stamps[-1] + 1,
@@ -64,7 +64,7 @@ class UnitsDataset:
         ]
 
     def blocks(
-        self, log_id: str, part: Part, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
     ) -> Iterator[Block]:
         """See `ForeignDataset.blocks`."""
         number, first = part.where
@@ -94,7 +94,7 @@ def readers_of(store: Store, form: FolderKind) -> list[Reader]:
     return readers
 
 
-def _end_to_end(log_id: str, parts: Sequence[Part], uri: str) -> tuple[Part, ...]:
+def _end_to_end(log_id: str, parts: Sequence[LogRange], uri: str) -> tuple[LogRange, ...]:
     """The parts of a log, each until the next begins."""
     stops = [part.start for part in parts[1:]] + [parts[-1].stop]
     for part, stop in zip(parts, stops, strict=True):

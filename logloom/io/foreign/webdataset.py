@@ -15,7 +15,7 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.foreign.files import content_of, files_of
-from logloom.io.foreign.rows import Batch, Piece
+from logloom.io.foreign.rows import Batch, DatasetPiece
 from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
 from logloom.io.tar.meta import own_meta
@@ -50,14 +50,14 @@ class WebDatasetReader:
             return [name for name in row if not _is_meta(name, row)]
         raise DatasetError(f"{uri}: no samples")
 
-    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """The shards by name."""
         return [
-            Piece(self._store.uri_of(shard), shard, *content_of(self._store, [shard]))
+            DatasetPiece(self._store.uri_of(shard), shard, *content_of(self._store, [shard]))
             for shard in self._shards
         ]
 
-    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """See `PieceReader.batches`."""
         rows: list[dict[str, Any]] = []
         size = 0

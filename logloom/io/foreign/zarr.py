@@ -19,8 +19,8 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.foreign.files import content_of, files_below
 from logloom.io.foreign.own import OwnZarr
-from logloom.io.foreign.rows import LOG_ID, TIME, Batch, Piece
-from logloom.io.foreign.survey import RawColumn, UnfitError, plain_dtype, stacked
+from logloom.io.foreign.rows import LOG_ID, TIME, Batch, DatasetPiece
+from logloom.io.foreign.survey import RawColumn, UnfitValuesError, plain_dtype, stacked
 from logloom.io.storage import Store, explained
 from logloom.io.zarr.groups import is_own
 from logloom.io.zarr.others import FILES, along_rows, open_groups
@@ -85,11 +85,11 @@ class ArraysReader:
         """Of the arrays of the first group."""
         return list(next(iter(self._groups.values())))
 
-    def pieces(self, names: Sequence[str] | None) -> Sequence[Piece]:
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """See `PieceReader.pieces`."""
         return [piece for group in self._groups for piece in self._pieces_of(group, names)]
 
-    def _pieces_of(self, group: str, names: Sequence[str] | None) -> list[Piece]:
+    def _pieces_of(self, group: str, names: Sequence[str] | None) -> list[DatasetPiece]:
         arrays, uri = self._chosen(group, names), self._store.uri_of(group)
         rows = int(next(iter(arrays.values())).shape[0])
         chunk, row_bytes = _weights(arrays)
@@ -98,13 +98,13 @@ class ArraysReader:
         metadata = [name for name in FILES if self._store.exists(name)]
         content, size = content_of(self._store, metadata + files_below(self._store, folders))
         return [
-            Piece(
+            DatasetPiece(
                 f"{uri}: rows {first} to {stop}", (group, first, stop), content, size * (stop - first) // rows
             )
             for first, stop in ((first, min(first + step, rows)) for first in range(0, rows, step))
         ]
 
-    def batches(self, piece: Piece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """See `PieceReader.batches`."""
         group, first, stop = piece.where
         arrays = self._chosen(group, names)
@@ -138,7 +138,7 @@ class ArraysReader:
             raise DatasetError(f"{place}: {type(error).__name__}: {error}") from error
         try:
             return _column_of(values, name, array.attrs)
-        except UnfitError as error:
+        except UnfitValuesError as error:
             raise DatasetError(f"{place}: {error}; leave it out by --columns") from error
 
 
@@ -156,7 +156,7 @@ def _weights(arrays: Mapping[str, Any]) -> tuple[int, int]:
 def _column_of(values: Array, name: str, attributes: Mapping[str, Any]) -> RawColumn:
     """
     Raises:
-        UnfitError: no column has such values.
+        UnfitValuesError: no column has such values.
     """
     unit, description = (str(attributes.get(key) or "") for key in ("units", "long_name"))
     if (values.dtype.kind == "U" and values.ndim == 1) or values.dtype.kind in "TO":
@@ -180,7 +180,9 @@ def _column_of(values: Array, name: str, attributes: Mapping[str, Any]) -> RawCo
 def _text(values: Array, description: str) -> RawColumn:
     found = values.tolist()
     if values.ndim > 1 or not all(isinstance(value, str) for value in found):
-        raise UnfitError("values are Python objects" if values.dtype.kind == "O" else "text of several axes")
+        raise UnfitValuesError(
+            "values are Python objects" if values.dtype.kind == "O" else "text of several axes"
+        )
     return RawColumn(found, ColumnType(STRING.dtype, STRING.shape, "string", "", description))
 
 
@@ -188,7 +190,7 @@ def _times(counts: Array, unit: str, calendar: str) -> Array | None:
     """(n, …) int64 ns since the Unix epoch; None where the unit isn't one of a plain calendar.
 
     Raises:
-        UnfitError: a time that int64 ns can't hold.
+        UnfitValuesError: a time that int64 ns can't hold.
     """
     found = _SINCE.fullmatch(unit)
     factor = _NS.get(found["unit"].removesuffix("s")) if found else None
@@ -202,6 +204,6 @@ def _times(counts: Array, unit: str, calendar: str) -> Array | None:
     epoch = start * 10**9 + int((found["fraction"] or "").ljust(9, "0"))
     low, high = (int(counts.min()), int(counts.max())) if counts.size else (0, 0)
     if not -(2**63) < low * factor + epoch <= high * factor + epoch < 2**63:
-        raise UnfitError("a time that int64 ns can't hold")
+        raise UnfitValuesError("a time that int64 ns can't hold")
     times = counts.astype(np.int64).view(np.uint64) * np.uint64(factor)  # on the way they may wrap around
     return (times + np.uint64(epoch % 2**64)).view(np.int64)

@@ -1,6 +1,7 @@
 """Reading the rows of one zarr format 2 array.
 
-Here: `ChunkedArray` (rows by index, slice, mask or field) and `ChunkCache` (compressed chunks, by bytes).
+Here: `ChunkedArray` (rows by index, slice, mask or field) and `CompressedChunkCache` (least recently
+used chunks go first).
 Elsewhere: what chunks look like (metadata), the four arrays together (chunked).
 """
 
@@ -22,7 +23,7 @@ from logloom.io.l5kit.metadata import ArrayMetadata
 from logloom.io.storage import Store
 
 
-class ChunkCache:
+class CompressedChunkCache:
     """The compressed chunks that were used last, up to `max_bytes`. Serves many threads; pickles empty."""
 
     def __init__(self, max_bytes: int):
@@ -49,7 +50,7 @@ class ChunkCache:
                 self.num_bytes -= len(oldest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ChunkCache, (self.max_bytes,))
+        return (CompressedChunkCache, (self.max_bytes,))
 
 
 class ChunkedArray:
@@ -61,7 +62,11 @@ class ChunkedArray:
     """
 
     def __init__(
-        self, store: Store, name: str, cache: ChunkCache | None = None, row_shape: tuple[int, ...] = ()
+        self,
+        store: Store,
+        name: str,
+        cache: CompressedChunkCache | None = None,
+        row_shape: tuple[int, ...] = (),
     ):
         """Opens an array.
 

@@ -22,7 +22,7 @@ from logloom.io.l5kit.dtypes import ARRAYS, SCENES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.mask_chunks import MaskTask, make_mask_chunk, mask_differences, mask_files, mask_tasks
 from logloom.io.l5kit.metadata import ArrayMetadata, group_files
-from logloom.io.l5kit.options import Options, gap_limit, host_of
+from logloom.io.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, rows_of
 from logloom.io.l5kit.stage import Runs, read_rows
 from logloom.io.metadata import Count, Text
@@ -35,7 +35,7 @@ _CHECK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class StagedUnit:
+class StagedL5Kit:
     """A finished unit, as assembly needs to know it.
 
     Attributes:
@@ -58,7 +58,7 @@ class StagedUnit:
 
 
 @dataclass(frozen=True)
-class Piece:
+class L5KitPiece:
     """Rows [start, stop) of one unit's array.
 
     Attributes:
@@ -72,7 +72,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class ChunkTask:
+class L5KitChunkTask:
     """One chunk of one array.
 
     Attributes:
@@ -83,11 +83,11 @@ class ChunkTask:
 
     array: str
     index: int
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[L5KitPiece, ...] = ()
     literal: bytes = b""
 
 
-def plan_assembly(units: Sequence[StagedUnit], options: Options, period: int | None) -> AssemblyPlan:
+def plan_assembly(units: Sequence[StagedL5Kit], options: L5KitOptions, period: int | None) -> AssemblyPlan:
     """Plans the dataset of some units; reads nothing.
 
     Args:
@@ -100,7 +100,7 @@ def plan_assembly(units: Sequence[StagedUnit], options: Options, period: int | N
     """
     scenes = make_scenes(units, options, gap_limit(options, period))
     totals = {name: sum(unit.rows[name] for unit in units) for name in _STAGED}
-    tasks: list[ChunkTask | MaskTask] = [*_scene_tasks(scenes)]
+    tasks: list[L5KitChunkTask | MaskTask] = [*_scene_tasks(scenes)]
     for name in _STAGED:
         tasks += _chunk_tasks(name, units)
     places = [(unit.folder, unit.rows["frames"], unit.rows["agents"]) for unit in units]
@@ -117,7 +117,7 @@ def _metadata(name: str, rows: int) -> ArrayMetadata:
     return ArrayMetadata(rows, ARRAYS[name].chunk_rows, ARRAYS[name].dtype)
 
 
-def make_scenes(units: Sequence[StagedUnit], options: Options, limit: int | None) -> Array:
+def make_scenes(units: Sequence[StagedL5Kit], options: L5KitOptions, limit: int | None) -> Array:
     """The rows of the scenes array: one for each stretch of a log's frames without a gap over `limit` ns."""
     scenes: list[tuple[tuple[int, int], str, int, int]] = []
     frames = 0
@@ -134,7 +134,7 @@ def make_scenes(units: Sequence[StagedUnit], options: Options, limit: int | None
     return np.array(scenes, SCENES.dtype)
 
 
-def _logs(units: Sequence[StagedUnit]) -> Iterator[tuple[int, int]]:
+def _logs(units: Sequence[StagedL5Kit]) -> Iterator[tuple[int, int]]:
     """Ranges of units that belong to one log."""
     begin = 0
     for end in range(1, len(units) + 1):
@@ -143,15 +143,15 @@ def _logs(units: Sequence[StagedUnit]) -> Iterator[tuple[int, int]]:
             begin = end
 
 
-def _scene_tasks(scenes: Array) -> list[ChunkTask]:
+def _scene_tasks(scenes: Array) -> list[L5KitChunkTask]:
     step = SCENES.chunk_rows
     return [
-        ChunkTask("scenes", index, literal=scenes[start : start + step].tobytes())
+        L5KitChunkTask("scenes", index, literal=scenes[start : start + step].tobytes())
         for index, start in enumerate(range(0, len(scenes), step))
     ]
 
 
-def _chunk_tasks(name: str, units: Sequence[StagedUnit]) -> list[ChunkTask]:
+def _chunk_tasks(name: str, units: Sequence[StagedL5Kit]) -> list[L5KitChunkTask]:
     starts = {array: _starts(units, array) for array in _STAGED}
     own, step = starts[name], ARRAYS[name].chunk_rows
     tasks = []
@@ -165,17 +165,17 @@ def _chunk_tasks(name: str, units: Sequence[StagedUnit]) -> list[ChunkTask]:
             start, stop = max(first, own[i]) - own[i], min(last, own[i + 1]) - own[i]
             if start < stop:
                 bases = (starts["agents"][i], starts["tl_faces"][i]) if name == "frames" else (0, 0)
-                pieces.append(Piece(units[i].folder, start, stop, bases))
-        tasks.append(ChunkTask(name, index, tuple(pieces)))
+                pieces.append(L5KitPiece(units[i].folder, start, stop, bases))
+        tasks.append(L5KitChunkTask(name, index, tuple(pieces)))
     return tasks
 
 
-def _starts(units: Sequence[StagedUnit], name: str) -> list[int]:
+def _starts(units: Sequence[StagedL5Kit], name: str) -> list[int]:
     """(len(units) + 1) where each unit's rows start in the dataset's array."""
     return [0, *map(int, np.cumsum([unit.rows[name] for unit in units], dtype=np.int64))]
 
 
-def make_chunk(store: Store, task: ChunkTask | MaskTask) -> tuple[str, bytes]:
+def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, bytes]:
     """The name and the bytes of one chunk.
 
     Raises:
@@ -195,7 +195,7 @@ def make_chunk(store: Store, task: ChunkTask | MaskTask) -> tuple[str, bytes]:
     return f"{kind.key}/{task.index}", _metadata(task.array, 0).encode(np.concatenate(parts))
 
 
-class Assembled(BaseModel):
+class L5KitPlanJson(BaseModel):
     """What an `AssemblyPlan` says; of each unit log_id, partition, frames, agents, faces and digest."""
 
     scenes: Text

@@ -16,23 +16,23 @@ from logloom.blocks import Block
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.beam import ReadDataset, WriteAssembled
-from logloom.io.l5kit.assemble import StagedUnit, make_chunk, plan_assembly
+from logloom.io.l5kit.assemble import StagedL5Kit, make_chunk, plan_assembly
 from logloom.io.l5kit.mapping import mapping_of
-from logloom.io.l5kit.options import Options
-from logloom.io.l5kit.rows import DatasetReader
-from logloom.io.l5kit.stage import StageWriter
+from logloom.io.l5kit.options import L5KitOptions
+from logloom.io.l5kit.rows import L5KitReader
+from logloom.io.l5kit.stage import L5KitStageWriter
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, UnitContext
 from logloom.schema import Schema
 
 
 class ReadFromL5Kit(ReadDataset):
-    """Reads a dataset as blocks of frames; a log for each scene, named by its number (see `DatasetReader`).
+    """Reads a dataset as blocks of frames; a log for each scene, named by its number (see `L5KitReader`).
 
     The columns are those of `logloom.io.l5kit.mapping.MAPPED_SCHEMA`; `columns` selects among them.
     """
 
-    opener = DatasetReader
+    opener = L5KitReader
 
 
 class WriteToL5Kit(WriteAssembled):
@@ -42,7 +42,7 @@ class WriteToL5Kit(WriteAssembled):
         self,
         path: str | os.PathLike[str],
         schema: Schema,
-        options: Options,
+        options: L5KitOptions,
         period: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ):
@@ -66,23 +66,23 @@ class _L5Kit:
     """How blocks become an L5Kit dataset."""
 
     schema: Schema
-    options: Options
+    options: L5KitOptions
     period: int | None
 
     last: ClassVar[tuple[str, ...]] = (".zgroup",)
 
-    def stage(self, block: Block, stage: Store) -> StagedUnit:
+    def stage(self, block: Block, stage: Store) -> StagedL5Kit:
         context = UnitContext(block.log_id, block.log_id, block.partition, "", self.period)
         with stage.scratch() as folder:
-            writer = StageWriter(folder, self.schema, self.options, context)
+            writer = L5KitStageWriter(folder, self.schema, self.options, context)
             writer.append(block)
             unit = writer.close()
             columns = unit.pop("columns")
             name = digest_of([block.log_id, block.partition, block.first_row, columns])[:32]
             stage.publish(folder, name, last="frames")
-        return StagedUnit(block.log_id, block.log_id, name, unit, digest_of(columns))
+        return StagedL5Kit(block.log_id, block.log_id, name, unit, digest_of(columns))
 
-    def plan(self, units: Sequence[StagedUnit]) -> AssemblyPlan:
+    def plan(self, units: Sequence[StagedL5Kit]) -> AssemblyPlan:
         ordered = sorted(units, key=lambda unit: (unit.log_id, unit.unit["runs"][0][2]))
         return plan_assembly(ordered, self.options, self.period)
 

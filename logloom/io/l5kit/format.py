@@ -9,13 +9,19 @@ from typing import Any
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
-from logloom.io.l5kit.assemble import Assembled, ChunkTask, StagedUnit, differences, make_chunk, plan_assembly
+from logloom.io.l5kit.assemble import (
+    L5KitChunkTask,
+    L5KitPlanJson,
+    StagedL5Kit,
+    differences,
+    make_chunk,
+    plan_assembly,
+)
 from logloom.io.l5kit.dtypes import FOLDERS
 from logloom.io.l5kit.mapping import plan_mapping
 from logloom.io.l5kit.mask_chunks import MaskTask
-from logloom.io.l5kit.options import MAPPED_HINTS, host_of
-from logloom.io.l5kit.options import Options as L5KitOptions
-from logloom.io.l5kit.stage import Staged, StageReader, StageWriter
+from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
+from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
 from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
@@ -49,9 +55,9 @@ class L5KitFormat(Format):
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext
-    ) -> StageWriter:
-        """Stages one partition; see `StageWriter`."""
-        return StageWriter(directory, schema, options, context)
+    ) -> L5KitStageWriter:
+        """Stages one partition; see `L5KitStageWriter`."""
+        return L5KitStageWriter(directory, schema, options, context)
 
     def reader(
         self,
@@ -61,10 +67,10 @@ class L5KitFormat(Format):
         entry: Mapping[str, Any],
         *,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> StageReader:
+    ) -> L5KitStageReader:
         """Opens one staged unit: its mapped rows."""
-        check_unit(Staged, entry, directory)
-        return StageReader(directory, entry, storage_options)
+        check_unit(ClosedL5Kit, entry, directory)
+        return L5KitStageReader(directory, entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder is an L5Kit dataset."""
@@ -88,9 +94,9 @@ class L5KitFormat(Format):
     ) -> AssemblyPlan:
         """See `logloom.io.l5kit.assemble.plan_assembly`."""
         for _, entry in units:
-            check_unit(Staged, entry.unit, store.uri_of(entry.folder))
+            check_unit(ClosedL5Kit, entry.unit, store.uri_of(entry.folder))
         staged = [
-            StagedUnit(
+            StagedL5Kit(
                 record.log_id, record.uris[0], entry.folder, entry.unit, digest_of(dict(entry.columns))
             )
             for record, entry in units
@@ -98,7 +104,7 @@ class L5KitFormat(Format):
         ]
         return plan_assembly(staged, options, period)
 
-    def make_chunk(self, store: Store, task: ChunkTask | MaskTask) -> tuple[str, bytes]:
+    def make_chunk(self, store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, bytes]:
         """The name and the bytes of one chunk."""
         return make_chunk(store, task)
 
@@ -106,7 +112,7 @@ class L5KitFormat(Format):
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
         """Says how a dataset differs from what was staged for it."""
-        check_unit(Assembled, unit, folder)
+        check_unit(L5KitPlanJson, unit, folder)
         return differences(folder, unit, storage_options)
 
 

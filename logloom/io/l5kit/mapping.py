@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.l5kit.dtypes import AGENTS, LABELS, TL_FACE_LABELS, TL_FACES, ArrayKind
-from logloom.io.l5kit.options import AgentsFrom, FieldFrom, FieldSource, Options, TlFacesFrom
+from logloom.io.l5kit.options import AgentsFrom, FieldFrom, FieldSource, L5KitOptions, TlFacesFrom
 from logloom.schema import ColumnType, Schema
 
 MAPPED_SCHEMA = Schema(
@@ -181,7 +181,7 @@ def cast(values: Array, dtype: np.dtype[Any], what: str) -> Array:
 # --- planning -------------------------------------------------------------------------------------------
 
 
-def plan_mapping(options: Options, schema: Schema) -> tuple[RowMapping | None, list[str]]:
+def plan_mapping(options: L5KitOptions, schema: Schema) -> tuple[RowMapping | None, list[str]]:
     """The mapping of a recipe, or every reason why there is none, one line each."""
     problems: list[str] = []
     _check_column("translation", options.translation, schema, [(3,)], problems)
@@ -194,7 +194,7 @@ def plan_mapping(options: Options, schema: Schema) -> tuple[RowMapping | None, l
     return RowMapping(options.translation, options.rotation, form, agents, tl_faces), []
 
 
-def mapping_of(options: Options, schema: Schema) -> RowMapping:
+def mapping_of(options: L5KitOptions, schema: Schema) -> RowMapping:
     """The mapping of a recipe that was checked.
 
     Raises:

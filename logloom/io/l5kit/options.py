@@ -1,6 +1,6 @@
 """What a recipe may say under `outputs.l5kit`, and the two small things that follow from it alone.
 
-Here: `Options`, hosts, and how far apart the frames of a scene may lie.
+Here: `L5KitOptions`, hosts, and how far apart the frames of a scene may lie.
 Elsewhere: how columns fill the arrays (mapping).
 """
 
@@ -41,11 +41,11 @@ Duration = Annotated[int, BeforeValidator(_nanoseconds), PlainSerializer(lambda 
 LabelMap = Annotated[dict[str, str], BeforeValidator(_with_text_keys)]
 
 
-class _Strict(BaseModel):
+class _L5KitPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class FieldFrom(_Strict):
+class FieldFrom(_L5KitPart):
     """A field filled from another one; `map` gives labels for the values of a class field."""
 
     from_: str = Field(alias="from")
@@ -55,7 +55,7 @@ class FieldFrom(_Strict):
 FieldSource = str | FieldFrom
 
 
-class AgentsFrom(_Strict):
+class AgentsFrom(_L5KitPart):
     """Agents from a column of structs; the fields named here have other names or types there."""
 
     column: str
@@ -67,7 +67,7 @@ class AgentsFrom(_Strict):
     label_probabilities: FieldSource | None = None
 
 
-class TlFacesFrom(_Strict):
+class TlFacesFrom(_L5KitPart):
     """Traffic light faces from a column of structs, likewise."""
 
     column: str
@@ -76,7 +76,7 @@ class TlFacesFrom(_Strict):
     traffic_light_face_status: FieldSource | None = None
 
 
-class Options(_Strict):
+class L5KitOptions(_L5KitPart):
     """`outputs.l5kit` of a recipe.
 
     Attributes:
@@ -113,7 +113,7 @@ class Options(_Strict):
         return host
 
 
-def host_of(options: Options, log_uri: str, log_id: str) -> str:
+def host_of(options: L5KitOptions, log_uri: str, log_id: str) -> str:
     """The host of a log's scenes.
 
     Raises:
@@ -132,7 +132,7 @@ def host_of(options: Options, log_uri: str, log_id: str) -> str:
     return host
 
 
-def gap_limit(options: Options, period: int | None) -> int | None:
+def gap_limit(options: L5KitOptions, period: int | None) -> int | None:
     """The longest time between two frames of one scene, in ns; None where any will do.
 
     Args:

@@ -1,6 +1,6 @@
 """Frames with their agents and lights as rows of a dataset: blocks with the columns of `MAPPED_SCHEMA`.
 
-Here: the way back from structured arrays to blocks, and `DatasetReader` over a whole L5Kit dataset.
+Here: the way back from structured arrays to blocks, and `L5KitReader` over a whole L5Kit dataset.
 Elsewhere: the way there (mapping, stage), the arrays themselves (chunked).
 """
 
@@ -104,7 +104,7 @@ def _fits(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     return dtype.shape == wanted.shape and np.can_cast(dtype.base, wanted.base, "same_kind")
 
 
-class DatasetReader:
+class L5KitReader:
     """An L5Kit dataset as rows: a frame each, a log for each scene.
 
     A scene's log_id is its number in nine digits, so that rows are ordered as the frames are. Keeps

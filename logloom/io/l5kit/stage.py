@@ -23,7 +23,7 @@ from logloom.io.entries import repair_hint
 from logloom.io.l5kit.dtypes import ARRAYS, FRAMES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
 from logloom.io.l5kit.metadata import row_bytes
-from logloom.io.l5kit.options import Options, gap_limit, host_of
+from logloom.io.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, select_columns
 from logloom.io.metadata import Count, Int64, Text
 from logloom.io.storage import Store, explained
@@ -31,10 +31,10 @@ from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
 
-class StageWriter:
+class L5KitStageWriter:
     """Writes the staged files of one partition into a local folder."""
 
-    def __init__(self, directory: pathlib.Path, schema: Schema, options: Options, context: UnitContext):
+    def __init__(self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext):
         """Prepares a unit; files appear with their first rows.
 
         Raises:
@@ -172,22 +172,22 @@ def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: i
     return rows
 
 
-class _Rows(BaseModel):
+class _RowsJson(BaseModel):
     frames: Count
     agents: Count
     tl_faces: Count
 
 
-class Staged(BaseModel):
-    """What `StageWriter.close` gives."""
+class ClosedL5Kit(BaseModel):
+    """What `L5KitStageWriter.close` gives."""
 
     log_id: Text
     partition: Text
-    rows: _Rows
+    rows: _RowsJson
     runs: tuple[tuple[Count, Count, Int64, Int64], ...]
 
 
-class StageReader:
+class L5KitStageReader:
     """The rows of a staged unit. Opens files for each read, pickles, serves many threads."""
 
     schema = MAPPED_SCHEMA
@@ -199,7 +199,7 @@ class StageReader:
 
         Args:
             folder: URI of the unit's folder.
-            unit: what `StageWriter.close` gave.
+            unit: what `L5KitStageWriter.close` gave.
         """
         self._store = Store.at(folder, storage_options)
         self._unit = unit

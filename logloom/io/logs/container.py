@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME
-from logloom.io.logs.ranges import File
+from logloom.io.logs.ranges import LogFile
 
 Int64s = NDArray[np.int64]
 Buffer = NDArray[np.uint8]
@@ -64,7 +64,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostBytes:
     """Bytes of a file that can't be used, found while scanning it.
 
     Attributes:
@@ -103,7 +103,7 @@ class FileIndex:
     stretches: NDArray[Any]
     shares: NDArray[Any]
     num_numbers: int
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostBytes, ...] = ()
     is_scanned: bool = False
     is_checked: bool = False
 
@@ -168,7 +168,7 @@ class Container(Protocol):
     """
 
     @property
-    def file(self) -> File: ...
+    def file(self) -> LogFile: ...
 
     @property
     def remedy(self) -> str:
@@ -233,7 +233,7 @@ def clipped(times: NDArray[np.uint64]) -> Int64s:
 class Budget:
     """What the stretches of a file may hold together, so that no small file keeps a reader busy for ever."""
 
-    file: File
+    file: LogFile
     taken: int = 0
 
     def take(self, num_bytes: int) -> None:
@@ -262,7 +262,7 @@ class IndexBuilder:
     channels: dict[int, Channel] = field(default_factory=dict)
     stretches: list[tuple[Any, ...]] = field(default_factory=list)
     shares: list[tuple[int, ...]] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostBytes] = field(default_factory=list)
     number: int = 0  # of the next chunk
     is_checked: bool = False
 
@@ -289,7 +289,7 @@ class IndexBuilder:
         self.number += 1
 
     def lose(self, offset: int, length: int, reason: str, **more: Any) -> None:
-        self.lost.append(Lost(offset, length, reason, **more))
+        self.lost.append(LostBytes(offset, length, reason, **more))
 
     def lose_of_chunk(
         self, offset: int, length: int, reason: str, chunk: Chunk, claimed: Mapping[int, int], first: int

@@ -32,15 +32,15 @@ from logloom.io.logs.base import (
 from logloom.io.logs.container import Chunk, Container
 from logloom.io.logs.gathering import Gathering, is_sparse
 from logloom.io.logs.lazy import lazy
-from logloom.io.logs.part import Part, damage_error, open_part
+from logloom.io.logs.part import LogPart, damage_error, open_part
 from logloom.io.logs.places import places_of
-from logloom.io.logs.ranges import File, content_id
+from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.raw import Decoder, RawMessages
 from logloom.io.logs.sidecar import BOUNDS, Sidecars
 from logloom.io.logs.stamps import log_range, stamp, within
 from logloom.schema import ColumnType
 
-ContainerType = Callable[[File, OpenOptions], Container]
+ContainerType = Callable[[LogFile, OpenOptions], Container]
 
 
 @dataclass
@@ -171,7 +171,7 @@ class ContainerLog:
         return DecodedMessages(topic, raw.log_time, raw.log_time, raw.position, refused, raw, decoder)
 
     @property
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[LogPart]:
         """Its files and their indices, in the order in which they are joined."""
         return self._parts
 
@@ -185,9 +185,9 @@ class ContainerLog:
         return self._decoder(topic)
 
     @lazy
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[LogPart]:
         """The files, ordered by (first log time, name), with their chunks numbered through."""
-        files = [File(uri, self._options.storage_options) for uri in self._uris]
+        files = [LogFile(uri, self._options.storage_options) for uri in self._uris]
         parts = [open_part(self._container(file, self._options), self._options) for file in files]
         parts.sort(key=lambda part: (part.first, part.uri))
         base = 0
@@ -261,7 +261,7 @@ class ContainerLog:
             )
         return Wanted(request, source, decoder, *log_range(request, source), Gathering(topic), [])
 
-    def _needed(self, part: Part, topic: str, want: Wanted) -> NDArray[np.int64]:
+    def _needed(self, part: LogPart, topic: str, want: Wanted) -> NDArray[np.int64]:
         """The stretches of a part that may hold what a request wants, or refusals it must name."""
         request = want.request
         if request.max_delay is not None or want.source == "log":
@@ -298,7 +298,7 @@ class ContainerLog:
                 sidecars.save_bounds(part.content_id, topic, source, bounds)
                 self._bounds[part.uri, topic, source] = bounds
 
-    def _take(self, part: Part, number: int, chunk: Chunk, takers: Mapping[str, Wanted]) -> None:
+    def _take(self, part: LogPart, number: int, chunk: Chunk, takers: Mapping[str, Wanted]) -> None:
         """Hands the messages of a chunk to the requests that want them."""
         mine, none = part.rows_by_topic(chunk), np.empty(0, np.intp)
         rows = {
@@ -337,7 +337,7 @@ def _decoder_of(info: TopicInfo, uri: str) -> Decoder:
     return decoder
 
 
-def _damage_of(part: Part, number: int, chunk: Chunk, topic: str) -> list[Refusal]:
+def _damage_of(part: LogPart, number: int, chunk: Chunk, topic: str) -> list[Refusal]:
     """What is wrong with a stretch, as the refusal of the messages that a topic lost by it."""
     if not chunk.problems:
         return []
@@ -381,7 +381,7 @@ def _is_within(time: int, request: TopicRequest) -> bool:
     return bool(within(np.array(time), request.start, request.stop))
 
 
-def _scan_times(part: Part, wanted: Mapping[str, Wanted]) -> dict[str, NDArray[Any]]:
+def _scan_times(part: LogPart, wanted: Mapping[str, Wanted]) -> dict[str, NDArray[Any]]:
     """Message times by stretch of each topic, in one pass over the stretches that hold any of them."""
     rows: dict[str, list[tuple[int, int, int, int]]] = {topic: [] for topic in wanted}
     mine = {topic: np.unique(part.shares(topic)["stretch"]) for topic in wanted}

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.logs.ranges import File
+from logloom.io.logs.ranges import LogFile
 from logloom.io.storage import with_access
 from logloom.uris import shown
 
@@ -83,7 +83,7 @@ def kind_of(uri: str, options: OpenOptions) -> Kind:
     Raises:
         LogReadError: missing, unreadable, empty, or of no known kind.
     """
-    head = File(uri, options.storage_options).head(HEAD_BYTES)
+    head = LogFile(uri, options.storage_options).head(HEAD_BYTES)
     if not head:
         raise LogReadError(f"{uri}: is empty; the recorder never wrote to it. Leave it out.")
     known = kinds()

@@ -1,6 +1,6 @@
 """One file of a log: its index, wherever it comes from, and its stretches, read ahead and checked.
 
-Here: `Part` and `open_part`.
+Here: `LogPart` and `open_part`.
 Elsewhere: the kinds of file (mcap, rosbag1), several files as one log (log).
 """
 
@@ -22,7 +22,7 @@ from logloom.io.logs.container import Budget, Chunk, Container, FileIndex, Int64
 from logloom.io.logs.gathering import Origin
 from logloom.io.logs.inflate import inflated
 from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import File, Scratch, content_id, fetches, read_ahead
+from logloom.io.logs.ranges import LogFile, Scratch, content_id, fetches, read_ahead
 from logloom.io.logs.sidecar import Sidecars
 
 LISTED = 5  # damaged places that an error names
@@ -30,7 +30,7 @@ ACTIVE = ".active"  # ends the name of a file that ROS 1's recorder hasn't close
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """One file of a log.
 
     Attributes:
@@ -260,7 +260,7 @@ def by_value(values: Int64s) -> dict[int, NDArray[np.intp]]:
     return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(values) else {}
 
 
-def open_part(container: Container, options: OpenOptions) -> Part:
+def open_part(container: Container, options: OpenOptions) -> LogPart:
     """Finds the index of a file: its own, a sidecar, or one made by scanning it.
 
     Raises:
@@ -276,7 +276,7 @@ def open_part(container: Container, options: OpenOptions) -> Part:
             raise
         index = None
     if index is not None:
-        return Part(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
+        return LogPart(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
     sidecars = Sidecars(options.sidecars, options.storage_options)
     name = content_id(file, hash=options.hash)
     index = sidecars.load_index(name, options.max_chunk_bytes)
@@ -284,7 +284,7 @@ def open_part(container: Container, options: OpenOptions) -> Part:
         index = container.scan()
         sidecars.save_index(name, options.max_chunk_bytes, index)
     _check_size(file, index)
-    part = Part(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
+    part = LogPart(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
     if options.on_error != "salvage" and index.lost:
         raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
     return part
@@ -302,7 +302,7 @@ def own_index(container: Container) -> FileIndex | None:
     return index
 
 
-def _check_size(file: File, index: FileIndex) -> None:
+def _check_size(file: LogFile, index: FileIndex) -> None:
     """Raises a LogReadError where stretches claim to hold too much together."""
     Budget(file).take(sum(index.stretches["size"].tolist()))
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.logs.base import MessagePlace
-from logloom.io.logs.part import Part
+from logloom.io.logs.part import LogPart
 
 
-def places_of(parts: Sequence[Part], topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+def places_of(parts: Sequence[LogPart], topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
     """The places of messages of a topic, given by position.
 
     Raises:
@@ -25,7 +25,7 @@ def places_of(parts: Sequence[Part], topic: str, positions: NDArray[np.int64]) -
     return [_place_of(parts, topic, position) for position in positions.tolist()]
 
 
-def _place_of(parts: Sequence[Part], topic: str, position: int) -> MessagePlace:
+def _place_of(parts: Sequence[LogPart], topic: str, position: int) -> MessagePlace:
     before = 0  # messages of the topic in earlier parts and stretches
     for part in parts:
         shares = part.shares(topic)
@@ -47,6 +47,6 @@ def _place_of(parts: Sequence[Part], topic: str, position: int) -> MessagePlace:
     raise UsageError(f"no message of {topic} at position {position}")
 
 
-def _part_of(parts: Sequence[Part], position: int) -> Part:
+def _part_of(parts: Sequence[LogPart], position: int) -> LogPart:
     """The part whose chunks are numbered around a position."""
     return [part for part in parts if part.base << 32 <= position][-1]

@@ -1,6 +1,7 @@
 """Byte ranges of files behind any URI, and work done on them ahead of whoever waits for it.
 
-Here: `File` (size, ranges, content id), joining neighbouring ranges into few requests, two-thread read-ahead.
+Here: `LogFile` (size, ranges, content id), joining neighbouring ranges into few requests, read-ahead
+by two threads.
 Elsewhere: what the bytes mean (mcap, rosbag1), which of them a reader needs (log).
 Ranges are half-open, [start, stop), in bytes.
 """
@@ -32,7 +33,7 @@ MAX_REQUEST = 16 * MIB  # a larger stretch is fetched by several requests
 SPARE_SHARE = 0.2  # of the wanted bytes may be fetched in vain, to make fewer requests
 
 
-class File:
+class LogFile:
     """One file behind a URI. Keeps no handle, so it pickles, survives forks and serves many threads."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
@@ -47,7 +48,7 @@ class File:
         self._identity: tuple[str, int, str] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (File, (self.uri, self._storage_options))
+        return (LogFile, (self.uri, self._storage_options))
 
     @property
     def is_local(self) -> bool:
@@ -143,7 +144,7 @@ class File:
 HASHES = ("ends", "full")  # what of a file its content id is made of
 
 
-def content_id(*files: File, hash: str = "ends") -> str:
+def content_id(*files: LogFile, hash: str = "ends") -> str:
     """What files hold, in hex: BLAKE3 over, for each, its size (u64, little-endian) and bytes.
 
     Args:
@@ -162,7 +163,7 @@ def content_id(*files: File, hash: str = "ends") -> str:
 _full_ids: dict[tuple[tuple[str, int, str], ...], str] = {}  # a process asks for those of a log many times
 
 
-def _full_id(identities: tuple[tuple[str, int, str], ...], files: Sequence[File]) -> str:
+def _full_id(identities: tuple[tuple[str, int, str], ...], files: Sequence[LogFile]) -> str:
     if identities not in _full_ids:
         digest = blake3(b"full")
         for file in files:
@@ -210,7 +211,7 @@ class Scratch:
     def __init__(self) -> None:
         self._spare: list[NDArray[np.uint8]] = []
 
-    def read(self, file: File, start: int, stop: int) -> memoryview:
+    def read(self, file: LogFile, start: int, stop: int) -> memoryview:
         size = max(0, stop - start)
         try:
             memory = self._spare.pop()
@@ -229,7 +230,7 @@ class Scratch:
 
 
 def fetches(
-    file: File, starts: NDArray[np.int64], stops: NDArray[np.int64], scratch: Scratch
+    file: LogFile, starts: NDArray[np.int64], stops: NDArray[np.int64], scratch: Scratch
 ) -> Iterator[Callable[[], memoryview]]:
     """For each range a function that gives its bytes; neighbours far away share a request.
 
@@ -248,7 +249,7 @@ def fetches(
             yield partial(_part, data, start - span[0], stop - span[0])
 
 
-def _read_view(file: File, start: int, stop: int) -> memoryview:
+def _read_view(file: LogFile, start: int, stop: int) -> memoryview:
     return memoryview(file.read(start, stop))
 
 

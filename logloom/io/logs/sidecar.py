@@ -20,7 +20,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.io.logs.base import TimeSource
-from logloom.io.logs.container import SHARE, STRETCH, Channel, FileIndex, Lost
+from logloom.io.logs.container import SHARE, STRETCH, Channel, FileIndex, LostBytes
 from logloom.io.storage import Store
 
 MAGIC = b"LLINDEX1"  # the digit counts up when scanning finds other things
@@ -45,7 +45,7 @@ class Sidecars:
                 np.frombuffer(data["stretches"], STRETCH),
                 np.frombuffer(data["shares"], SHARE),
                 data["num_numbers"],
-                tuple(Lost(*row) for row in data["lost"]),
+                tuple(LostBytes(*row) for row in data["lost"]),
                 is_scanned=True,
             )
         except (KeyError, TypeError, ValueError, IndexError):

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from logloom.io.tables import description as d
 from logloom.io.tables.index import ROW, decode_texts, read_part, write_file
-from logloom.io.tables.parts import Plan
+from logloom.io.tables.parts import TablePlan
 
 
 def describe(
-    plan: Plan,
+    plan: TablePlan,
     parts: Sequence[Mapping[str, Any]],
     logs: Sequence[d.LogRows],
     max_gap: int | None,
@@ -65,7 +65,7 @@ def write_log_index(path: pathlib.Path, log_id: str, parts: Sequence[PartRows]) 
     return len(rows)
 
 
-def index_columns(plan: Plan) -> set[str]:
+def index_columns(plan: TablePlan) -> set[str]:
     """The names of the columns of index files, and of a part's share of them."""
     fields = ("blob", "offset", "length", "hash")
     return {*plan.index_dtypes, ROW, *(d.service(0, g, field) for g in plan.groups for field in fields)}

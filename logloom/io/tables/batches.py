@@ -63,17 +63,17 @@ def prepare(step: Step, own: Ints, rows: Ints, count: int, out: Mapping[str, Any
     """
     layout = step.layout
     if step.unpack is None and layout.size is not None and bool((own == layout.size).all()):
-        return _Fixed(step, rows, count, out)
+        return _FixedChunks(step, rows, count, out)
     if step.unpack is None and len(layout.columns) == 1:
         ((shown, ctype),) = step.types.items()
         width = row_bytes(ctype)
         head = 8 * ctype.num_ragged
         if ctype.kind == "array" and width and width % 8 == 0 and bool(((own - head) % width == 0).all()):
-            return _Ragged(shown, ctype, own, rows, count, out)
+            return _RaggedChunks(shown, ctype, own, rows, count, out)
     return _Walked(step, own, rows, count, out)
 
 
-class _Fixed:
+class _FixedChunks:
     """Chunks of one size."""
 
     def __init__(self, step: Step, rows: Ints, count: int, out: Mapping[str, Any]):
@@ -103,7 +103,7 @@ class _Fixed:
         return self._arrays
 
 
-class _Ragged:
+class _RaggedChunks:
     """Chunks of one ragged column whose values fill them to the end: these go straight to their places."""
 
     def __init__(
@@ -152,7 +152,7 @@ class _Walked:
 
         if self._step.unpack is not None:
             self._unpack(self._step.unpack, failed)
-        cursor = _Cursor(self._scratch, self._starts, self._lengths, failed_here)
+        cursor = _ChunkCursor(self._scratch, self._starts, self._lengths, failed_here)
         layout = self._step.layout
         if layout.size is not None:
             cursor.expect(layout.size)
@@ -180,7 +180,7 @@ class _Walked:
         for (target,), chunk in zip(targets, chunks, strict=True):
             target[:] = chunk.data
 
-    def _fixed(self, run: Layout, size: int, cursor: _Cursor) -> dict[str, Array]:
+    def _fixed(self, run: Layout, size: int, cursor: _ChunkCursor) -> dict[str, Array]:
         data = cursor.gathered(next(iter(run.columns)), size)
         rows, count, found = self._rows, self._count, {}
         for name, start in run.starts.items():
@@ -197,7 +197,9 @@ class _Walked:
                 array[rows] = own
         return found
 
-    def _ragged(self, shown: str, ctype: ColumnType, cursor: _Cursor, lengths: Ints, sizes: Ints) -> Column:
+    def _ragged(
+        self, shown: str, ctype: ColumnType, cursor: _ChunkCursor, lengths: Ints, sizes: Ints
+    ) -> Column:
         if ctype.kind != "array":
             return self._texts(shown, ctype, cursor, sizes)
         total = int((lengths[:, 0] if ctype.num_ragged == 1 else lengths.prod(axis=1)).sum())
@@ -209,7 +211,7 @@ class _Walked:
             lengths[self._rows] = own
         return values, lengths[:, 0] if lengths.shape[1] == 1 else lengths
 
-    def _texts(self, shown: str, ctype: ColumnType, cursor: _Cursor, sizes: Ints) -> list[Any]:
+    def _texts(self, shown: str, ctype: ColumnType, cursor: _ChunkCursor, sizes: Ints) -> list[Any]:
         values: list[Any] = cursor.copies(sizes)
         if ctype.kind == "string":
             for row, value in enumerate(values):
@@ -225,7 +227,7 @@ class _Walked:
         return column
 
 
-class _Cursor:
+class _ChunkCursor:
     """The place in each of many chunks, side by side, at which the next column begins.
 
     What chunks say of their lengths is compared with how long they are before it is used.

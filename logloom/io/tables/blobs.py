@@ -40,7 +40,7 @@ Unpack = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
 
 @dataclass
-class Places:
+class ChunkPlaces:
     """Where the chunks of a group's rows lie, row by row.
 
     Attributes:
@@ -70,7 +70,7 @@ class BlobWriter:
             workers: threads that hash and compress.
             syncer: a thread that waits for the disk.
         """
-        self.places = Places()
+        self.places = ChunkPlaces()
         self._name = name
         self._pack = packer(codec) if codec else None
         self._workers, self._syncer = workers, syncer

@@ -22,7 +22,7 @@ from logloom.io.storage import Store
 from logloom.io.tables import description as d
 from logloom.io.tables.assemble import PartRows, describe, log_index
 from logloom.io.tables.index import read_log
-from logloom.io.tables.parts import ROWS_FILE, Plan, make_plan
+from logloom.io.tables.parts import ROWS_FILE, TablePlan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.unit import BlockReader, UnitWriter, check_closed, unit_reader
 from logloom.io.tables.versions import open_table
@@ -49,7 +49,7 @@ class TableOptions(BaseModel):
     compress: str | dict[str, str] = Field(default_factory=dict)
     columns: list[str] | None = None
 
-    def plan(self, schema: Schema) -> Plan:
+    def plan(self, schema: Schema) -> TablePlan:
         """What is decided about the table before its first row.
 
         Raises:
@@ -63,7 +63,7 @@ class TableOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class LogTask:
+class LogIndexTask:
     """The index of one log, from units at `folders` (in the root) that become `parts`."""
 
     log_id: str
@@ -158,7 +158,7 @@ class TableFormat(Format):
                 check_closed(entry.unit, plan, store.uri_of(entry.folder))
                 of_log.setdefault(record.log_id, []).append(entry)
         tasks = [
-            LogTask(log_id, tuple(e.folder for e in entries), tuple(e.unit["part"] for e in entries))
+            LogIndexTask(log_id, tuple(e.folder for e in entries), tuple(e.unit["part"] for e in entries))
             for log_id, entries in sorted(of_log.items())
         ]
         logs = [
@@ -172,7 +172,7 @@ class TableFormat(Format):
         note_use(store.uri, holders, store.options)
         return AssemblyPlan(tasks, {d.FILE: d.to_bytes(table)}, {"logs": len(logs)})
 
-    def make_chunk(self, store: Store, task: LogTask) -> tuple[str, bytes]:
+    def make_chunk(self, store: Store, task: LogIndexTask) -> tuple[str, bytes]:
         """The name and the bytes of one log's index."""
         parts = [
             PartRows(store.uri_of(f"{folder}/{ROWS_FILE}"), part, store.options)

@@ -27,7 +27,7 @@ Ints = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
-class Places:
+class GroupPlaces:
     """Where the chunks of some rows of one group lie.
 
     Attributes:
@@ -86,7 +86,7 @@ class Slot:
     logs: Sequence[str]
     log_codes: Ints
     rows: Ints
-    groups: Mapping[str, Places]
+    groups: Mapping[str, GroupPlaces]
 
     def tables_of_rows(self) -> Ints:
         """(N,) the table of each row, -1 where there is none."""
@@ -176,7 +176,7 @@ def _open_slot(
     groups = {}
     for group in dict.fromkeys(name for table in descriptions for name in table.groups):
         blob_codes, blobs = _texts(frame, d.service(slot, group, "blob"))
-        groups[group] = Places(
+        groups[group] = GroupPlaces(
             blob_codes,
             [reader.number_of(uri) for uri in blobs],
             _numbers(frame, d.service(slot, group, "offset")),
@@ -231,7 +231,7 @@ def _numbers(frame: pd.DataFrame, name: str) -> Ints:
 
 
 @dataclass(frozen=True)
-class Column:
+class MergedColumn:
     """A column of the merged tables: the slot it is stored in, and its name there."""
 
     slot: int
@@ -240,7 +240,7 @@ class Column:
 
 def shown_columns(
     schemas: Sequence[Schema | None], steps: Sequence[MergeStep], *, meta: bool
-) -> dict[str, Column]:
+) -> dict[str, MergedColumn]:
     """Names by which the columns of merged tables are shown, suffixes added as in pandas.
 
     Args:
@@ -252,9 +252,9 @@ def shown_columns(
     """
     by_slot = {step.slot: step for step in steps}
 
-    def subtree(first: int, end: int) -> dict[str, Column]:
+    def subtree(first: int, end: int) -> dict[str, MergedColumn]:
         schema = schemas[first]
-        columns = {} if schema is None else {n: Column(first, n) for n in schema.columns}
+        columns = {} if schema is None else {n: MergedColumn(first, n) for n in schema.columns}
         slot = first + 1
         while slot < end:
             step = by_slot[slot]
@@ -270,11 +270,13 @@ def shown_columns(
         schema = schemas[column.slot]
         if schema is not None and column.name in schema.sampled:
             for part in ("age", "available"):
-                found[f"{shown}.{part}"] = Column(column.slot, f"{column.name}.{part}")
+                found[f"{shown}.{part}"] = MergedColumn(column.slot, f"{column.name}.{part}")
     return found
 
 
-def _joined(left: Mapping[str, Column], right: Mapping[str, Column], step: MergeStep) -> dict[str, Column]:
+def _joined(
+    left: Mapping[str, MergedColumn], right: Mapping[str, MergedColumn], step: MergeStep
+) -> dict[str, MergedColumn]:
     pairs = [
         (f"{name}{step.suffixes[0]}" if name in right and name not in step.shared else name, column)
         for name, column in left.items()

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from logloom.errors import DatasetError, UsageError
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import Ints, OpenFrame, open_frame, shown_columns, union_schema
-from logloom.io.tables.plans import Cost, Plan, alike, cost_of, make_plan
+from logloom.io.tables.plans import Cost, ReadPlan, alike, cost_of, make_plan
 from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, RangeReader
 from logloom.io.tables.reading import PlanReader, at_positions
-from logloom.io.tables.windows import Window, Windows
+from logloom.io.tables.windows import RowWindow, Windows
 from logloom.schema import Schema
 
 Patterns = str | Sequence[str] | None
@@ -93,7 +93,7 @@ class RowLoader:
         self._variants, self._variant_of_row = frame.variants()
         self._may_lack = bool(frame.may_lack)
         self._find_columns()
-        self._plans: dict[Any, Plan] = {}
+        self._plans: dict[Any, ReadPlan] = {}
         self._default = columns
         self._columns(columns)
 
@@ -152,12 +152,12 @@ class RowLoader:
         tables = [" and ".join(slot.tables[:3]) + " …" * (len(slot.tables) > 3) for slot in self._frame.slots]
         return " + ".join(tables)
 
-    def _plan(self, columns: Patterns, position: int, rows: int = 1) -> Plan:
+    def _plan(self, columns: Patterns, position: int, rows: int = 1) -> ReadPlan:
         if self._variant_of_row is None:
             return self._plan_of(columns, _ONLY, rows)
         return self._plan_of(columns, (int(self._variant_of_row[position]),), rows)
 
-    def _plan_of(self, columns: Patterns, variants: tuple[int, ...], rows: int) -> Plan:
+    def _plan_of(self, columns: Patterns, variants: tuple[int, ...], rows: int) -> ReadPlan:
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
         key = (variants, names, rows)
         plan = self._plans.get(key)
@@ -165,7 +165,7 @@ class RowLoader:
             plan = self._plans[key] = self._make_plan(self._columns(columns), variants, rows)
         return plan
 
-    def _make_plan(self, names: Sequence[str], variants: Sequence[int], rows: int) -> Plan:
+    def _make_plan(self, names: Sequence[str], variants: Sequence[int], rows: int) -> ReadPlan:
         shown = self._shown[variants[0]]
         chosen: dict[int, list[int]] = {}
         for variant in variants:
@@ -403,7 +403,7 @@ class RowLoader:
         gap = LOCAL_GAP if all(map(self._reader.is_local, range(len(self._reader.uris)))) else REMOTE_GAP
         return cost_of(plan, count, span, gap)
 
-    def _refuse(self, pos: int, steps: Ints, window: Window) -> NoReturn:
+    def _refuse(self, pos: int, steps: Ints, window: RowWindow) -> NoReturn:
         lacking = steps[~window.exists].tolist()
         shown = ", ".join(map(str, lacking[:6])) + f", … ({len(lacking)} in all)" * (len(lacking) > 6)
         uri, row = self._read.stored_row(0, at_positions(np.array([pos])), 0)
@@ -426,7 +426,7 @@ class RowLoader:
         where = given.astype(np.int64)
         return np.where(where < 0, where + self._length, where)
 
-    def _batch_plan(self, columns: Patterns, positions: Ints, rows: int = 1) -> Plan:
+    def _batch_plan(self, columns: Patterns, positions: Ints, rows: int = 1) -> ReadPlan:
         if not len(positions):
             raise UsageError("an empty batch: give at least one position")
         if self._variant_of_row is None:
@@ -439,7 +439,7 @@ def _check_edge(on_edge: str, known: Sequence[str]) -> None:
         raise UsageError(f"on_edge={on_edge!r}; there are {', '.join(known)}")
 
 
-def _check_names(out: Mapping[str, Any] | None, plan: Plan) -> None:
+def _check_names(out: Mapping[str, Any] | None, plan: ReadPlan) -> None:
     if unknown := [name for name in out or () if name not in plan.template]:
         raise UsageError(f"out has {unknown[0]!r}, which isn't read; read are {', '.join(plan.template)}")
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from logloom.blocks import Ragged, Values
 from logloom.errors import DatasetError, UsageError
 from logloom.io.tables import description as d
-from logloom.io.tables.blobs import BlobWriter, Place, Places, packer
+from logloom.io.tables.blobs import BlobWriter, ChunkPlaces, Place, packer
 from logloom.io.tables.chunks import Layout, row_bytes
 from logloom.io.tables.groups import make_groups
 from logloom.io.tables.index import HASH_TYPE, read_part, write_file
@@ -40,7 +40,7 @@ _WRITERS = 2  # blobs written at a time: one thread alone can not fill a disk
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """What is decided about a table before its first row: equal for all its parts.
 
     Attributes:
@@ -72,7 +72,7 @@ def make_plan(
     groups: Mapping[str, str | Sequence[str]] | None = None,
     compress: str | Mapping[str, str] | None = None,
     keys: Sequence[str] = d.KEYS,
-) -> Plan:
+) -> TablePlan:
     """Checks and completes what a caller says of a table.
 
     Args:
@@ -99,7 +99,7 @@ def make_plan(
         if group not in made:
             raise UsageError(f"compress: no group {group!r}; there are {', '.join(made)}")
         packer(codec)
-    return Plan(schema, tuple(keys), indexed, made, codecs)
+    return TablePlan(schema, tuple(keys), indexed, made, codecs)
 
 
 def index_problem(ctype: ColumnType) -> str:
@@ -136,11 +136,11 @@ class PartWriter:
     def __init__(
         self,
         folder: pathlib.Path,
-        plan: Plan,
+        plan: TablePlan,
         references: References | None = None,
         threads: int | None = None,
         paths: Mapping[str, pathlib.Path] | None = None,
-        kept: Mapping[str, Places] | None = None,
+        kept: Mapping[str, ChunkPlaces] | None = None,
         span: tuple[int, int] | None = None,
     ):
         """Creates the files.
@@ -224,7 +224,7 @@ class PartWriter:
             one.result()
 
     @property
-    def places(self) -> dict[str, Places]:
+    def places(self) -> dict[str, ChunkPlaces]:
         """Where the chunks of the rows so far lie, by group."""
         return {g: self._kept[g] if g in self._kept else self._blobs[g].places for g in self._plan.groups}
 
@@ -258,7 +258,7 @@ class PartWriter:
 
 
 def _arrow_rows(
-    plan: Plan, index: Mapping[str, Sequence[Any]], places: Mapping[str, Places], num_rows: int
+    plan: TablePlan, index: Mapping[str, Sequence[Any]], places: Mapping[str, ChunkPlaces], num_rows: int
 ) -> pa.Table:
     columns: dict[str, Any] = {}
     for name, dtype in plan.index_dtypes.items():
@@ -274,7 +274,7 @@ def _arrow_rows(
     return pa.table(columns)
 
 
-def _arrow_places(places: Places) -> dict[str, pa.Array]:
+def _arrow_places(places: ChunkPlaces) -> dict[str, pa.Array]:
     return {
         "blob": pa.array(places.blobs, pa.string()).dictionary_encode(),
         "offset": pa.array(places.offsets, pa.int64()),
@@ -283,16 +283,16 @@ def _arrow_places(places: Places) -> dict[str, pa.Array]:
     }
 
 
-def write_places(path: pathlib.Path, places: Places) -> None:
+def write_places(path: pathlib.Path, places: ChunkPlaces) -> None:
     """Writes where the chunks of a group lie, for parts that keep the group's blob."""
     write_file(str(path), pa.table(_arrow_places(places)))
 
 
-def read_places(uri: str, longest: int, storage_options: Mapping[str, Any] | None) -> Places:
+def read_places(uri: str, longest: int, storage_options: Mapping[str, Any] | None) -> ChunkPlaces:
     """Reads what `write_places` wrote.
 
     Args:
-        longest: see `Places`.
+        longest: see `ChunkPlaces`.
 
     Raises:
         DatasetError: the file is missing or damaged.
@@ -300,4 +300,4 @@ def read_places(uri: str, longest: int, storage_options: Mapping[str, Any] | Non
     rows = read_part(uri, storage_options)
     fields = (rows[what].to_pylist() for what in ("blob", "offset", "length", "hash"))
     blobs, offsets, lengths, hashes = fields
-    return Places(blobs, offsets, lengths, hashes, longest)
+    return ChunkPlaces(blobs, offsets, lengths, hashes, longest)

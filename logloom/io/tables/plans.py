@@ -1,6 +1,6 @@
 """Plans: what reading a selection of columns takes, worked out once per selection.
 
-Here: `Step` (one group of one table), `Plan`, and `Cost`, which is what a loader explains.
+Here: `Step` (one group of one table), `ReadPlan`, and `Cost`, which is what a loader explains.
 Elsewhere: covers (logloom.io.tables.groups), decoding (logloom.io.tables.chunks), reading
 (logloom.io.tables.loader).
 """
@@ -21,7 +21,7 @@ from logloom.errors import DatasetError
 from logloom.io.tables.blobs import Unpack, unpacker
 from logloom.io.tables.chunks import Decode, Layout
 from logloom.io.tables.description import Description
-from logloom.io.tables.frames import Column, Places
+from logloom.io.tables.frames import GroupPlaces, MergedColumn
 from logloom.io.tables.groups import LOCAL_REQUEST, REMOTE_REQUEST, cheapest_cover
 from logloom.io.tables.large import LargeChunks
 from logloom.schema import ColumnType
@@ -51,7 +51,7 @@ class Step:
     layout: Layout
     unpack: Unpack | None
     mean_bytes: float
-    places: Places
+    places: GroupPlaces
     decode: Decode
     large: LargeChunks | None
 
@@ -93,7 +93,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReadPlan:
     """Reading a selection of columns.
 
     Attributes:
@@ -164,12 +164,12 @@ def alike(tables: Sequence[Description]) -> Description:
 def make_plan(
     names: Sequence[str],
     keys: Sequence[str],
-    columns: Mapping[str, Column],
+    columns: Mapping[str, MergedColumn],
     tables: Mapping[int, tuple[str, Description]],
-    places: Mapping[int, Mapping[str, Places]],
+    places: Mapping[int, Mapping[str, GroupPlaces]],
     rows: int,
     local: bool,
-) -> Plan:
+) -> ReadPlan:
     """Chooses the groups to read.
 
     Args:
@@ -205,11 +205,11 @@ def make_plan(
         )
         for s in steps
     )
-    return Plan(tuple(names), template, tuple(steps), fast)
+    return ReadPlan(tuple(names), template, tuple(steps), fast)
 
 
 def _step(
-    slot: int, uri: str, table: Description, group: str, columns: Mapping[str, str], places: Places
+    slot: int, uri: str, table: Description, group: str, columns: Mapping[str, str], places: GroupPlaces
 ) -> Step:
     types = table.schema.all
     layout = Layout({name: types[name] for name in table.groups[group]})
@@ -240,7 +240,7 @@ def _unpacking(unpack: Unpack, decode: Decode) -> Decode:
     return unpack_and_decode
 
 
-def cost_of(plan: Plan, rows: int, span: int, gap: int) -> Cost:
+def cost_of(plan: ReadPlan, rows: int, span: int, gap: int) -> Cost:
     """What reading some rows costs.
 
     Args:

@@ -19,9 +19,9 @@ from logloom.io.tables.blobs import chunk_hash
 from logloom.io.tables.description import part_of, table_of
 from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.large import LargeChunks
-from logloom.io.tables.plans import Plan, Step
+from logloom.io.tables.plans import ReadPlan, Step
 from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Ranges
-from logloom.io.tables.windows import Window, Windows
+from logloom.io.tables.windows import RowWindow, Windows
 
 
 class PlanReader:
@@ -33,7 +33,7 @@ class PlanReader:
         self._log_ids, self._stamps = frame.log_ids, frame.stamps
         self._check = check
 
-    def run(self, plan: Plan, start: int, stop: int) -> list[dict[str, Any]]:
+    def run(self, plan: ReadPlan, start: int, stop: int) -> list[dict[str, Any]]:
         """Rows of the frame that are neighbours as stored.
 
         Args:
@@ -67,7 +67,7 @@ class PlanReader:
                 raise
         return rows
 
-    def rows(self, plan: Plan, window: Window) -> list[dict[str, Any]]:
+    def rows(self, plan: ReadPlan, window: RowWindow) -> list[dict[str, Any]]:
         """Rows of any window; those that don't exist hold missing values."""
         rows = [plan.template.copy() for _ in window.exists]
         for key, values in self._keys(window):
@@ -77,7 +77,7 @@ class PlanReader:
             self._read_step(step, window, rows)
         return rows
 
-    def _read_step(self, step: Step, window: Window, rows: Sequence[dict[str, Any]]) -> None:
+    def _read_step(self, step: Step, window: RowWindow, rows: Sequence[dict[str, Any]]) -> None:
         """Adds one group's columns to rows."""
         present = self._windows.present(step, window)
         existing = np.flatnonzero(present).tolist()
@@ -99,7 +99,9 @@ class PlanReader:
             except DatasetError as error:
                 self._blame(step, window, number, error)
 
-    def batch(self, plan: Plan, windows: Sequence[Window], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def batch(
+        self, plan: ReadPlan, windows: Sequence[RowWindow], out: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         """Rows of windows, stacked column by column."""
         steps: list[tuple[Step, StepBatch, Ints]] = []
         large: dict[str, Any] = {}
@@ -137,7 +139,7 @@ class PlanReader:
             found.update(self._finish(step, batch, windows, existing))
         return found
 
-    def _places(self, step: Step, windows: Sequence[Window]) -> tuple[Ranges, NDArray[np.bool_]]:
+    def _places(self, step: Step, windows: Sequence[RowWindow]) -> tuple[Ranges, NDArray[np.bool_]]:
         """(file, offset, length) of a group's chunks for those rows of all windows that have any, and (k,)
         which do."""
         parts = [self._windows.ranges(step, window) for window in windows]
@@ -153,9 +155,9 @@ class PlanReader:
         return all(self._reader.is_local(number) for number in set(files.tolist()))
 
     def _finish(
-        self, step: Step, batch: StepBatch, windows: Sequence[Window], existing: Ints
+        self, step: Step, batch: StepBatch, windows: Sequence[RowWindow], existing: Ints
     ) -> Mapping[str, Any]:
-        def owner(number: int) -> tuple[Window, int]:
+        def owner(number: int) -> tuple[RowWindow, int]:
             for window in windows:
                 if number < len(window.exists):
                     return window, number
@@ -173,7 +175,7 @@ class PlanReader:
                     failed(number, error)
         return batch.finish(failed)
 
-    def _keys(self, window: Window) -> Iterator[tuple[str, Any]]:
+    def _keys(self, window: RowWindow) -> Iterator[tuple[str, Any]]:
         """log_id and timestamp of a window's rows where the frame has them; stamp 0 where no row exists."""
         if self._log_ids is not None:
             codes, texts = self._log_ids
@@ -185,14 +187,14 @@ class PlanReader:
             stamps = self._windows.stamps(window)
             yield "timestamp", np.where(window.exists, stamps, 0) if window.positions is None else stamps
 
-    def _check_chunk(self, step: Step, window: Window, number: int, buffers: Sequence[memoryview]) -> None:
+    def _check_chunk(self, step: Step, window: RowWindow, number: int, buffers: Sequence[memoryview]) -> None:
         uri, row = self.stored_row(step.slot, window, number)
         wanted = self._windows.log(step.slot, uri, hashes=True).hashes[step.group][row]
         if chunk_hash(tuple(buffers)) != wanted:
             raise DatasetError("the stored bytes don't match their hash; copy or build the part again")
 
     def _blame_read(
-        self, step: Step, window: Window, existing: Sequence[int], *ranges: Sequence[int]
+        self, step: Step, window: RowWindow, existing: Sequence[int], *ranges: Sequence[int]
     ) -> None:
         """Reads one by one what couldn't be read together, and names the row that fails."""
         for number, file, offset, length in zip(existing, *ranges, strict=True):
@@ -201,7 +203,7 @@ class PlanReader:
             except DatasetError as error:
                 self._blame(step, window, number, error)
 
-    def _blame(self, step: Step, window: Window, number: int, error: Exception) -> NoReturn:
+    def _blame(self, step: Step, window: RowWindow, number: int, error: Exception) -> NoReturn:
         uri, row = self.stored_row(step.slot, window, number)
         files, offsets, _ = self._windows.ranges(step, window)
         part = part_of(self._reader.uris[int(files[number])])
@@ -211,7 +213,7 @@ class PlanReader:
             f"row {row} of log {log}, byte {offsets[number]}: {error}"
         ) from error
 
-    def stored_row(self, slot: int, window: Window, number: int) -> tuple[str, int]:
+    def stored_row(self, slot: int, window: RowWindow, number: int) -> tuple[str, int]:
         """The index file and the row in it of a window's row."""
         if window.positions is None:
             log, rows = window.stored[slot]
@@ -245,6 +247,6 @@ def read_neighbours(
     return reader.read_all(list(zip(files, offsets, lengths, strict=True)))
 
 
-def at_positions(positions: Ints) -> Window:
+def at_positions(positions: Ints) -> RowWindow:
     """A window of the given rows of the frame."""
-    return Window(np.ones(len(positions), np.bool_), int(positions[0]) if len(positions) else 0, positions)
+    return RowWindow(np.ones(len(positions), np.bool_), int(positions[0]) if len(positions) else 0, positions)

@@ -34,7 +34,7 @@ Rows = pd.DataFrame | Iterable[Row] | Iterable[Block]
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Rows of one log as columns; `columns` holds the schema's columns, and timestamp if the rows have it."""
 
     log_id: str
@@ -59,7 +59,7 @@ def infer_types(rows: pd.DataFrame | Sequence[Row]) -> Schema:
 
 def open_rows(
     rows: Rows, types: Schema | Mapping[str, ColumnType] | None
-) -> tuple[Schema, tuple[str, ...], Iterator[Batch]]:
+) -> tuple[Schema, tuple[str, ...], Iterator[RowBatch]]:
     """Schema, keys and batches of any rows.
 
     Args:
@@ -84,7 +84,7 @@ def open_rows(
         if not isinstance(types, Schema):
             raise UsageError("blocks need types=Schema(...), the schema they were made with")
         blocks: Iterator[Block] = itertools.chain([first], iterator)
-        return types, KEYS, (Batch(block.log_id, block.columns, len(block)) for block in blocks)
+        return types, KEYS, (RowBatch(block.log_id, block.columns, len(block)) for block in blocks)
     if not isinstance(first, Mapping | None):
         raise UsageError(f"rows are a DataFrame, or dicts, one a row; not {type(first).__name__}")
     head = [] if first is None else [first, *_some(iterator)]
@@ -236,7 +236,7 @@ def _has_nulls(values: Sequence[Any]) -> bool:
     return not _NULLS.isdisjoint(map(type, values))
 
 
-def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[Batch]:
+def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[RowBatch]:
     """Consecutive rows of equal log_id as batches."""
     waiting: list[Row] = []
     log_id, size, first = "", 0, 0
@@ -261,7 +261,7 @@ def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[Batch]:
         yield _stack(waiting, log_id, schema, first)
 
 
-def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batch:
+def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> RowBatch:
     columns: dict[str, Values] = {}
     if "timestamp" in rows[0]:
         columns["timestamp"] = _stamps([row.get("timestamp") for row in rows], first)
@@ -281,7 +281,7 @@ def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> Batc
             columns[f"{name}.age"] = np.where(nulls, NO_AGE, np.array(ages, np.int64))
             columns[f"{name}.available"] = ~nulls
         columns[name] = _column(name, values, ctype, first)
-    return Batch(log_id, columns, len(rows))
+    return RowBatch(log_id, columns, len(rows))
 
 
 def _stamps(values: Sequence[Any], first: int) -> NDArray[np.int64]:

@@ -26,10 +26,10 @@ from logloom.io.checks import is_checked
 from logloom.io.entries import repair_hint
 from logloom.io.metadata import Count, Name
 from logloom.io.tables import description as d
-from logloom.io.tables.frames import OpenFrame, Places, Slot
+from logloom.io.tables.frames import GroupPlaces, OpenFrame, Slot
 from logloom.io.tables.index import ROW, decode_texts, read_part
 from logloom.io.tables.loader import RowLoader
-from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, read_places, write_places
+from logloom.io.tables.parts import ROWS_FILE, PartWriter, TablePlan, read_places, write_places
 from logloom.io.tables.ranges import RangeReader
 from logloom.io.tables.references import References
 from logloom.io.units import UnitContext, check_unit
@@ -38,20 +38,20 @@ from logloom.schema import Schema
 PLACES_FILE = "places.parquet"
 
 
-class _Portion(BaseModel):
+class _PortionJson(BaseModel):
     identity: Name
     longest: Count
 
 
-class _Closed(BaseModel):
+class _ClosedTable(BaseModel):
     rows: Count
     part: Name
     bytes: Mapping[str, Count]
     longest: Mapping[str, Count]
-    portions: Mapping[str, _Portion] = Field(default_factory=dict)
+    portions: Mapping[str, _PortionJson] = Field(default_factory=dict)
 
 
-def check_closed(unit: Mapping[str, Any], plan: Plan, folder: str) -> None:
+def check_closed(unit: Mapping[str, Any], plan: TablePlan, folder: str) -> None:
     """Makes sure that an entry says of its unit what reading and assembling need to know.
 
     Args:
@@ -60,7 +60,7 @@ def check_closed(unit: Mapping[str, Any], plan: Plan, folder: str) -> None:
     Raises:
         DatasetError: it doesn't; names the field, or the group that it says nothing of.
     """
-    check_unit(_Closed, unit, folder)
+    check_unit(_ClosedTable, unit, folder)
     for field in ("bytes", "longest", "portions"):
         if (field in unit or field != "portions") and (unknown := plan.groups.keys() - unit.get(field, {})):
             raise DatasetError(f"{folder}: the unit's entry: unit.{field} has no group {min(unknown)!r}")
@@ -69,12 +69,14 @@ def check_closed(unit: Mapping[str, Any], plan: Plan, folder: str) -> None:
 class UnitWriter:
     """Writes one unit into a local folder."""
 
-    def __init__(self, folder: pathlib.Path, plan: Plan, context: UnitContext, references: References | None):
+    def __init__(
+        self, folder: pathlib.Path, plan: TablePlan, context: UnitContext, references: References | None
+    ):
         self._part = d.part_name(context.log_id, context.partition)
         self._portions = context.portions
         for portion in self._portions.values():
             if portion.finished is not None:
-                check_unit(_Portion, portion.finished.unit, portion.uri)
+                check_unit(_PortionJson, portion.finished.unit, portion.uri)
         folders = {g: p.scratch for g, p in self._portions.items() if p.scratch is not None}
         self._kept = {
             group: read_places(f"{p.uri}/{PLACES_FILE}", p.finished.unit["longest"], context.storage_options)
@@ -184,7 +186,7 @@ def _reader_of(
         own = f"{folder.rpartition('/')[0]}/{portion}/{unit['part']}{d.SEPARATOR}{group}.blob"
         files = [reader.number_of(own if blob == f"{group}.blob" else blob) for blob in blobs]
         offsets, lengths = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
-        groups[group] = Places(codes, files, offsets, lengths)
+        groups[group] = GroupPlaces(codes, files, offsets, lengths)
     log_ids, codes = decode_texts(rows["log_id"])
     zeros = np.zeros(len(rows), np.int8)
     uri = f"{folder}/{ROWS_FILE}"

@@ -60,7 +60,7 @@ def to_expression(where: Where, columns: Mapping[str, str]) -> pc.Expression:
             tree = ast.parse(text.strip(), mode="eval").body
         except SyntaxError as error:
             raise UsageError(f"where: {where!r} can't be read: {error}") from error
-        return _Parser(where, names, columns).logic(tree)
+        return _FilterParser(where, names, columns).logic(tree)
     terms = [_term(column, sign, value, columns) for column, sign, value in where]
     if not terms:
         raise UsageError("where: an empty list; leave it out to read every row")
@@ -103,7 +103,7 @@ def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
     return "".join(f"__backtick_{i}" if i % 2 else part for i, part in enumerate(parts)), names
 
 
-class _Parser:
+class _FilterParser:
     """Walks the syntax tree of a filter; nothing is evaluated."""
 
     def __init__(self, text: str, names: Mapping[str, str], columns: Mapping[str, str]):

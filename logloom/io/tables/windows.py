@@ -33,7 +33,7 @@ _REPEATED = -2  # in place of a row's number: several have the key
 
 
 @dataclass(frozen=True)
-class Window:
+class RowWindow:
     """Rows around a position.
 
     Attributes:
@@ -87,7 +87,7 @@ class Windows:
             return False
         return runs.item(position + low) == runs.item(position + high)
 
-    def around(self, position: int, offsets: NDArray[np.int64], low: int, high: int) -> Window:
+    def around(self, position: int, offsets: NDArray[np.int64], low: int, high: int) -> RowWindow:
         """The rows at `offsets` from a row.
 
         Args:
@@ -96,7 +96,7 @@ class Windows:
             low, high: the least and the greatest offset, or 0.
         """
         if self.holds(position, low, high):
-            return Window(np.ones(len(offsets), np.bool_), position, offsets + position)
+            return RowWindow(np.ones(len(offsets), np.bool_), position, offsets + position)
         return self._stored_around(position, offsets)
 
     def _gap_of(self, table: int) -> int:
@@ -126,7 +126,7 @@ class Windows:
         stored = self._log(0, latest).columns.get("timestamp")
         return stored is not None and stored[self._slots[0].rows[latest]] == self._stamps[latest]
 
-    def _stored_around(self, position: int, offsets: NDArray[np.int64]) -> Window:
+    def _stored_around(self, position: int, offsets: NDArray[np.int64]) -> RowWindow:
         first = self._log(0, position)
         own = int(self._slots[0].rows[position])
         # The row itself comes along, last: where it was merged to tells whether keys still say so.
@@ -154,7 +154,7 @@ class Windows:
                     "columns as they were read"
                 )
         exists = stored[0][1] >= 0
-        return Window(exists[:-1], position, stored=[(log, found[:-1]) for log, found in stored])
+        return RowWindow(exists[:-1], position, stored=[(log, found[:-1]) for log, found in stored])
 
     def _leave_out(
         self, base: int, lacking: NDArray[np.bool_], stored: Sequence[tuple[StoredLog | None, Ints]]
@@ -260,13 +260,13 @@ class Windows:
                 self._lookups.pop((slot, uri), None)
         return found
 
-    def present(self, step: Step, window: Window) -> NDArray[np.bool_]:
+    def present(self, step: Step, window: RowWindow) -> NDArray[np.bool_]:
         """(k,) whether there is such a row, and it has a part of the step's table."""
         if window.positions is not None:
             return window.exists & (step.places.codes[window.positions] >= 0)
         return window.exists & (window.stored[step.slot][1] >= 0)
 
-    def ranges(self, step: Step, window: Window) -> Ranges:
+    def ranges(self, step: Step, window: RowWindow) -> Ranges:
         """(file, offset, length) of a group's chunks for the rows of a window; anything where none exists."""
         if window.positions is not None:
             return step.places.take(window.positions)
@@ -278,7 +278,7 @@ class Windows:
         places = log.places[step.group][rows]
         return files[codes[rows]], places[:, 0], places[:, 1]
 
-    def stamps(self, window: Window) -> NDArray[np.int64]:
+    def stamps(self, window: RowWindow) -> NDArray[np.int64]:
         """(k,) timestamps of the rows of a window."""
         if window.positions is not None:
             assert self._stamps is not None

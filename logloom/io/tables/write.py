@@ -19,9 +19,9 @@ from logloom.errors import UsageError
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tables import description as d
 from logloom.io.tables.assemble import PartRows, describe, index_columns, write_log_index
-from logloom.io.tables.parts import ROWS_FILE, PartWriter, Plan, make_plan
+from logloom.io.tables.parts import ROWS_FILE, PartWriter, TablePlan, make_plan
 from logloom.io.tables.references import References, note_use
-from logloom.io.tables.rows import Batch, Rows, open_rows
+from logloom.io.tables.rows import RowBatch, Rows, open_rows
 from logloom.schema import ColumnType, Schema
 
 _INDEX = "index"  # the folder of the logs' files
@@ -208,7 +208,7 @@ def commit_table(
 
 
 def _is_made_of(
-    uri: str, plan: Plan, entries: Sequence[Mapping[str, Any]], storage_options: Mapping[str, Any] | None
+    uri: str, plan: TablePlan, entries: Sequence[Mapping[str, Any]], storage_options: Mapping[str, Any] | None
 ) -> bool:
     """Whether there is a table of just these parts, whose names tell their content."""
     store = Store.at(uri, storage_options)
@@ -233,13 +233,13 @@ def _open(
     return References([reference] if isinstance(reference, str) else reference, storage_options)
 
 
-def _cut(batches: Iterator[Batch]) -> Iterator[Iterator[Batch]]:
+def _cut(batches: Iterator[RowBatch]) -> Iterator[Iterator[RowBatch]]:
     """Batches in parts of bounded size; at least one part, maybe empty."""
     waiting = next(batches, None)
     if waiting is None:
         yield iter(())
 
-    def part() -> Iterator[Batch]:
+    def part() -> Iterator[RowBatch]:
         nonlocal waiting
         rows = size = 0
         while waiting is not None and (not rows or (rows < PART_ROWS and size < PART_BYTES)):
@@ -254,8 +254,8 @@ def _cut(batches: Iterator[Batch]) -> Iterator[Iterator[Batch]]:
 
 def _fill_part(
     folder: pathlib.Path,
-    batches: Iterable[Batch],
-    plan: Plan,
+    batches: Iterable[RowBatch],
+    plan: TablePlan,
     name: str,
     references: References | None,
     threads: int | None,
@@ -307,7 +307,7 @@ def _write_index(
 
 def _describe(
     store: Store,
-    plan: Plan,
+    plan: TablePlan,
     entries: Sequence[Mapping[str, Any]],
     logs: Sequence[d.LogRows],
     references: References | None,

@@ -49,7 +49,7 @@ class TarOptions(BaseModel):
         return schema.part(self.columns)
 
 
-class Written(Closed):
+class ClosedTar(Closed):
     """What `TarWriter.close` gives."""
 
     bytes: Count
@@ -109,7 +109,7 @@ class TarFormat(Format):
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> TarReader:
-        check_unit(Written, entry, directory)
+        check_unit(ClosedTar, entry, directory)
         uris = [f"{directory}/{SHARD}"] if entry.get("rows") else []
         return TarReader(
             uris,

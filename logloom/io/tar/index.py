@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.tar.members import Entry, TarCutShort, group, walk
-from logloom.io.tar.sources import Source
+from logloom.io.tar.sources import ByteSource
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ShardIndex:
         return len(self.keys)
 
 
-def index_of(source: Source, allow_truncated: bool = False) -> ShardIndex:
+def index_of(source: ByteSource, allow_truncated: bool = False) -> ShardIndex:
     """Walks over a shard's headers.
 
     Args:
@@ -67,7 +67,7 @@ def index_of(source: Source, allow_truncated: bool = False) -> ShardIndex:
     return ShardIndex(keys, list(layouts), *(np.array(a, np.int64) for a in (layout, starts, offsets, sizes)))
 
 
-def _whole(entries: Iterator[Entry], source: Source) -> Iterator[Entry]:
+def _whole(entries: Iterator[Entry], source: ByteSource) -> Iterator[Entry]:
     for name, offset, size in entries:
         if offset + size > source.size:
             raise TarCutShort(
@@ -80,7 +80,7 @@ def _whole(entries: Iterator[Entry], source: Source) -> Iterator[Entry]:
 class _SourceCursor:
     """A cursor that reads headers only."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ByteSource):
         self.name = source.uri
         self.position = 0
         self._source = source

@@ -36,7 +36,7 @@ class TarCutShort(DatasetError):  # noqa: N818, it says what happened
     """An archive ends before its end-of-archive marker."""
 
 
-class Cursor(Protocol):
+class ArchiveCursor(Protocol):
     """A place in an archive that moves forward.
 
     Attributes:
@@ -59,7 +59,7 @@ class Cursor(Protocol):
 Entry = tuple[str, int, int]  # a plain file in an archive: its name, and the offset and size of its bytes
 
 
-def walk(cursor: Cursor) -> Iterator[Entry]:
+def walk(cursor: ArchiveCursor) -> Iterator[Entry]:
     """The plain files of an archive. While one is held the cursor stands at its bytes, which may be read.
 
     Raises:
@@ -95,7 +95,7 @@ def walk(cursor: Cursor) -> Iterator[Entry]:
         cursor.skip_to(at + BLOCK + padded(length))
 
 
-def _extended(cursor: Cursor, size: int, kind: bytes) -> dict[str, str]:
+def _extended(cursor: ArchiveCursor, size: int, kind: bytes) -> dict[str, str]:
     """What a PAX header or a GNU long name says about the next member."""
     if size > _MAX_EXTENDED:
         raise ValueError(f"a name or PAX header of {size} bytes")
@@ -137,7 +137,7 @@ def _is_file(name: str, kind: bytes) -> bool:
     return kind != b"5" and name[-1] != "/"
 
 
-def _check_end(cursor: Cursor) -> None:
+def _check_end(cursor: ArchiveCursor) -> None:
     """After the first zero block: a second, then nothing but zeros."""
     at = cursor.position
     rest = cursor.read(BLOCK)

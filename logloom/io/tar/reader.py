@@ -19,13 +19,13 @@ from logloom.io.rows import Run, UnitRows, uris_of
 from logloom.io.storage import file_name_of
 from logloom.io.tar.index import ShardIndex, index_of
 from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
-from logloom.io.tar.sources import Source
+from logloom.io.tar.sources import ByteSource
 from logloom.io.tar.unpacked import unpacked
 from logloom.schema import ColumnType, Schema
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _MemberPlan:
     """Which members of a sample some columns need.
 
     Attributes:
@@ -53,10 +53,10 @@ class _Shard:
         allow_truncated: bool,
         options: Mapping[str, Any] | None,
     ):
-        self.source = Source(uri, options)
+        self.source = ByteSource(uri, options)
         self._options = options
         self.entry = entry
-        self.plans: dict[tuple[int, tuple[str, ...]], _Plan] = {}
+        self.plans: dict[tuple[int, tuple[str, ...]], _MemberPlan] = {}
         self._allow_truncated = allow_truncated
         self._index: ShardIndex | None = None
 
@@ -246,7 +246,7 @@ def _raw_rows(
         yield {"__key__": key, **{name: next(data) for name in names}}
 
 
-def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) -> _Plan:
+def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) -> _MemberPlan:
     """The plan for a sample, made once for all samples of its layout."""
     layout = int(shard.index.layout[sample])
     if (layout, names) in shard.plans:
@@ -264,7 +264,7 @@ def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) ->
     positions = sorted(own.values()) + [suffixes.index(META)] * bool(small)
     positions.sort()
     place = {position: k for k, position in enumerate(positions)}
-    plan = _Plan(
+    plan = _MemberPlan(
         tuple(positions),
         tuple(suffixes[position] for position in positions),
         tuple((name, types[name], place[position]) for name, position in own.items()),

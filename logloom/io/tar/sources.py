@@ -1,6 +1,6 @@
 """Byte ranges of one file, local or remote.
 
-Here: `Source`, which merges neighbouring ranges into few reads, and reads headers ahead.
+Here: `ByteSource`, which merges neighbouring ranges into few reads, and reads headers ahead.
 Elsewhere: opening and fetching (logloom.io.files), what the bytes mean (members, reader).
 """
 
@@ -24,7 +24,7 @@ _REMOTE_HEADS = 64 << 10  # instead of a window, where headers lie further apart
 _REMOTE_AT_ONCE = 64 << 20
 
 
-class Source:
+class ByteSource:
     """A file at a path or URI. Reads from many threads; pickles as its URI; survives a fork.
 
     Attributes:
@@ -46,7 +46,7 @@ class Source:
         self._last_head = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Source, self._arguments)
+        return (ByteSource, self._arguments)
 
     @property
     def size(self) -> int:

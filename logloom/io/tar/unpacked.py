@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from logloom.errors import DatasetError, StorageError
 from logloom.io.storage import explained, filesystem, is_local
-from logloom.io.tar.sources import Source
+from logloom.io.tar.sources import ByteSource
 from logloom.io.tar.stream import compression_of, open_stream
 
 MAX_BYTES = 64 << 30  # of a shard, unpacked: one that holds more is a bomb, or no shard to read rows from
@@ -30,7 +30,7 @@ _STEP = 4 << 20
 _KEPT_FREE = 1 << 30  # bytes of the disk that are left to others
 
 
-def unpacked(source: Source, options: Mapping[str, Any] | None) -> Source:
+def unpacked(source: ByteSource, options: Mapping[str, Any] | None) -> ByteSource:
     """The source itself, or one of the same name whose bytes are decompressed.
 
     Raises:
@@ -47,7 +47,7 @@ def unpacked(source: Source, options: Mapping[str, Any] | None) -> Source:
         path = folder / f"{_state_of(source.uri, options)}.tar"
         if not path.exists():
             _unpack(source.uri, options, path)
-    return Source(source.uri, options, path=str(path))
+    return ByteSource(source.uri, options, path=str(path))
 
 
 def _state_of(uri: str, options: Mapping[str, Any] | None) -> str:

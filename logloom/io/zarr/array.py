@@ -20,9 +20,9 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.io.checks import without_check
 from logloom.io.storage import Store
-from logloom.io.tar.sources import Source
+from logloom.io.tar.sources import ByteSource
 from logloom.io.zarr.layout import ArrayLayout
-from logloom.io.zarr.pieces import Pieces, cut, runs
+from logloom.io.zarr.pieces import ChunkPieces, cut, runs
 from logloom.io.zarr.shards import decode_chunk, decode_index, index_bytes
 
 _CACHED_RANGE_BYTES = 512
@@ -30,7 +30,7 @@ _LOCAL_RUN = 256 << 10  # so much stays in a core's cache until it is decoded
 _REMOTE_RUN = 16 << 20
 
 
-class ChunkCache:
+class ArrayCache:
     """Arrays that were used last, up to `max_bytes`: indices of shards, chunks of small columns."""
 
     def __init__(self, max_bytes: int):
@@ -60,12 +60,12 @@ class ChunkCache:
 class ArrayReader:
     """An array of a dataset. A file or chunk that is missing is an error, never fill values."""
 
-    def __init__(self, store: Store, path: str, layout: ArrayLayout, cache: ChunkCache):
+    def __init__(self, store: Store, path: str, layout: ArrayLayout, cache: ArrayCache):
         self.layout = layout
         self._store = store
         self._path = path
         self._cache = cache
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, ByteSource] = {}
         self._per_file = layout.shard // layout.chunk
 
     def read(self, start: int, stop: int) -> Array:
@@ -153,7 +153,7 @@ class ArrayReader:
                     seen.add(file)
                     self._index(file)
 
-    def _from_cache(self, pieces: Pieces, total: int) -> Array:
+    def _from_cache(self, pieces: ChunkPieces, total: int) -> Array:
         """Short ranges, from chunks that are kept since others will want parts of them too."""
         numbers = pieces.chunk.tolist()
         if numbers[0] == numbers[-1] and len(numbers) == total:
@@ -179,7 +179,7 @@ class ArrayReader:
             self._cache.put(key, found)
         return found
 
-    def _decoded(self, pieces: Pieces, out: Array | None) -> Iterator[tuple[int, Array]]:
+    def _decoded(self, pieces: ChunkPieces, out: Array | None) -> Iterator[tuple[int, Array]]:
         """The bytes of each piece, (number of the piece, (n,) uint8), by ascending chunk.
 
         Args:
@@ -256,10 +256,12 @@ class ArrayReader:
             else str(error)
         )
 
-    def _source(self, file: int) -> Source:
+    def _source(self, file: int) -> ByteSource:
         if file not in self._sources:
             uri = self._store.uri_of(f"{self._path}/{self.layout.file_name(file)}")
             options = self._store.options
             # Chunks of format 3 have checksums, which are always compared.
-            self._sources[file] = Source(uri, without_check(options) if self.layout.format == 3 else options)
+            self._sources[file] = ByteSource(
+                uri, without_check(options) if self.layout.format == 3 else options
+            )
         return self._sources[file]

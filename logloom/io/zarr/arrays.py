@@ -1,6 +1,6 @@
 """Which arrays hold which columns, and values turned into arrays and back.
 
-Here: `ArrayKind`, `arrays_of` a schema, `array_values`, and `read_columns` from anything that reads arrays.
+Here: `LogArray`, `arrays_of` a schema, `array_values`, and `read_columns` from anything that reads arrays.
 Elsewhere: how arrays are cut into files (layout), bytes (shards).
 
 A column of fixed shape is one array, a structured one an array for each field (`c.x`, `c.pose.id`). A ragged
@@ -30,7 +30,7 @@ _ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
-class ArrayKind:
+class LogArray:
     """An array of every log.
 
     Attributes:
@@ -61,19 +61,19 @@ class ArrayKind:
         return (first, *(f"{self.name}:{axis}" for axis in range(1, len(self.tail) + 1)))
 
 
-def column_arrays(name: str, ctype: ColumnType) -> list[ArrayKind]:
+def column_arrays(name: str, ctype: ColumnType) -> list[LogArray]:
     """The arrays of one column."""
     axis: Literal["rows", "values"] = "values" if ctype.is_ragged else "rows"
     arrays = [
-        ArrayKind(".".join((name, *path)), name, path, axis, "data", dtype, (*ctype.tail, *inner))
+        LogArray(".".join((name, *path)), name, path, axis, "data", dtype, (*ctype.tail, *inner))
         for path, dtype, inner in _fields(ctype.dtype, (), ())
     ]
     bound = np.dtype("<i8")
     if ctype.num_ragged > 1:
         tail = (ctype.num_ragged,)
-        arrays.append(ArrayKind(f"{name}.shapes", name, (), "rows", "shapes", bound, tail))
+        arrays.append(LogArray(f"{name}.shapes", name, (), "rows", "shapes", bound, tail))
     if ctype.is_ragged:
-        arrays.append(ArrayKind(f"{name}.offsets", name, (), "bounds", "offsets", bound, ()))
+        arrays.append(LogArray(f"{name}.offsets", name, (), "bounds", "offsets", bound, ()))
     return arrays
 
 
@@ -88,7 +88,7 @@ def _fields(
         yield from _fields(base[name], (*path, name), shape + inner)
 
 
-def arrays_of(schema: Schema) -> dict[str, ArrayKind]:
+def arrays_of(schema: Schema) -> dict[str, LogArray]:
     """All arrays of a log by name, `timestamp` first."""
     columns = {"timestamp": TIMESTAMP, **schema.all}
     return {array.name: array for name, ctype in columns.items() for array in column_arrays(name, ctype)}
@@ -115,7 +115,7 @@ def problems_of(schema: Schema) -> list[str]:
     return problems
 
 
-def array_values(array: ArrayKind, ctype: ColumnType, values: Values) -> Iterator[Array]:
+def array_values(array: LogArray, ctype: ColumnType, values: Values) -> Iterator[Array]:
     """What an array takes up from some rows of its column, in pieces; of offsets, the ends of the rows.
 
     Raises:

@@ -22,9 +22,9 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.metadata import Count, Text
 from logloom.io.storage import Store
-from logloom.io.tar.sources import Source
+from logloom.io.tar.sources import ByteSource
 from logloom.io.units import AssemblyPlan
-from logloom.io.zarr.arrays import ArrayKind
+from logloom.io.zarr.arrays import LogArray
 from logloom.io.zarr.groups import array_attributes, group_files, log_problems
 from logloom.io.zarr.layout import ArrayLayout
 from logloom.io.zarr.options import ZarrOptions
@@ -38,7 +38,7 @@ _CHECK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class StagedUnit:
+class StagedZarr:
     """A finished unit, as assembly needs to know it.
 
     Attributes:
@@ -56,13 +56,13 @@ class StagedUnit:
     def rows(self) -> int:
         return int(self.unit["rows"])
 
-    def length(self, array: ArrayKind) -> int:
+    def length(self, array: LogArray) -> int:
         """Entries that it adds to an array."""
         return int(self.unit["values"][array.column]) if array.axis == "values" else self.rows
 
 
 @dataclass(frozen=True)
-class Piece:
+class ZarrPiece:
     """Entries [start, stop) of one unit's array.
 
     Attributes:
@@ -78,7 +78,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class FileTask:
+class ZarrFileTask:
     """One file of one array of one log.
 
     Attributes:
@@ -92,10 +92,10 @@ class FileTask:
     layout: ArrayLayout
     staged: StagedArray
     leads: bool
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ZarrPiece, ...]
 
 
-def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions) -> AssemblyPlan:
+def plan_assembly(units: Sequence[StagedZarr], schema: Schema, options: ZarrOptions) -> AssemblyPlan:
     """Plans the dataset of some units; reads nothing.
 
     Args:
@@ -109,7 +109,7 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
     logs = {log_id: list(own) for log_id, own in groupby(units, key=lambda unit: unit.log_id)}
     _check_order(units, logs)
     staged = staged_arrays(schema)
-    tasks: list[FileTask] = []
+    tasks: list[ZarrFileTask] = []
     metadata: dict[str, dict[str, Any]] = {}
     for log_id, own in logs.items():
         for name, place in staged.items():
@@ -128,7 +128,7 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
     return AssemblyPlan(tasks, files, {"parts": parts})
 
 
-def _check_order(units: Sequence[StagedUnit], logs: Mapping[str, Sequence[StagedUnit]]) -> None:
+def _check_order(units: Sequence[StagedZarr], logs: Mapping[str, Sequence[StagedZarr]]) -> None:
     ids = [log_id for log_id, _ in groupby(units, key=lambda unit: unit.log_id)]
     if ids != sorted(set(ids)):
         raise DatasetError("units of logs out of order, or of a log in two places")
@@ -146,7 +146,7 @@ def _check_order(units: Sequence[StagedUnit], logs: Mapping[str, Sequence[Staged
 
 
 def _layout(
-    array: ArrayKind, units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions
+    array: LogArray, units: Sequence[StagedZarr], schema: Schema, options: ZarrOptions
 ) -> ArrayLayout:
     length = sum(unit.length(array) for unit in units) + (array.axis == "bounds")
     ctype = schema.columns.get(array.column)
@@ -156,8 +156,8 @@ def _layout(
 
 
 def _file_tasks(
-    folder: str, staged: StagedArray, layout: ArrayLayout, units: Sequence[StagedUnit]
-) -> Iterator[FileTask]:
+    folder: str, staged: StagedArray, layout: ArrayLayout, units: Sequence[StagedZarr]
+) -> Iterator[ZarrFileTask]:
     array = staged.array
     lead = int(array.axis == "bounds")
     starts = np.cumsum([lead, *(unit.length(array) for unit in units)]).tolist()
@@ -171,12 +171,12 @@ def _file_tasks(
             start, stop = max(first, starts[at]) - starts[at], min(last, starts[at + 1]) - starts[at]
             if start < stop:
                 base = bases[at] if lead else 0
-                pieces.append(Piece(units[at].folder, start, stop, units[at].rows, base))
+                pieces.append(ZarrPiece(units[at].folder, start, stop, units[at].rows, base))
             at += 1
-        yield FileTask(folder, file, layout, staged, bool(lead) and file == 0, tuple(pieces))
+        yield ZarrFileTask(folder, file, layout, staged, bool(lead) and file == 0, tuple(pieces))
 
 
-def make_file(store: Store, task: FileTask) -> tuple[str, bytes]:
+def make_file(store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
     """The name and the bytes of one file.
 
     Raises:
@@ -184,14 +184,14 @@ def make_file(store: Store, task: FileTask) -> tuple[str, bytes]:
     """
     parts: list[Array] = [np.zeros(1, task.layout.dtype)] if task.leads else []
     for piece in task.pieces:
-        source = Source(store.uri_of(f"{piece.folder}/{task.staged.file}"), store.options)
+        source = ByteSource(store.uri_of(f"{piece.folder}/{task.staged.file}"), store.options)
         entries = read_staged(source, task.staged, piece.rows, piece.start, piece.stop)
         parts.append(entries + piece.base if piece.base else entries)
     entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return f"{task.folder}/{task.layout.file_name(task.file)}", encode_file(task.layout, entries)
 
 
-class Assembled(BaseModel):
+class ZarrPlanJson(BaseModel):
     """What an `AssemblyPlan` says; of each unit log_id, partition, rows and digest."""
 
     parts: tuple[tuple[Text, Text, Count, Text], ...]

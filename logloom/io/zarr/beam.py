@@ -19,10 +19,10 @@ from logloom.io.beam import ReadDataset, WriteAssembled
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, UnitContext
 from logloom.io.zarr.arrays import problems_of
-from logloom.io.zarr.assemble import FileTask, StagedUnit, make_file, plan_assembly, stored_digest
+from logloom.io.zarr.assemble import StagedZarr, ZarrFileTask, make_file, plan_assembly, stored_digest
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.reader import ZarrReader
-from logloom.io.zarr.stage import SMALL, StageWriter
+from logloom.io.zarr.stage import SMALL, ZarrStageWriter
 from logloom.schema import Schema
 
 
@@ -67,21 +67,21 @@ class _Zarr:
 
     last: ClassVar[tuple[str, ...]] = ("zarr.json", ".zgroup")
 
-    def stage(self, block: Block, stage: Store) -> StagedUnit:
+    def stage(self, block: Block, stage: Store) -> StagedZarr:
         digests = RowsDigest(self.schema)
         digests.update(block)
         digest = stored_digest(digests.hexdigests(), self.schema)
         with stage.scratch() as folder:
             context = UnitContext(block.log_id, "", block.partition, "")
-            writer = StageWriter(folder, self.schema, context)
+            writer = ZarrStageWriter(folder, self.schema, context)
             writer.append(block)
             unit = writer.close()
             stage.publish(folder, digest[:32], last=SMALL)
-        return StagedUnit(block.log_id, digest[:32], unit, digest)
+        return StagedZarr(block.log_id, digest[:32], unit, digest)
 
-    def plan(self, units: Sequence[StagedUnit]) -> AssemblyPlan:
+    def plan(self, units: Sequence[StagedZarr]) -> AssemblyPlan:
         ordered = sorted(units, key=lambda unit: (unit.log_id, unit.unit["span"]))
         return plan_assembly(ordered, self.schema, self.options)
 
-    def make(self, stage: Store, task: FileTask) -> tuple[str, bytes]:
+    def make(self, stage: Store, task: ZarrFileTask) -> tuple[str, bytes]:
         return make_file(stage, task)

@@ -14,9 +14,9 @@ from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of
 from logloom.io.zarr.assemble import (
-    Assembled,
-    FileTask,
-    StagedUnit,
+    StagedZarr,
+    ZarrFileTask,
+    ZarrPlanJson,
     differences,
     make_file,
     plan_assembly,
@@ -25,7 +25,7 @@ from logloom.io.zarr.assemble import (
 from logloom.io.zarr.groups import log_problems
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.others import FILES
-from logloom.io.zarr.stage import Staged, StageReader, StageWriter
+from logloom.io.zarr.stage import ClosedZarr, ZarrStageReader, ZarrStageWriter
 from logloom.schema import Schema
 
 
@@ -54,9 +54,9 @@ class ZarrFormat(Format):
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: ZarrOptions, context: UnitContext
-    ) -> StageWriter:
-        """Stages one partition; see `StageWriter`."""
-        return StageWriter(directory, options.stored(schema), context)
+    ) -> ZarrStageWriter:
+        """Stages one partition; see `ZarrStageWriter`."""
+        return ZarrStageWriter(directory, options.stored(schema), context)
 
     def reader(
         self,
@@ -66,10 +66,10 @@ class ZarrFormat(Format):
         entry: Mapping[str, Any],
         *,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> StageReader:
+    ) -> ZarrStageReader:
         """Opens one staged unit."""
-        check_unit(Staged, entry, directory)
-        return StageReader(directory, options.stored(schema), entry, storage_options)
+        check_unit(ClosedZarr, entry, directory)
+        return ZarrStageReader(directory, options.stored(schema), entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder is a zarr group, but for L5Kit's."""
@@ -90,16 +90,16 @@ class ZarrFormat(Format):
     ) -> AssemblyPlan:
         """See `logloom.io.zarr.assemble.plan_assembly`."""
         for _, entry in units:
-            check_unit(Staged, entry.unit, store.uri_of(entry.folder))
+            check_unit(ClosedZarr, entry.unit, store.uri_of(entry.folder))
         stored = options.stored(schema)
         staged = [
-            StagedUnit(record.log_id, entry.folder, entry.unit, stored_digest(entry.columns, stored))
+            StagedZarr(record.log_id, entry.folder, entry.unit, stored_digest(entry.columns, stored))
             for record, entry in units
             if entry.rows
         ]
         return plan_assembly(staged, stored, options)
 
-    def make_chunk(self, store: Store, task: FileTask) -> tuple[str, bytes]:
+    def make_chunk(self, store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
         """The name and the bytes of one file."""
         return make_file(store, task)
 
@@ -107,7 +107,7 @@ class ZarrFormat(Format):
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
         """Says how a dataset differs from what was staged for it."""
-        check_unit(Assembled, unit, folder)
+        check_unit(ZarrPlanJson, unit, folder)
         return differences(folder, unit, storage_options)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from logloom.io.storage import Store
-from logloom.io.zarr.arrays import ArrayKind
+from logloom.io.zarr.arrays import LogArray
 from logloom.io.zarr.layout import json_bytes
 from logloom.schema import Schema
 
@@ -38,7 +38,7 @@ def log_problems(log_id: str) -> list[str]:
     return []
 
 
-def array_attributes(array: ArrayKind, schema: Schema) -> dict[str, Any]:
+def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
     """CF attributes of an array: unit, description, and what belongs to it."""
     if array.column == "timestamp":
         return {

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.zarr.arrays import ArrayKind
+from logloom.io.zarr.arrays import LogArray
 from logloom.io.zarr.options import ZarrOptions
 
 CHUNK_BYTES = 32 << 10
@@ -51,7 +51,7 @@ class ArrayLayout:
     format: int
 
     @classmethod
-    def choose(cls, array: ArrayKind, length: int, options: ZarrOptions, plain: bool) -> ArrayLayout:
+    def choose(cls, array: LogArray, length: int, options: ZarrOptions, plain: bool) -> ArrayLayout:
         """The layout of a new array; follows from the declared type, its length and the options alone.
 
         Args:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Pieces(NamedTuple):
+class ChunkPieces(NamedTuple):
     """Parts of chunks, by ascending chunk. All (p,) int64.
 
     Attributes:
@@ -28,7 +28,7 @@ class Pieces(NamedTuple):
     length: NDArray[np.int64]
 
 
-def cut(starts: NDArray[np.int64], stops: NDArray[np.int64], chunk: int) -> Pieces:
+def cut(starts: NDArray[np.int64], stops: NDArray[np.int64], chunk: int) -> ChunkPieces:
     """Cuts ranges of entries at the edges of chunks.
 
     Args:
@@ -43,11 +43,11 @@ def cut(starts: NDArray[np.int64], stops: NDArray[np.int64], chunk: int) -> Piec
     number = np.arange(len(owner)) - (ends - parts)[owner] + first[owner]
     low = np.maximum(starts[owner], number * chunk)
     high = np.minimum(stops[owner], (number + 1) * chunk)
-    pieces = Pieces(number, low - number * chunk, bases[owner] + low - starts[owner], high - low)
+    pieces = ChunkPieces(number, low - number * chunk, bases[owner] + low - starts[owner], high - low)
     if (number[1:] >= number[:-1]).all():
         return pieces
     order = np.argsort(number, kind="stable")
-    return Pieces(*(part[order] for part in pieces))
+    return ChunkPieces(*(part[order] for part in pieces))
 
 
 def runs(offsets: NDArray[np.int64], sizes: NDArray[np.int64], gap: int, most: int) -> NDArray[np.int64]:

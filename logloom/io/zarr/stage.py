@@ -20,9 +20,9 @@ from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError
 from logloom.io.entries import repair_hint
 from logloom.io.metadata import Count, Int64
-from logloom.io.tar.sources import Source
+from logloom.io.tar.sources import ByteSource
 from logloom.io.units import Closed, UnitContext
-from logloom.io.zarr.arrays import ArrayKind, array_values, arrays_of, read_blocks
+from logloom.io.zarr.arrays import LogArray, array_values, arrays_of, read_blocks
 from logloom.schema import TIMESTAMP, Schema
 
 SMALL = "small-columns"
@@ -39,7 +39,7 @@ class StagedArray:
         slab_row_bytes: bytes per row of all arrays in slabs.
     """
 
-    array: ArrayKind
+    array: LogArray
     before: int
     slab_row_bytes: int
 
@@ -60,7 +60,7 @@ def staged_arrays(schema: Schema) -> dict[str, StagedArray]:
     return {name: StagedArray(array, before.get(name, -1), total) for name, array in arrays.items()}
 
 
-class StageWriter:
+class ZarrStageWriter:
     """Writes the staged files of one partition into a local folder."""
 
     def __init__(self, directory: pathlib.Path, schema: Schema, context: UnitContext):
@@ -150,7 +150,7 @@ class StageWriter:
         }
 
 
-def read_staged(source: Source, staged: StagedArray, rows: int, start: int, stop: int) -> Array:
+def read_staged(source: ByteSource, staged: StagedArray, rows: int, start: int, stop: int) -> Array:
     """Entries [start, stop) of a staged array; of offsets, the ends of rows.
 
     Args:
@@ -179,14 +179,14 @@ def read_staged(source: Source, staged: StagedArray, rows: int, start: int, stop
     return data.view(array.dtype).reshape(stop - start, *array.tail)
 
 
-class Staged(Closed):
-    """What `StageWriter.close` gives."""
+class ClosedZarr(Closed):
+    """What `ZarrStageWriter.close` gives."""
 
     values: Mapping[str, Count]
     span: tuple[Int64, ...]
 
 
-class StageReader:
+class ZarrStageReader:
     """The rows of a staged unit. Opens files when needed, pickles, serves many threads."""
 
     def __init__(
@@ -201,7 +201,7 @@ class StageReader:
         Args:
             folder: URI of the unit's folder.
             schema: of what is stored.
-            unit: what `StageWriter.close` gave.
+            unit: what `ZarrStageWriter.close` gave.
         """
         self.schema = schema
         self._folder = folder
@@ -209,16 +209,16 @@ class StageReader:
         self._storage_options = storage_options
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (StageReader, (self._folder, self.schema, self._unit, self._storage_options))
+        return (ZarrStageReader, (self._folder, self.schema, self._unit, self._storage_options))
 
     @cached_property
     def _staged(self) -> dict[str, StagedArray]:
         return staged_arrays(self.schema)
 
     @cached_property
-    def _sources(self) -> dict[str, Source]:
+    def _sources(self) -> dict[str, ByteSource]:
         files = {staged.file for staged in self._staged.values()}
-        return {file: Source(f"{self._folder}/{file}", self._storage_options) for file in files}
+        return {file: ByteSource(f"{self._folder}/{file}", self._storage_options) for file in files}
 
     def __len__(self) -> int:
         return int(self._unit["rows"]) if self._unit else 0

@@ -23,7 +23,7 @@ from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import JobServer, PortableJob
 from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
-from logloom.runners.scratch import Folders, engine_folders
+from logloom.runners.scratch import ScratchFolders, engine_folders
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class Flink:
         retries = {} if any(name.startswith("restart-strategy") for name in given) else _RETRIES
         return _LOOPBACK | _FAILOVER | retries | given
 
-    def _environment(self, stack: contextlib.ExitStack, folders: Folders) -> list[str]:
+    def _environment(self, stack: contextlib.ExitStack, folders: ScratchFolders) -> list[str]:
         """Flags that say where workers run."""
         options = self._options
         kind, config = options.environment.upper(), options.environment_config

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.processes import Child
-from logloom.runners.scratch import Folders
+from logloom.runners.scratch import ScratchFolders
 
 _DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 
 
 @contextlib.contextmanager
 def job_server(
-    folders: Folders, settings: Mapping[str, str], *, master: str = "", jar: str = ""
+    folders: ScratchFolders, settings: Mapping[str, str], *, master: str = "", jar: str = ""
 ) -> Iterator[str]:
     """Runs a job server while the block runs; gives its host:port.
 

@@ -8,10 +8,10 @@ import numpy as np
 from PIL import Image
 
 from logloom.blocks import Block, Ragged, take
-from logloom.io.annotations.assemble import StagedUnit, make_file, plan_assembly
+from logloom.io.annotations.assemble import StagedAnnotations, make_file, plan_assembly
 from logloom.io.annotations.mapping import INFO
 from logloom.io.annotations.options import Options
-from logloom.io.annotations.stage import StageWriter
+from logloom.io.annotations.stage import AnnotationStageWriter
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.schema import BYTES, STRING, ColumnType, Schema
@@ -96,12 +96,14 @@ def stage(store, block, cuts=(), options=options(), block_cuts=()):  # noqa: B00
         folder = f"parts/{block.log_id.replace('/', '-')}-{start}"
         path = pathlib.Path(store.uri) / folder
         path.mkdir(parents=True)
-        writer = StageWriter(path, SCHEMA, options, UnitContext(block.log_id, "", f"p{start}", "all"))
+        writer = AnnotationStageWriter(
+            path, SCHEMA, options, UnitContext(block.log_id, "", f"p{start}", "all")
+        )
         edges = sorted({start, stop, *[cut for cut in block_cuts if start < cut < stop]})
         for low, high in itertools.pairwise(edges):
             writer.append(part(block, low, high))
         unit = writer.close()
-        units.append(StagedUnit(block.log_id, folder, unit, unit.pop("columns")[INFO]))
+        units.append(StagedAnnotations(block.log_id, folder, unit, unit.pop("columns")[INFO]))
     return units
 
 

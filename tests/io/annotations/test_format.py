@@ -16,7 +16,7 @@ from logloom.io.annotations.format import FORMAT
 from logloom.io.annotations.infos import map_rows
 from logloom.io.annotations.mapping import mapping_of
 from logloom.io.annotations.options import Options
-from logloom.io.annotations.stage import StageReader
+from logloom.io.annotations.stage import AnnotationStageReader
 from tests.files import files_in
 from tests.io.annotations.making import (
     SCHEMA,
@@ -40,7 +40,7 @@ def infos_of(tmp_path, block, chosen):
 
 def reader_of(store, unit, chosen=None):
     schema = mapping_of(chosen or options(), SCHEMA).schema
-    return StageReader(store.uri_of(unit.folder), schema, unit.unit)
+    return AnnotationStageReader(store.uri_of(unit.folder), schema, unit.unit)
 
 
 def test_one_image_stands_in_the_info_itself_with_its_size(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from logloom.blocks import Ragged
 from logloom.io.foreign.base import column_name, column_names
-from logloom.io.foreign.survey import RawColumn, Seen, UnfitError, stacked
+from logloom.io.foreign.survey import RawColumn, SeenColumn, UnfitValuesError, stacked
 from logloom.schema import check_column_name
 
 DTYPES = st.sampled_from(["<f4", ">i2", "?", "<u8", "<c8", "<U3"])
@@ -26,9 +26,9 @@ def rows(draw):
 def test_rows_come_back_as_they_were_however_they_were_cut(rows, cut, is_sequence):
     is_sequence = is_sequence and rows[0].ndim > 0
     parts = [part for part in (rows[:cut], rows[cut:]) if part]
-    seen = Seen()
+    seen = SeenColumn()
     for part in parts:
-        seen = seen.and_(Seen.of(RawColumn(part, is_sequence=is_sequence)))
+        seen = seen.and_(SeenColumn.of(RawColumn(part, is_sequence=is_sequence)))
     ctype = seen.ctype
     shapes = {row.shape for row in rows}
     assert (ctype.num_ragged > 0) == (len(shapes) > 1 or is_sequence)
@@ -61,16 +61,16 @@ def test_names_keep_what_they_can(name, column):
 
 def test_times_become_nanoseconds_and_those_out_of_range_are_refused():
     days = np.array(["2024-01-01", "1960-05-05"], "M8[D]")
-    ctype = Seen.of(RawColumn(days)).ctype
+    ctype = SeenColumn.of(RawColumn(days)).ctype
     assert (ctype.dtype, ctype.unit) == (np.dtype("<i8"), "ns")
     assert stacked(RawColumn(days), ctype).tolist() == [1704067200 * 10**9, -304819200 * 10**9]
-    with pytest.raises(UnfitError, match="int64 ns"):
+    with pytest.raises(UnfitValuesError, match="int64 ns"):
         stacked(RawColumn(np.array(["9999-01-01"], "M8[D]")), ctype)
 
 
 def test_text_is_as_wide_as_the_widest_and_none_is_an_empty_row():
     column = RawColumn([np.array(["a"]), None, np.array(["bcd", "e"])], is_sequence=True)
-    ctype = Seen.of(column).ctype
+    ctype = SeenColumn.of(column).ctype
     values = stacked(column, ctype)
     assert isinstance(values, Ragged)
     assert [row.tolist() for row in values] == [["a"], [], ["bcd", "e"]]
@@ -80,7 +80,7 @@ def test_text_is_as_wide_as_the_widest_and_none_is_an_empty_row():
 def test_structured_values_with_gaps_are_packed():
     dtype = np.dtype([("a", "i1"), ("b", "<f8")], align=True)
     values = np.array([(1, 2.5)], dtype)
-    ctype = Seen.of(RawColumn(values)).ctype
+    ctype = SeenColumn.of(RawColumn(values)).ctype
     assert ctype.dtype.itemsize == 9
     assert stacked(RawColumn(values), ctype).tolist() == [(1, 2.5)]
 
@@ -97,5 +97,5 @@ def test_structured_values_with_gaps_are_packed():
     ],
 )
 def test_rows_that_make_no_column_are_refused(values):
-    with pytest.raises(UnfitError):
-        _ = Seen.of(RawColumn(values)).ctype
+    with pytest.raises(UnfitValuesError):
+        _ = SeenColumn.of(RawColumn(values)).ctype

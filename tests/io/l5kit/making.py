@@ -6,16 +6,16 @@ import numpy as np
 
 from logloom.blocks import Block, Ragged
 from logloom.digests import digest_of
-from logloom.io.l5kit.assemble import StagedUnit, make_chunk, plan_assembly
+from logloom.io.l5kit.assemble import StagedL5Kit, make_chunk, plan_assembly
 from logloom.io.l5kit.dtypes import AGENTS, TL_FACES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
-from logloom.io.l5kit.options import Options
-from logloom.io.l5kit.stage import StageWriter
+from logloom.io.l5kit.options import L5KitOptions
+from logloom.io.l5kit.stage import L5KitStageWriter
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 
 PERIOD = 100_000_000
-OPTIONS = Options(host="{log_id}", agents="agents", tl_faces="tl_faces")
+OPTIONS = L5KitOptions(host="{log_id}", agents="agents", tl_faces="tl_faces")
 
 
 def make_rows(num_rows: int, seed: int = 0, max_agents: int = 5, log_id: str = "drive") -> Block:
@@ -52,8 +52,13 @@ def random_structs(rng: np.random.Generator, dtype: np.dtype, num_rows: int) -> 
 
 
 def stage(
-    store: Store, block: Block, cuts, block_cuts=(), options: Options = OPTIONS, period: int | None = PERIOD
-) -> list[StagedUnit]:
+    store: Store,
+    block: Block,
+    cuts,
+    block_cuts=(),
+    options: L5KitOptions = OPTIONS,
+    period: int | None = PERIOD,
+) -> list[StagedL5Kit]:
     """Writes the rows as units cut at `cuts`, each fed in blocks cut at `block_cuts`."""
     units = []
     edges = sorted({0, len(block), *(c for c in cuts if 0 < c < len(block))})
@@ -61,17 +66,19 @@ def stage(
         folder = f"parts/{block.log_id}/{start}"
         (store.local / folder).mkdir(parents=True)
         context = UnitContext(block.log_id, f"/logs/{block.log_id}.mcap", f"{start}", "all", period)
-        writer = StageWriter(store.local / folder, MAPPED_SCHEMA, options, context)
+        writer = L5KitStageWriter(store.local / folder, MAPPED_SCHEMA, options, context)
         inner = sorted({start, stop, *(c for c in block_cuts if start < c < stop)})
         for a, b in itertools.pairwise(inner):
             writer.append(Block(block.log_id, f"{start}", a - start, block.take(slice(a, b))))
         unit = writer.close()
         columns = unit.pop("columns")
-        units.append(StagedUnit(block.log_id, context.log_uri, folder, unit, digest_of(columns)))
+        units.append(StagedL5Kit(block.log_id, context.log_uri, folder, unit, digest_of(columns)))
     return units
 
 
-def assemble(store: Store, units, name="out.zarr", options: Options = OPTIONS, period: int | None = PERIOD):
+def assemble(
+    store: Store, units, name="out.zarr", options: L5KitOptions = OPTIONS, period: int | None = PERIOD
+):
     """Writes the dataset of some units; gives its folder and plan."""
     plan = plan_assembly(units, options, period)
     files = dict(make_chunk(store, task) for task in plan.tasks) | dict(plan.files)

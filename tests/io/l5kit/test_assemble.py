@@ -14,9 +14,9 @@ from logloom.io.l5kit.assemble import _chunk_tasks, differences, make_chunk, pla
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import AGENTS, FRAMES, TL_FACES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
-from logloom.io.l5kit.options import Options
-from logloom.io.l5kit.rows import DatasetReader
-from logloom.io.l5kit.stage import StageReader
+from logloom.io.l5kit.options import L5KitOptions
+from logloom.io.l5kit.rows import L5KitReader
+from logloom.io.l5kit.stage import L5KitStageReader
 from logloom.io.storage import Store
 from tests.files import files_in
 from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, make_rows, stage
@@ -66,14 +66,14 @@ def test_units_and_blocks_cut_anywhere_give_the_same_bytes(
     folder, plan = assemble(parts, stage(parts, block, cuts, block_cuts))
     assert files_in(folder) == files_in(expected)
     assert list(differences(str(folder), plan.unit)) == []
-    reader = DatasetReader(folder)
+    reader = L5KitReader(folder)
     found = next(iter(reader.blocks(max_bytes=1 << 30)))
     np.testing.assert_array_equal(found.columns["agents"].values, block.columns["agents"].values)
     np.testing.assert_array_equal(found.columns["tl_faces"].shapes, block.columns["tl_faces"].shapes)
 
 
 def test_the_real_scene_staged_whole_or_in_25_units_comes_back_value_for_value(real_scene, store, tmp_path):
-    (block,) = DatasetReader(real_scene).blocks(max_bytes=1 << 30)
+    (block,) = L5KitReader(real_scene).blocks(max_bytes=1 << 30)
     whole, _ = assemble(store, stage(store, block, [], period=None), period=None)
     other = Store.at(str(tmp_path / "other"))
     parts, plan = assemble(other, stage(other, block, range(10, 248, 10), period=None), period=None)
@@ -134,7 +134,7 @@ def test_max_gap_may_be_given_and_a_topic_clock_has_none_by_default(tmp_path):
 
 
 def test_each_log_is_a_scene_of_its_own_with_its_host(store):
-    options = Options(host="{log_id}", agents="agents", tl_faces="tl_faces", max_gap="1000h")
+    options = L5KitOptions(host="{log_id}", agents="agents", tl_faces="tl_faces", max_gap="1000h")
     units = [u for log in "abc" for u in stage(store, make_rows(4, log_id=log), [2], options=options)]
     folder, plan = assemble(store, units, options=options)
     dataset = ChunkedDataset(folder).open()
@@ -145,7 +145,7 @@ def test_each_log_is_a_scene_of_its_own_with_its_host(store):
 
 
 def test_arrays_that_the_recipe_leaves_out_are_empty(store):
-    options = Options(host="car")
+    options = L5KitOptions(host="car")
     folder, plan = assemble(store, stage(store, make_rows(5), [], options=options), options=options)
     dataset = ChunkedDataset(folder).open()
     assert len(dataset.agents) == len(dataset.tl_faces) == 0
@@ -161,7 +161,7 @@ def test_no_units_give_an_empty_dataset(store):
         0,
     ]
     assert list(differences(str(folder), plan.unit)) == []
-    assert len(DatasetReader(folder)) == 0
+    assert len(L5KitReader(folder)) == 0
 
 
 def test_units_out_of_order_are_refused(store):
@@ -270,7 +270,7 @@ def test_damaged_staged_frames_give_rows_or_an_error_but_no_crash(tmp_path_facto
     data[offset] = value
     path.write_bytes(data)
     with contextlib.suppress(DatasetError):
-        list(StageReader(store.uri_of(unit.folder), unit.unit).blocks())
+        list(L5KitStageReader(store.uri_of(unit.folder), unit.unit).blocks())
 
 
 def test_an_empty_block_leaves_no_trace(store):
@@ -283,7 +283,7 @@ def test_an_empty_block_leaves_no_trace(store):
 
 def test_a_dataset_reads_as_rows_with_a_log_for_each_scene(store):
     units = [u for log in "ab" for u in stage(store, make_rows(4, seed=ord(log), log_id=log), [2])]
-    reader = pickle.loads(pickle.dumps(DatasetReader(assemble(store, units)[0])))
+    reader = pickle.loads(pickle.dumps(L5KitReader(assemble(store, units)[0])))
     assert len(reader) == 8
     blocks = list(reader.blocks())
     assert [block.log_id for block in blocks] == ["000000000", "000000001"]

@@ -11,7 +11,7 @@ from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset, ReadFromL5Kit, WriteToL5Kit
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
-from logloom.io.l5kit.rows import DatasetReader
+from logloom.io.l5kit.rows import L5KitReader
 from tests.files import files_in
 from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, make_rows, stage
 
@@ -41,7 +41,7 @@ def test_a_dataset_pipes_into_another_one(store, tmp_path):
     for name in ("frames", "agents", "tl_faces"):
         np.testing.assert_array_equal(getattr(copy, name)[:], getattr(original, name)[:])
     assert copy.scenes["host"].tolist() == ["000000000", "000000001"]
-    assert len(DatasetReader(tmp_path / "copy.zarr")) == 18
+    assert len(L5KitReader(tmp_path / "copy.zarr")) == 18
 
 
 def test_no_blocks_make_an_empty_dataset(tmp_path):

@@ -22,7 +22,7 @@ from logloom.io.l5kit import (
     TL_FACE_LABELS,
     ChunkedDataset,
 )
-from logloom.io.l5kit.array import ChunkCache, ChunkedArray
+from logloom.io.l5kit.array import ChunkedArray, CompressedChunkCache
 from logloom.io.l5kit.dtypes import AGENTS, ARRAYS
 from logloom.io.l5kit.metadata import ArrayMetadata
 from logloom.io.l5kit.zdtype import SubarrayStruct
@@ -43,7 +43,7 @@ def array(rows, tmp_path_factory):
     """23 rows in chunks of 5."""
     root = tmp_path_factory.mktemp("array")
     write_array(root / "agents", rows, ArrayMetadata(NUM_ROWS, CHUNK_ROWS, AGENTS.dtype))
-    return ChunkedArray(Store.at(str(root)), "agents", ChunkCache(10**6))
+    return ChunkedArray(Store.at(str(root)), "agents", CompressedChunkCache(10**6))
 
 
 def write_array(folder, rows, metadata):
@@ -156,7 +156,7 @@ def test_an_array_pickles_into_workers_and_reads_from_many_threads(array, rows):
 
 
 def test_the_cache_drops_the_chunk_used_longest_ago():
-    cache = ChunkCache(10)
+    cache = CompressedChunkCache(10)
     for name in "abc":
         cache.put(name, bytes(3))
     cache.get("a")

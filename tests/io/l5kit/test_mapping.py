@@ -9,7 +9,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.l5kit.dtypes import LABELS, TL_FACE_LABELS
 from logloom.io.l5kit.format import FORMAT
 from logloom.io.l5kit.mapping import cast, mapping_of, matrix_from_quaternion, one_hot, plan_mapping
-from logloom.io.l5kit.options import Options, gap_limit, host_of
+from logloom.io.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.units import AssembledFormat, format_named
 from logloom.schema import ColumnType, Schema
 
@@ -36,11 +36,11 @@ def schema_with(dtype, **columns):
 
 
 def problems_of(options, schema):
-    return plan_mapping(Options.model_validate({**BASE, **options}), schema)[1]
+    return plan_mapping(L5KitOptions.model_validate({**BASE, **options}), schema)[1]
 
 
 def rules_of(options, schema, array="agents"):
-    mapping = mapping_of(Options.model_validate({**BASE, **options}), schema)
+    mapping = mapping_of(L5KitOptions.model_validate({**BASE, **options}), schema)
     return {rule.target: rule.source for rule in getattr(mapping, array).fields}
 
 
@@ -134,9 +134,9 @@ def test_a_column_that_is_no_list_of_structs_is_refused():
     assert problems_of({"agents": "points"}, schema) == [
         "agents: column points is float32[?, 3], it takes a list of structs (struct[?])"
     ]
-    assert FORMAT.check(Options(**BASE, agents="points"), schema)
+    assert FORMAT.check(L5KitOptions(**BASE, agents="points"), schema)
     with pytest.raises(UsageError, match="list of structs"):
-        mapping_of(Options(**BASE, agents="points"), schema)
+        mapping_of(L5KitOptions(**BASE, agents="points"), schema)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,9 @@ def test_a_map_on_a_field_without_labels_is_refused():
 def test_classes_become_probabilities_and_unmapped_ones_unknown():
     tracks = np.zeros(4, TRACK)
     tracks["class"] = ["car", "walker", "", "tree"]
-    options = Options.model_validate({**BASE, "agents": {"column": "objects", "label_probabilities": CLASS}})
+    options = L5KitOptions.model_validate(
+        {**BASE, "agents": {"column": "objects", "label_probabilities": CLASS}}
+    )
     mapped = mapping_of(options, schema_with(TRACK)).apply(make_block(tracks, [3, 0, 1]))
     probabilities = mapped["agents"].values["label_probabilities"]
     names = [LABELS[i] for i in probabilities.argmax(axis=1)]
@@ -176,7 +178,7 @@ def test_lights_take_integer_states_and_ids():
     lights = np.array([(7, -3, 2), (8, 12, 1), (9, 0, 0)], dtype)
     options = {"column": "objects", "traffic_light_id": "light"}
     options |= {"traffic_light_face_status": {"from": "state", "map": {2: "ACTIVE", 1: "INACTIVE"}}}
-    given = Options.model_validate({**BASE, "tl_faces": options})
+    given = L5KitOptions.model_validate({**BASE, "tl_faces": options})
     faces = mapping_of(given, schema_with(dtype)).apply(make_block(lights, [3]))["tl_faces"].values
     assert faces["face_id"].tolist() == ["7", "8", "9"]
     assert faces["traffic_light_id"].tolist() == ["-3", "12", "0"]
@@ -193,10 +195,10 @@ def test_options_survive_json_with_the_same_meaning():
             "label_probabilities": {"from": "class", "map": {2: "PERCEPTION_LABEL_CAR"}},
         },
     }
-    options = Options.model_validate(given)
+    options = L5KitOptions.model_validate(given)
     assert options.max_gap == 1_500_000_000
-    assert Options.model_validate_json(options.model_dump_json()) == options
-    assert Options.model_validate(options.model_dump(mode="json")) == options
+    assert L5KitOptions.model_validate_json(options.model_dump_json()) == options
+    assert L5KitOptions.model_validate(options.model_dump(mode="json")) == options
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_options_survive_json_with_the_same_meaning():
 )
 def test_options_that_mean_nothing_are_refused(wrong):
     with pytest.raises(ValidationError):
-        Options.model_validate({**BASE, **wrong})
+        L5KitOptions.model_validate({**BASE, **wrong})
 
 
 @pytest.mark.parametrize(
@@ -230,14 +232,14 @@ def test_options_that_mean_nothing_are_refused(wrong):
     ],
 )
 def test_the_host_comes_from_the_logs_uri(host, uri, expected):
-    assert host_of(Options(host=host), uri, "log") == expected
+    assert host_of(L5KitOptions(host=host), uri, "log") == expected
 
 
 def test_the_longest_gap_is_one_and_a_half_periods_of_a_rate_clock():
-    assert gap_limit(Options(), 100) == 150
-    assert gap_limit(Options(), 33_333_333) == 49_999_999
-    assert gap_limit(Options(), None) is None
-    assert gap_limit(Options(max_gap="2s"), 100) == 2 * 10**9
+    assert gap_limit(L5KitOptions(), 100) == 150
+    assert gap_limit(L5KitOptions(), 33_333_333) == 49_999_999
+    assert gap_limit(L5KitOptions(), None) is None
+    assert gap_limit(L5KitOptions(max_gap="2s"), 100) == 2 * 10**9
 
 
 # --- values ---------------------------------------------------------------------------------------------
@@ -247,7 +249,7 @@ def test_nine_numbers_fill_the_matrix_row_by_row():
     nine = ColumnType(np.dtype("<f4"), (9,))
     schema = Schema({**POSE, "rotation": nine})
     block = make_block(np.zeros(0, TRACK), [0, 0], rotation=np.arange(18, dtype="<f4").reshape(2, 9))
-    mapped = mapping_of(Options(**BASE), schema).apply(block)
+    mapped = mapping_of(L5KitOptions(**BASE), schema).apply(block)
     assert mapped["ego_rotation"][1].tolist() == [[9, 10, 11], [12, 13, 14], [15, 16, 17]]
     assert mapped["ego_rotation"].dtype == np.float64
     assert len(mapped["agents"]) == 2
@@ -302,7 +304,9 @@ def test_text_that_is_too_long_is_refused_with_its_value():
 def test_a_value_that_does_not_fit_names_log_partition_and_field():
     tracks = np.zeros(1, TRACK)
     tracks["track_id"] = -4
-    options = Options.model_validate({**BASE, "agents": {"column": "objects", "label_probabilities": CLASS}})
+    options = L5KitOptions.model_validate(
+        {**BASE, "agents": {"column": "objects", "label_probabilities": CLASS}}
+    )
     with pytest.raises(
         LogReadError, match=r"drive 0-3: objects\.track_id for l5kit's track_id: -4 doesn't fit"
     ):

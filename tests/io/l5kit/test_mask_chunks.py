@@ -11,8 +11,8 @@ from logloom.io.l5kit import dtypes, mask
 from logloom.io.l5kit.assemble import differences
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.mask_chunks import open_mask
-from logloom.io.l5kit.options import Options
-from logloom.io.l5kit.rows import DatasetReader, read_blocks, rows_of
+from logloom.io.l5kit.options import L5KitOptions
+from logloom.io.l5kit.rows import L5KitReader, read_blocks, rows_of
 from logloom.io.storage import Store
 from tests.datasets.l5kit.scenes_made import make_dataset, slow_mask
 from tests.files import files_in
@@ -60,7 +60,7 @@ def test_units_cut_anywhere_carry_the_mask_of_their_whole_scenes(
 
 
 def test_the_real_scene_carries_the_originals_mask(shared_data, real_scene, store):
-    (block,) = DatasetReader(real_scene).blocks(max_bytes=1 << 30)
+    (block,) = L5KitReader(real_scene).blocks(max_bytes=1 << 30)
     folder, plan = assemble(store, stage(store, block, range(10, 248, 10), period=None), period=None)
     expected = np.load(shared_data / "l5kit" / "expected_agents_mask.npy")
     dataset = ChunkedDataset(folder).open()
@@ -170,6 +170,6 @@ def test_a_track_twice_in_a_row_is_refused_while_its_log_is_known(store):
 @pytest.mark.parametrize("masks", [[1.5], [-0.1], [0.5, 0.5], [float("nan")], ["half"], 0.5])
 def test_masks_that_make_no_sense_are_refused(masks):
     with pytest.raises(ValidationError, match="masks"):
-        Options(masks=masks)
-    assert Options().masks == (0.5,)
-    assert Options(masks=[]).masks == ()
+        L5KitOptions(masks=masks)
+    assert L5KitOptions().masks == (0.5,)
+    assert L5KitOptions(masks=[]).masks == ()

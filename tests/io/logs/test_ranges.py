@@ -17,7 +17,7 @@ from logloom.io.logs import ranges
 from logloom.io.logs.base import TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.ranges import File, Scratch, fetches, join_ranges, read_ahead
+from logloom.io.logs.ranges import LogFile, Scratch, fetches, join_ranges, read_ahead
 from tests.io.logs.making import (
     MS,
     START,
@@ -95,7 +95,7 @@ def test_fetched_bytes_are_those_of_the_file(tmp_path, counting, is_local):
     data = bytes(np.random.default_rng(0).integers(0, 256, 5000, dtype=np.uint8))
     (tmp_path / "x").write_bytes(data)
     counting.pipe_file("/x", data)
-    file = File(str(tmp_path / "x") if is_local else "counting://x")
+    file = LogFile(str(tmp_path / "x") if is_local else "counting://x")
     starts = np.array([0, 100, 3000, 4990])
     stops = np.array([100, 120, 3500, 5000])
     found = [bytes(fetch()) for fetch in fetches(file, starts, stops, Scratch())]
@@ -107,7 +107,7 @@ def test_fetched_bytes_are_those_of_the_file(tmp_path, counting, is_local):
 
 def test_local_ranges_are_read_into_memory_that_was_given_back(tmp_path):
     (tmp_path / "x").write_bytes(bytes(range(200)))
-    file, scratch = File(str(tmp_path / "x")), Scratch()
+    file, scratch = LogFile(str(tmp_path / "x")), Scratch()
     first = scratch.read(file, 0, 100)
     second = scratch.read(file, 100, 190)
     assert (bytes(first), bytes(second)) == (bytes(range(100)), bytes(range(100, 190)))
@@ -170,7 +170,7 @@ def test_an_error_in_a_job_reaches_the_reader():
 def test_a_file_system_that_fails_is_a_storage_error(counting, monkeypatch):
     monkeypatch.setattr(retries, "WAITS", (0, 0))
     counting.pipe_file("/x", b"12345678")
-    file = File("counting://x")
+    file = LogFile("counting://x")
 
     def refuse(*args, **kwargs):
         raise TimeoutError("no answer")
@@ -233,7 +233,7 @@ def test_opening_a_remote_log_looks_at_its_size_once(counting, drive):
 def test_the_head_of_a_remote_file_is_all_of_a_short_one(counting, size):
     data = bytes(range(size))
     counting.pipe_file("/x", data)
-    assert File("counting://x").head(64) == data[:64]
+    assert LogFile("counting://x").head(64) == data[:64]
     assert len(counting.looks) == (size < 64)
 
 

@@ -14,7 +14,7 @@ from logloom.blocks import Ragged
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.opening import kinds, open_log
-from logloom.io.logs.ranges import File, content_id
+from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.tables import files as table_files
 from logloom.io.logs.tables import named_files
 from logloom.pipelines.doctor import examine
@@ -361,7 +361,7 @@ def test_texts_that_name_no_files_cost_no_listing(tmp_path, monkeypatch):
     (tmp_path / "CAR 0").mkdir()
     monkeypatch.setattr(named_files, "_listed", None)
     log = open_log([str(path)])
-    assert log.summary.content_id == content_id(File(str(path)))
+    assert log.summary.content_id == content_id(LogFile(str(path)))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from logloom.blocks import Block, take
 from logloom.digests import RowsDigest
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
-from logloom.io.zarr.assemble import StagedUnit, make_file, plan_assembly, stored_digest
+from logloom.io.zarr.assemble import StagedZarr, make_file, plan_assembly, stored_digest
 from logloom.io.zarr.options import ZarrOptions
-from logloom.io.zarr.stage import StageWriter
+from logloom.io.zarr.stage import ZarrStageWriter
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.io.tar.rows import STRUCT, TYPES, random_block, schema_of
 
@@ -43,7 +43,7 @@ def part(block: Block, start: int, stop: int, first_row: int = 0) -> Block:
     return Block(block.log_id, block.partition, first_row, columns)
 
 
-def stage(store: Store, block: Block, cuts=(), schema: Schema = SCHEMA, block_cuts=()) -> list[StagedUnit]:
+def stage(store: Store, block: Block, cuts=(), schema: Schema = SCHEMA, block_cuts=()) -> list[StagedZarr]:
     """Units that end at the rows `cuts`, written in blocks that also end at `block_cuts`."""
     units = []
     bounds = sorted({0, len(block), *[cut for cut in cuts if cut < len(block)]})
@@ -51,7 +51,7 @@ def stage(store: Store, block: Block, cuts=(), schema: Schema = SCHEMA, block_cu
         folder = f"parts/{block.log_id.replace('/', '-')}-{start}"
         path = pathlib.Path(store.uri) / folder
         path.mkdir(parents=True)
-        writer = StageWriter(path, schema, UnitContext(block.log_id, "", f"p{start}", "all"))
+        writer = ZarrStageWriter(path, schema, UnitContext(block.log_id, "", f"p{start}", "all"))
         digests = RowsDigest(schema)
         edges = sorted({start, stop, *[cut for cut in block_cuts if start < cut < stop]})
         for low, high in itertools.pairwise(edges):
@@ -59,7 +59,7 @@ def stage(store: Store, block: Block, cuts=(), schema: Schema = SCHEMA, block_cu
             writer.append(one)
             digests.update(one)
         digest = stored_digest(digests.hexdigests(), schema)
-        units.append(StagedUnit(block.log_id, folder, writer.close(), digest))
+        units.append(StagedZarr(block.log_id, folder, writer.close(), digest))
     return units
 
 

@@ -15,7 +15,7 @@ from logloom.io.zarr.assemble import differences
 from logloom.io.zarr.layout import ArrayLayout
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.shards import decode_chunk, encode_file
-from logloom.io.zarr.stage import SMALL, StageReader
+from logloom.io.zarr.stage import SMALL, ZarrStageReader
 from tests.files import files_in
 from tests.io.zarr.making import SCHEMA, assemble, make_block, stage
 
@@ -178,10 +178,10 @@ def test_a_staged_unit_cut_short_or_gone_is_found(store):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(whole[:-1])
         with pytest.raises(DatasetError, match=name):
-            list(StageReader(str(folder), SCHEMA, unit.unit).blocks())
+            list(ZarrStageReader(str(folder), SCHEMA, unit.unit).blocks())
         (folder / name).unlink()
         with pytest.raises(DatasetError, match="no such file"):
-            list(StageReader(str(folder), SCHEMA, unit.unit).blocks())
+            list(ZarrStageReader(str(folder), SCHEMA, unit.unit).blocks())
         (folder / name).write_bytes(whole)
 
 

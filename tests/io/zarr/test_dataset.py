@@ -17,7 +17,7 @@ from logloom.io.zarr import ZarrReader
 from logloom.io.zarr import stage as staging
 from logloom.io.zarr.assemble import differences, make_file, plan_assembly
 from logloom.io.zarr.options import ZarrOptions
-from logloom.io.zarr.stage import StageReader, StageWriter
+from logloom.io.zarr.stage import ZarrStageReader, ZarrStageWriter
 from logloom.schema import Schema
 from tests.files import files_in
 from tests.io.tar.rows import assert_equal_values, schemas
@@ -98,13 +98,13 @@ def test_a_staged_unit_reads_back_however_its_blocks_were_cut(tmp_path, block_cu
     plain, cut = tmp_path / "plain", tmp_path / "cut"
     for folder, edges in ((plain, ()), (cut, block_cuts)):
         folder.mkdir()
-        writer = StageWriter(folder, SCHEMA, UnitContext("car/drive", "", "p3", "all"))
+        writer = ZarrStageWriter(folder, SCHEMA, UnitContext("car/drive", "", "p3", "all"))
         bounds = [0, *edges, 2100]
         for start, stop in itertools.pairwise(bounds):
             writer.append(part(block, start, stop))
         unit = writer.close()
     assert files_in(plain) == files_in(cut)
-    reader = pickle.loads(pickle.dumps(StageReader(str(cut), SCHEMA, unit)))
+    reader = pickle.loads(pickle.dumps(ZarrStageReader(str(cut), SCHEMA, unit)))
     blocks = list(reader.blocks(max_bytes=50_000))
     assert len(blocks) > 5
     assert [b.first_row for b in blocks] == np.cumsum([0, *map(len, blocks[:-1])]).tolist()
@@ -117,7 +117,7 @@ def test_a_staged_unit_reads_back_however_its_blocks_were_cut(tmp_path, block_cu
 
 
 def test_small_arrays_share_slabs_and_big_ones_have_files(tmp_path):
-    writer = StageWriter(tmp_path, SCHEMA, UnitContext("a", "", "p", "all"))
+    writer = ZarrStageWriter(tmp_path, SCHEMA, UnitContext("a", "", "p", "all"))
     writer.append(make_block(3))
     writer.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
@@ -250,7 +250,7 @@ def test_a_dataset_of_no_rows_opens(store):
 def test_values_of_another_type_are_refused(tmp_path):
     schema = Schema({"speed": SCHEMA.columns["ego.rotation"]})
     block = make_block(3, schema=schema)
-    writer = StageWriter(
+    writer = ZarrStageWriter(
         tmp_path, Schema({"speed": SCHEMA.columns["speed"]}), UnitContext("a", "", "p", "all")
     )
     with pytest.raises(UsageError, match="speed"):

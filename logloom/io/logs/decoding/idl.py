@@ -41,7 +41,7 @@ def declarations(root: str, text: str) -> Declarations:
     Raises:
         ValueError: the text breaks the grammar, or doesn't define the root.
     """
-    parser = _Parser(_tokens(_FILE_HEADING.sub("", text)))
+    parser = _IdlParser(_tokens(_FILE_HEADING.sub("", text)))
     parser.definitions(())
     if root not in parser.structs:
         raise ValueError(f"no struct {root} in it; there are {', '.join(parser.structs) or 'none'}")
@@ -60,7 +60,7 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-class _Parser:
+class _IdlParser:
     """Recursive descent over tokens. A typedef stays a `Declared` without a name, put in where it is used."""
 
     def __init__(self, tokens: list[str]):

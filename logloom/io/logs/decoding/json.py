@@ -63,7 +63,7 @@ class JsonDecoder(ObjectDecoder):
             )
         try:
             schema = _loads(info.definition) if info.definition.strip() else {}
-            self.root = _Schema(schema).root(info.type)
+            self.root = _JsonSchema(schema).root(info.type)
         except (ValueError, RecursionError) as error:
             raise UnknownEncodingError(f"definition of {info.type}: {error}") from error
 
@@ -119,7 +119,7 @@ class JsonDecoder(ObjectDecoder):
             raise ValueError(f"{value[:40]!r} is no base64: {error}") from error
 
 
-class _Schema:
+class _JsonSchema:
     """From JSON Schema to types; what it doesn't type (recursion, unions, free objects) is left out."""
 
     def __init__(self, schema: Any):

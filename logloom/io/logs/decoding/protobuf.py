@@ -57,7 +57,7 @@ _KINDS: dict[int, Type] = {
 }
 
 
-class _Entry(NamedTuple):
+class _MapEntry(NamedTuple):
     """An element of a map."""
 
     key: Any
@@ -97,7 +97,7 @@ class ProtobufDecoder(ObjectDecoder):
 
     def field(self, message: Any, name: str) -> Any:
         value = getattr(message, name)
-        return [_Entry(key, value[key]) for key in sorted(value)] if isinstance(value, Mapping) else value
+        return [_MapEntry(key, value[key]) for key in sorted(value)] if isinstance(value, Mapping) else value
 
     def elements(self, value: Any) -> Sequence[Any]:
         return value  # type: ignore[no-any-return]

@@ -30,15 +30,15 @@ from logloom.io.logs.mcap.records import (
     RECORD,
     SCHEMA,
     STATISTICS,
-    Cursor,
+    RecordCursor,
     channel_of,
     has_crc,
     index_entries,
     parse_channel,
     parse_schema,
 )
-from logloom.io.logs.mcap.scan import Scan
-from logloom.io.logs.ranges import File
+from logloom.io.logs.mcap.scan import McapScan
+from logloom.io.logs.ranges import LogFile
 
 TAIL = 64 << 10  # fetched at once: the footer, and all of most summaries
 FOOTER_LENGTH = RECORD.size + 20 + len(MAGIC)
@@ -116,7 +116,7 @@ class McapFile:
     remedy = "repair the file with `mcap recover`"
     reindex = "`mcap recover` writes one"
 
-    def __init__(self, file: File, options: OpenOptions):
+    def __init__(self, file: LogFile, options: OpenOptions):
         self.file = file
         self._max_chunk_bytes = self.settings = options.max_chunk_bytes
 
@@ -131,7 +131,7 @@ class McapFile:
                 f"To go on, {self.remedy}, or set on_error: salvage to use what is whole."
             )
         footer = size - FOOTER_LENGTH
-        content = Cursor(tail[footer - tail_start + RECORD.size :])
+        content = RecordCursor(tail[footer - tail_start + RECORD.size :])
         summary_start, _, crc = content.unsigned(8), content.unsigned(8), content.unsigned(4)
         if summary_start == 0:
             return None
@@ -172,7 +172,7 @@ class McapFile:
         return f"it ends at byte {self.file.size} without a footer"
 
     def scan(self) -> FileIndex:
-        return Scan(self.file, self._max_chunk_bytes).run()
+        return McapScan(self.file, self._max_chunk_bytes).run()
 
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
         if stretch["loose"]:
@@ -221,13 +221,13 @@ def _parse_summary(data: memoryview) -> Summary:
         elif opcode == CHUNK_INDEX:
             summary.chunks.append(_parse_chunk_index(content))
         elif opcode == STATISTICS:
-            summary.num_messages = Cursor(content).unsigned(8)
+            summary.num_messages = RecordCursor(content).unsigned(8)
         at += length
     return summary
 
 
 def _parse_chunk_index(content: memoryview) -> ChunkIndex:
-    cursor = Cursor(content)
+    cursor = RecordCursor(content)
     first, last, offset, record = (cursor.unsigned(8) for _ in range(4))
     table = np.frombuffer(cursor.blob(), np.dtype([("channel", "<u2"), ("offset", "<u8")]))
     message_index = dict(zip(table["channel"].tolist(), table["offset"].tolist(), strict=True))

@@ -43,7 +43,7 @@ CHUNK_HEAD = struct.Struct("<QQQII")  # first and last log time, uncompressed si
 MAX_BUFFER = 1 << 32  # positions keep 32 bits for the offset in a chunk
 
 
-class Cursor:
+class RecordCursor:
     """Takes values off the front of a record's content.
 
     Raises (all methods):
@@ -167,13 +167,13 @@ def is_message_index(length: int, size: int) -> bool:
 
 def parse_schema(content: bytes | memoryview) -> tuple[int, tuple[str, str, bytes]]:
     """A schema record's id and (name, encoding, data)."""
-    cursor = Cursor(content)
+    cursor = RecordCursor(content)
     return cursor.unsigned(2), (cursor.text(), cursor.text(), cursor.blob())
 
 
 def parse_channel(content: bytes | memoryview) -> tuple[int, int, str, str]:
     """A channel record's id, schema id, topic and message encoding."""
-    cursor = Cursor(content)
+    cursor = RecordCursor(content)
     return cursor.unsigned(2), cursor.unsigned(2), cursor.text(), cursor.text()
 
 

@@ -1,6 +1,6 @@
 """Indexing an MCAP file by reading all of it: for files without a whole index, and for damaged ones.
 
-Here: `Scan`.
+Here: `McapScan`.
 Elsewhere: records (records), messages among them (messages), keeping the result (logloom.io.logs.sidecar).
 """
 
@@ -37,7 +37,7 @@ from logloom.io.logs.mcap.records import (
     RECORD,
     SCHEMA,
     ChunkHead,
-    Cursor,
+    RecordCursor,
     channel_of,
     chunk_head,
     index_entries,
@@ -45,7 +45,7 @@ from logloom.io.logs.mcap.records import (
     parse_channel,
     parse_schema,
 )
-from logloom.io.logs.ranges import MIB, File
+from logloom.io.logs.ranges import MIB, LogFile
 
 LOOSE_BYTES = MIB  # of a stretch of records outside chunks
 PEEK = 256  # enough of a record to judge whether it is one
@@ -54,10 +54,10 @@ CHUNKED = least_lengths({CHUNK: 40, DATA_END: 4})
 UNCHUNKED = least_lengths({SCHEMA: 14, CHANNEL: 16, MESSAGE: 22, CHUNK: 40, DATA_END: 4})
 
 
-class Scan:
+class McapScan:
     """One pass over a file. Whatever is broken is listed and stepped over."""
 
-    def __init__(self, file: File, max_chunk_bytes: int):
+    def __init__(self, file: LogFile, max_chunk_bytes: int):
         self._file = file
         self._size = file.size
         self._max = max_chunk_bytes
@@ -269,7 +269,7 @@ def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool
 
 def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
     """Whether the lengths inside an attachment or metadata record fit it, as far as `head` shows them."""
-    cursor = Cursor(head[RECORD.size :])
+    cursor = RecordCursor(head[RECORD.size :])
     at = 16 if opcode == ATTACHMENT else 0
     try:
         cursor.take(at)

@@ -34,7 +34,7 @@ IN_FILE = re.compile(rb"\x04\0\0\0op=[\x02\x04-\x07]")
 
 
 @dataclass(frozen=True)
-class Layout:
+class HeaderLayout:
     """How message headers lie in a chunk: the order of their fields is the recorder's choice.
 
     Attributes:
@@ -62,7 +62,7 @@ class Layout:
         return inside
 
 
-def layout_of(data: memoryview, at: int) -> Layout:
+def layout_of(data: memoryview, at: int) -> HeaderLayout:
     """The layout of the message record at an offset.
 
     Raises:
@@ -96,7 +96,7 @@ def layout_of(data: memoryview, at: int) -> Layout:
     fixed = np.flatnonzero(~free)
     groups = np.split(fixed, np.flatnonzero(np.diff(fixed) > 1) + 1)
     spans = [(int(group[0]), int(group[-1]) + 1) for group in groups]
-    return Layout(dtype, tuple((start, bytes(data[at + start : at + stop])) for start, stop in spans))
+    return HeaderLayout(dtype, tuple((start, bytes(data[at + start : at + stop])) for start, stop in spans))
 
 
 def read_chunk(data: memoryview, max_bytes: int, cut: bool) -> Chunk:
@@ -207,7 +207,7 @@ def walk(data: memoryview, at: int, offsets: list[int], others: list[int]) -> in
         Where it stopped: the end, or the first record that is of another kind, broken or incomplete.
     """
     end = len(data)
-    layout: Layout | None = None
+    layout: HeaderLayout | None = None
     while at < end:
         try:
             if layout is None or not layout.matches(data, at):

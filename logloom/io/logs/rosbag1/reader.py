@@ -18,7 +18,7 @@ from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.container import Channel, Chunk, FileIndex, index_of
 from logloom.io.logs.log import ContainerLog
-from logloom.io.logs.ranges import File
+from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
 from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,
@@ -27,14 +27,14 @@ from logloom.io.logs.rosbag1.records import (
     CONNECTION,
     INDEX_ENTRY,
     MAGIC,
-    Record,
+    BagRecord,
     channel_of,
     index_entries,
     is_padding,
     nanoseconds,
     record_at,
 )
-from logloom.io.logs.rosbag1.scan import Scan
+from logloom.io.logs.rosbag1.scan import BagScan
 
 HEAD = 4096  # the bag header is padded to this
 INDEX_HEAD = 55  # bytes of an index data record before its entries, as all recorders write it
@@ -78,7 +78,7 @@ class Rosbag1File:
     remedy = "repair the file with `rosbag reindex`"
     reindex = "`rosbag reindex` writes one"
 
-    def __init__(self, file: File, options: OpenOptions):
+    def __init__(self, file: LogFile, options: OpenOptions):
         self.file = file
         self._max_chunk_bytes = self.settings = options.max_chunk_bytes
 
@@ -124,7 +124,7 @@ class Rosbag1File:
             return ""  # damage, of which others tell
 
     def scan(self) -> FileIndex:
-        return Scan(self.file, self._max_chunk_bytes).run()
+        return BagScan(self.file, self._max_chunk_bytes).run()
 
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
         if stretch["loose"]:
@@ -196,7 +196,7 @@ class Rosbag1File:
         record = self._chunk_record(offset, stop)
         return record.data, record.unsigned("size", 4), max(1, record.stop - record.data)
 
-    def _chunk_record(self, offset: int, stop: int) -> Record:
+    def _chunk_record(self, offset: int, stop: int) -> BagRecord:
         record = record_at(memoryview(self.file.read(offset, min(offset + HEAD, stop))), 0)
         if record.op != CHUNK:
             raise ValueError(f"a chunk should start at byte {offset}, found opcode {record.op}")
@@ -209,7 +209,7 @@ class Rosbag1File:
         )
 
 
-def _chunk_info(record: Record, data: memoryview) -> ChunkInfo:
+def _chunk_info(record: BagRecord, data: memoryview) -> ChunkInfo:
     if record.unsigned("ver", 4) != 1:
         raise ValueError("a chunk info record is of an unknown version")
     table = np.frombuffer(data[record.data : record.stop], np.uint8)

@@ -36,7 +36,7 @@ REQUIRED_FIELDS = {
 
 
 @dataclass(frozen=True)
-class Record:
+class BagRecord:
     """A record's header and where its data lie.
 
     Attributes:
@@ -75,7 +75,7 @@ class Record:
         return self.fields[name.encode()].decode("utf-8")
 
 
-def record_at(data: memoryview, at: int) -> Record:
+def record_at(data: memoryview, at: int) -> BagRecord:
     """The record at an offset; its data may reach beyond the buffer.
 
     Raises:
@@ -89,7 +89,7 @@ def record_at(data: memoryview, at: int) -> Record:
         raise ValueError(f"a record claims a header of {length} bytes")
     fields = header_fields(data[at + 4 : start])
     size = LENGTH.unpack_from(data, start)[0]
-    record = Record(fields, start + 4, start + 4 + size)
+    record = BagRecord(fields, start + 4, start + 4 + size)
     if not all(name in fields for name in (b"op", *REQUIRED_FIELDS.get(record.op, ()))):
         raise ValueError("a record's header lacks fields")
     return record
@@ -115,7 +115,7 @@ def header_fields(header: memoryview) -> dict[bytes, bytes]:
     return fields
 
 
-def channel_of(record: Record, data: memoryview, texts: dict[tuple[str, bytes], bytes]) -> Channel:
+def channel_of(record: BagRecord, data: memoryview, texts: dict[tuple[str, bytes], bytes]) -> Channel:
     """The connection that a connection record describes.
 
     Args:
@@ -128,7 +128,7 @@ def channel_of(record: Record, data: memoryview, texts: dict[tuple[str, bytes], 
     if record.stop > len(data):
         raise ValueError("a connection record ends early")
     inner = header_fields(data[record.data : record.stop])
-    name = Record(inner, 0, 0).text("type")
+    name = BagRecord(inner, 0, 0).text("type")
     text = inner.get(b"message_definition", b"")
     text = texts.setdefault((name, inner.get(b"md5sum", text)), text)
     return Channel(record.unsigned("conn", 4), record.text("topic"), name, "ros1", "ros1msg", text)

@@ -1,6 +1,6 @@
 """Indexing a ROS 1 bag by reading all of it: for bags whose recorder died, and for damaged ones.
 
-Here: `Scan`.
+Here: `BagScan`.
 Elsewhere: records (records), messages among them (messages), keeping the result (logloom.io.logs.sidecar).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from logloom.io.logs.container import Budget, FileIndex, IndexBuilder
-from logloom.io.logs.ranges import MIB, File
+from logloom.io.logs.ranges import MIB, LogFile
 from logloom.io.logs.rosbag1.messages import IN_FILE, chunk_at, read_chunk, resync, walk, walk_over_damage
 from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,
@@ -31,10 +31,10 @@ MAX_PADDING = 4096  # zero bytes between records; more of them may have been som
 MAX_LOST = 10_000  # damaged places in one file, after which the rest of it is left
 
 
-class Scan:
+class BagScan:
     """One pass over a file. Whatever is broken is listed and stepped over."""
 
-    def __init__(self, file: File, max_chunk_bytes: int):
+    def __init__(self, file: LogFile, max_chunk_bytes: int):
         self._file = file
         self._size = file.size
         self._max = max_chunk_bytes

@@ -18,7 +18,7 @@ import zstandard
 
 from logloom.errors import LogReadError, StorageError
 from logloom.io.logs.compression import MAX_RATIO
-from logloom.io.logs.ranges import MIB, File
+from logloom.io.logs.ranges import MIB, LogFile
 
 MAX_FETCHED = 2 << 30  # bytes of a file that are fetched whole
 MAX_UNPACKED = 64 << 30
@@ -33,7 +33,7 @@ class LocalCopy:
     A temporary one is removed with this object, at the latest when the process that made it ends.
     """
 
-    def __init__(self, file: File, unpack: bool, stop: int | None = None):
+    def __init__(self, file: LogFile, unpack: bool, stop: int | None = None):
         """
         Args:
             unpack: whether the file is zstd, of which the copy holds the contents.
@@ -126,12 +126,12 @@ def _remove(path: str, owner: int) -> None:
             os.unlink(path)
 
 
-class UnpackedFile(File):
+class UnpackedFile(LogFile):
     """The contents of a zstd file, which is unpacked as a whole when first read."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
         super().__init__(uri, storage_options)
-        self.copy = LocalCopy(File(uri, storage_options), unpack=True)
+        self.copy = LocalCopy(LogFile(uri, storage_options), unpack=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (UnpackedFile, super().__reduce__()[1])
@@ -149,7 +149,7 @@ class UnpackedFile(File):
         return os.stat(self.copy.path).st_size, packed
 
     def _read(self, start: int, stop: int) -> bytes:
-        return File(self.copy.path).read(start, stop)
+        return LogFile(self.copy.path).read(start, stop)
 
     def read_into(self, start: int, room: memoryview) -> None:
-        File(self.copy.path).read_into(start, room)
+        LogFile(self.copy.path).read_into(start, room)

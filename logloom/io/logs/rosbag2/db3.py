@@ -30,12 +30,12 @@ from logloom.io.logs.container import (
     Chunk,
     FileIndex,
     Int64s,
-    Lost,
+    LostBytes,
     broken_chunk,
 )
 from logloom.io.logs.inflate import inflate, is_deflated, joined
 from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import File
+from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag2.copies import LocalCopy, UnpackedFile
 
 MAGIC = b"SQLite format 3\0"
@@ -68,7 +68,7 @@ class Db3File:
     remedy = "rebuild the file with `sqlite3 FILE .recover | sqlite3 NEW.db3`"
     unit = "rowid"
 
-    def __init__(self, file: File, options: OpenOptions):
+    def __init__(self, file: LogFile, options: OpenOptions):
         self.file = file
         self._max_chunk_bytes = self.settings = options.max_chunk_bytes
         self._storage_options = options.storage_options
@@ -93,10 +93,10 @@ class Db3File:
                 channels = _channels(database)
                 rows, gap, problems = _walk(database)
         except (sqlite3.Error, ValueError) as error:
-            lost.append(Lost(0, self.file.size, f"sqlite can't read its tables: {error}"))
+            lost.append(LostBytes(0, self.file.size, f"sqlite can't read its tables: {error}"))
             return FileIndex({}, np.empty(0, STRETCH), np.empty(0, SHARE), 1, tuple(lost), is_scanned=True)
         for problem, after, count in problems:
-            lost.append(Lost(after, 0, problem, num_messages=count, unit=self.unit))
+            lost.append(LostBytes(after, 0, problem, num_messages=count, unit=self.unit))
         usable, refused = self._usable(rows, channels)
         window = np.cumsum(np.maximum(rows[:, 3], 0) + ROW_BYTES) // WINDOW_BYTES
         window[gap:] += len(rows)  # what can't be read between them lies in no stretch
@@ -190,17 +190,17 @@ class Db3File:
             return LocalCopy(self.file, unpack=False, stop=whole)
         return self._unpacked or LocalCopy(self.file, unpack=False)
 
-    def _outer_damage(self) -> list[Lost]:
+    def _outer_damage(self) -> list[LostBytes]:
         """What is seen to be missing without sqlite."""
         size, promised = self.file.size, self._promised
         lost = []
         if self._unpacked and self._unpacked.problem:
-            lost.append(Lost(size, 0, self._unpacked.problem, torn=True))
+            lost.append(LostBytes(size, 0, self._unpacked.problem, torn=True))
         if size < promised:
             reason = f"it ends at byte {size} of {promised}; its recorder died, or it was cut"
-            lost.append(Lost(size, promised - size, reason, torn=True))
+            lost.append(LostBytes(size, promised - size, reason, torn=True))
         if self.unfinished:
-            lost.append(Lost(size, 0, unfinished_words(self.unfinished)))
+            lost.append(LostBytes(size, 0, unfinished_words(self.unfinished)))
         return lost
 
     @lazy
@@ -216,11 +216,13 @@ class Db3File:
 
     def _has_content(self, suffix: str) -> bool:
         try:
-            return File(self.file.uri + suffix, self._storage_options).size > 0
+            return LogFile(self.file.uri + suffix, self._storage_options).size > 0
         except LogReadError:
             return False
 
-    def _usable(self, rows: Int64s, channels: dict[int, Channel]) -> tuple[NDArray[np.bool_], list[Lost]]:
+    def _usable(
+        self, rows: Int64s, channels: dict[int, Channel]
+    ) -> tuple[NDArray[np.bool_], list[LostBytes]]:
         """Which messages can be used, and what is to say of the others; (N, 4) id, topic, time, length."""
         ids, topics, times, lengths = rows.T
         faults = {
@@ -242,7 +244,7 @@ class Db3File:
                 others = f" (and {len(here) - 1} more)" if len(here) > 1 else ""
                 reason = f"message {first} {fault}{others}"
                 position, time = min(max(first, 0), MAX_ID), max(0, int(times[here[0]]))
-                lost.append(Lost(position, 0, reason, name, len(here), position, time, unit=self.unit))
+                lost.append(LostBytes(position, 0, reason, name, len(here), position, time, unit=self.unit))
         return usable, lost
 
 

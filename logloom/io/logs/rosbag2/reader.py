@@ -26,8 +26,8 @@ from logloom.io.logs.lazy import lazy
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.mcap.records import MAGIC as MCAP_MAGIC
-from logloom.io.logs.part import Part
-from logloom.io.logs.ranges import File
+from logloom.io.logs.part import LogPart
+from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag2.copies import UnpackedFile
 from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
 from logloom.io.storage import file_name_of, filesystem, is_local, uri_in
@@ -94,7 +94,7 @@ class BagLog(ContainerLog):
         return replace(whole, uris=uris, refusals=(*whole.refusals, *missing))
 
     @lazy
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[LogPart]:
         if self._missing and self._options.on_error != "salvage":
             missing = chain.from_iterable(self._missing.values())
             lines = "; ".join(f"{refusal.uri}: {refusal.reason}" for refusal in missing)
@@ -104,7 +104,7 @@ class BagLog(ContainerLog):
         return super()._parts
 
 
-def bag_file(file: File, options: OpenOptions) -> Container:
+def bag_file(file: LogFile, options: OpenOptions) -> Container:
     """The container of a bag's file, by its name, else by its first bytes."""
     name = file.uri
     if name.endswith(ZSTD_SUFFIXES):
@@ -121,7 +121,7 @@ def _is_metadata(uri: str) -> bool:
 
 def _missing(uri: str, found: Sequence[str], options: OpenOptions) -> list[Refusal]:
     """The files that a metadata.yaml lists and that aren't beside it."""
-    file = File(uri, options.storage_options)
+    file = LogFile(uri, options.storage_options)
     text = file.read(0, file.size) if file.size <= MAX_BYTES else b""
     folder = uri.rpartition("/")[0]
     return [

@@ -22,7 +22,7 @@ from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import File
+from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.reader import PARQUET
 from logloom.io.storage import stored_file
@@ -63,7 +63,7 @@ def table_file(uri: str, options: OpenOptions) -> TableFile:
     Raises:
         LogReadError: it is none of the kinds.
     """
-    file = File(uri, options.storage_options)
+    file = LogFile(uri, options.storage_options)
     for suffix, kind in _KINDS.items():
         if uri.split("?", 1)[0].endswith(suffix):
             return kind(file, options)
@@ -71,12 +71,12 @@ def table_file(uri: str, options: OpenOptions) -> TableFile:
     return (ParquetTable if head.startswith(PARQUET) else FeatherTable)(file, options)
 
 
-class _Table:
+class _BaseTableFile:
     """What the kinds have in common."""
 
     encoding: str
 
-    def __init__(self, file: File, options: OpenOptions):
+    def __init__(self, file: LogFile, options: OpenOptions):
         self.uri = file.uri
         self._file = file
         self._options = options
@@ -110,7 +110,7 @@ class _Table:
             )
 
 
-class ParquetTable(_Table):
+class ParquetTable(_BaseTableFile):
     encoding = "parquet"
 
     @lazy
@@ -184,7 +184,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_binary))
 
 
-class FeatherTable(_Table):
+class FeatherTable(_BaseTableFile):
     encoding = "feather"
 
     @lazy
@@ -218,7 +218,7 @@ class FeatherTable(_Table):
         return pa_ipc.open_file(source, options=options)
 
 
-class CsvTable(_Table):
+class CsvTable(_BaseTableFile):
     """Types are what Arrow takes the whole file's text for, so it is read whole, once."""
 
     encoding = "csv"

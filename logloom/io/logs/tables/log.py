@@ -40,7 +40,7 @@ from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import damage_error
-from logloom.io.logs.ranges import File, content_id
+from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.stamps import within
 from logloom.io.logs.tables import named_files
 from logloom.io.logs.tables.columns import ROOT, definition_of, top_level, values_of
@@ -55,7 +55,7 @@ _REMEDY = "fill in or drop these rows"
 
 
 @dataclass(frozen=True)
-class Topic:
+class TableTopic:
     """The files of one topic, and when each row was.
 
     Attributes:
@@ -113,7 +113,7 @@ class TableLog:
 
     @lazy
     def summary(self) -> LogSummary:
-        files = [File(uri, self._options.storage_options) for uri in self._uris]
+        files = [LogFile(uri, self._options.storage_options) for uri in self._uris]
         infos = {name: self._topics[name].info for name in sorted(self._topics)}
         spans, sizes = self._spans()
         return LogSummary(
@@ -230,7 +230,7 @@ class TableLog:
                 self._kept.popitem(last=False)
         return pa.table(found)
 
-    def _content_id(self, files: Sequence[File]) -> str:
+    def _content_id(self, files: Sequence[LogFile]) -> str:
         """That of the tables, and where they name files the sizes of these, which columns may take."""
         named = [
             named_files.sizes(file, self._topics[name].root, self._options)
@@ -248,7 +248,7 @@ class TableLog:
         topic = self._topics[name]
         return TableMessages(name, topic.time[rows], topic.time[rows], topic.position[rows], (), self)
 
-    def _topic(self, name: str) -> Topic:
+    def _topic(self, name: str) -> TableTopic:
         if name not in self._topics:
             known = ", ".join(sorted(self._topics))
             raise UsageError(f"{self._uris[0]}: no topic {name}; there are {known}")
@@ -260,16 +260,16 @@ class TableLog:
         return self._opened[1]
 
     @lazy
-    def _topics(self) -> dict[str, Topic]:
+    def _topics(self) -> dict[str, TableTopic]:
         return self._opened[0]
 
     @lazy
-    def _opened(self) -> tuple[dict[str, Topic], list[Refusal]]:
+    def _opened(self) -> tuple[dict[str, TableTopic], list[Refusal]]:
         by_topic: dict[str, list[TableFile]] = {}
         for uri in self._uris:
             name = "/" + file_name_of(uri).rsplit(".", 1)[0]
             by_topic.setdefault(name, []).append(table_file(uri, self._options))
-        topics: dict[str, Topic] = {}
+        topics: dict[str, TableTopic] = {}
         damage: list[Refusal] = []
         for name, files in by_topic.items():
             whole: list[tuple[TableFile, list[NDArray[np.int64]]]] = []
@@ -323,7 +323,7 @@ def _times(file: TableFile) -> list[NDArray[np.int64]]:
         raise LogReadError(f"{file.uri}: column {name}: {error}") from error
 
 
-def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]]) -> Topic:
+def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]]) -> TableTopic:
     """Raises LogReadError where files of a topic have different columns."""
     files = [file for file, _ in whole]
     definitions = [definition_of(file.schema) for file in files]
@@ -340,7 +340,7 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
     encoding = files[0].uri.rsplit(".", 1)[-1]
     info = TopicInfo(name, ROOT, encoding, "ros2msg", definitions[0].encode(), len(time), first, last)
     lengths = [len(part) for part in parts]
-    return Topic(
+    return TableTopic(
         info,
         parse(info),
         tuple(files),
@@ -351,7 +351,7 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
     )
 
 
-def _untimed(topic: Topic) -> list[Refusal]:
+def _untimed(topic: TableTopic) -> list[Refusal]:
     """The rows that have no time."""
     made = []
     for row in np.flatnonzero(topic.time == MIN_TIME).tolist():

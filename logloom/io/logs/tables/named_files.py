@@ -21,7 +21,7 @@ from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.decoding.definitions import Struct, Text
 from logloom.io.logs.decoding.fields import paths, select
 from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.io.logs.ranges import File, read_ahead
+from logloom.io.logs.ranges import LogFile, read_ahead
 from logloom.io.logs.ranges import content_id as full_id
 from logloom.io.logs.tables.columns import top_level, values_of
 from logloom.io.logs.tables.files import TableFile
@@ -52,7 +52,7 @@ def read_named(folder: str, names: Sequence[str], options: OpenOptions) -> list[
 
 
 def _read(folder: str, name: str, options: OpenOptions) -> bytes:
-    file = File(_uri(folder, name), options.storage_options)
+    file = LogFile(_uri(folder, name), options.storage_options)
     if file.size > options.max_chunk_bytes:
         raise LogReadError(f"{file.uri}: has {file.size} bytes, more than max_chunk_bytes")
     return file.read(0, file.size)
@@ -105,7 +105,9 @@ def with_sizes(content_id: str, named: Sequence[Mapping[str, int]]) -> str:
 def with_contents(content_id: str, table: TableFile, named: Mapping[str, int], options: OpenOptions) -> str:
     """A content id that tells all bytes of the files that a table names, those that are missing left out."""
     folder = table.uri.rpartition("/")[0]
-    files = [File(_uri(folder, name), options.storage_options) for name in sorted(named) if named[name] >= 0]
+    files = [
+        LogFile(_uri(folder, name), options.storage_options) for name in sorted(named) if named[name] >= 0
+    ]
     digest = blake3(content_id.encode())
     for found in read_ahead(partial(full_id, file, hash="full") for file in files):
         digest.update(found.encode())
@@ -126,7 +128,7 @@ def _texts(file: TableFile, path: str, root: Struct) -> Iterator[str]:
 def _is_there(folder: str, name: str, options: OpenOptions) -> bool:
     uri = _safe_uri(folder, name)
     try:
-        return uri is not None and File(uri, options.storage_options).size >= 0
+        return uri is not None and LogFile(uri, options.storage_options).size >= 0
     except LogReadError:
         return False
 
