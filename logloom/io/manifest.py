@@ -30,6 +30,7 @@ from logloom.io.entries import (
     Entry,
     find_assembled,
     read_log_part,
+    repair_hint,
     unit_folder,
 )
 from logloom.io.manifest_digest import check_digest
@@ -301,10 +302,10 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
     found = find_assembled(store, part.output, part.identity)
     place = store.uri_of(f"{unit_folder(part.output, part.identity)}/{ENTRY}")
     if found is None:
-        raise DatasetError(f"{place}: missing")
+        raise DatasetError(f"{place}: missing; {repair_hint(place)}")
     entry, digest = found
     if digest != part.entry:
-        raise DatasetError(f"{place}: its bytes changed")
+        raise DatasetError(f"{place}: its bytes changed; {repair_hint(place)}")
     return entry
 
 

@@ -192,7 +192,7 @@ def assembled_problems(store: Store, part: Assembled) -> Iterator[str]:
     try:
         entry = read_assembled(store, part)
     except DatasetError as error:
-        yield str(error)
+        yield str(error).rpartition(";")[0]
         return
     if (entry.output, entry.split, entry.rows) != (part.output, part.split, part.rows):
         place = store.uri_of(f"{folder}/{ENTRY}")

@@ -165,10 +165,26 @@ def test_options_that_versions_keep_may_hold_no_credentials(folder, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     text = demo_recipe(folder)
     at = text.index("outputs:")
-    merged = f"{{merges: [{{table: 'https://me:{SECRET}@host/t', on: [ego.speed], columns: [x]}}]}}"
-    recipe.write_text(text[:at] + f"outputs:\n  table: {merged}\n")
-    done = logloom("build", recipe, "--to", tmp_path / "root")
+    source = f"info: {{speed: ego.speed}}, metainfo: {{source: 'https://me:{SECRET}@host/t'}}"
+    recipe.write_text(f"{text[:at]}outputs:\n  annotations: {{{source}}}\n")
+    done = logloom("build", recipe, "--log", folder / "drive-00.mcap", "--to", tmp_path / "root")
     assert done.returncode == 2
+    assert "credentials" in done.stderr
+    assert "outputs.annotations" in done.stderr
+    assert not (tmp_path / "root").exists()
+
+
+def test_commands_on_a_root_with_credentials_read_it_and_do_not_show_them(folder, host):
+    build = logloom("build", folder / "drive-00.mcap", "--to", folder / "root", "--view", "none")
+    assert build.returncode == 0, build.stderr
+    root = f"http://me:{SECRET}@{host}/root"
+    assert logloom("head", root, "-n", "1").returncode == 0
+    assert logloom("verify", root).returncode == 0
+    listed = logloom("view", root, "--list")
+    assert listed.stdout.startswith(f"http://{host}/root/")
+    wrong = logloom("head", root + "@7")
+    assert wrong.returncode == 2
+    assert f"http://{host}/root" in wrong.stderr
 
 
 @pytest.mark.parametrize(
