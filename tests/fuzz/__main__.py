@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import os
 import pathlib
 import resource
 import selectors
@@ -21,8 +22,9 @@ import traceback
 
 from tests.fuzz.targets import targets
 
-TURN = 20.0  # seconds of a target before the next one has its turn
-HANG = 120.0  # seconds that one damaged file may take; a healthy one takes a tenth of one
+TURN = 45.0  # seconds of a target before the next one has its turn; to start takes four
+BUSY = 60.0  # seconds of computing that one damaged file may take; a healthy one takes a tenth of one
+HANG = 600.0  # seconds on a clock, for what waits and computes nothing
 MEMORY = 3 << 30  # bytes of a process
 
 
@@ -58,6 +60,15 @@ def _rss(pid: int) -> int:
     return int(lines[0].split()[1]) << 10 if lines else 0
 
 
+def _cpu(pid: int) -> float:
+    """Seconds that a process has computed, however busy the machine is."""
+    try:
+        ticks = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return 0.0
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
 def _turn(name: str, first: int, seconds: float) -> tuple[int, list[dict[str, object]]]:
     """Runs a target for a while; gives the next seed and what was found."""
     command = [sys.executable, "-m", "tests.fuzz", "--child", name, str(first), str(seconds)]
@@ -65,7 +76,7 @@ def _turn(name: str, first: int, seconds: float) -> tuple[int, list[dict[str, ob
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert child.stdout is not None
         found: list[dict[str, object]] = []
-        seed, heard, why = first, time.monotonic(), ""
+        seed, heard, computed, why = first, time.monotonic(), 0.0, ""
         with selectors.DefaultSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
             while True:
@@ -74,10 +85,10 @@ def _turn(name: str, first: int, seconds: float) -> tuple[int, list[dict[str, ob
                     if not line:
                         break
                     said = json.loads(line)
-                    seed, heard = said["seed"], time.monotonic()
+                    seed, heard, computed = said["seed"], time.monotonic(), _cpu(child.pid)
                     if "found" in said:
                         found.append({"target": name, "seed": seed, **said["found"]})
-                elif time.monotonic() - heard > HANG:
+                elif _cpu(child.pid) - computed > BUSY or time.monotonic() - heard > HANG:
                     why = "hang"
                 elif _rss(child.pid) > MEMORY:
                     why = "memory"
