@@ -49,7 +49,7 @@ def named_tests(page):
         found = []
         for code in CODE.findall(line):
             path, _, name = code.partition("::")
-            if re.fullmatch(r"tests/[\w/]+\.py", path):
+            if re.fullmatch(r"(tests|logloom/testing)/[\w/]+\.py", path):
                 found = files = [*found, path]
             if name or re.fullmatch(r"test_\w+", code):
                 yield [path] if name else files, name or code

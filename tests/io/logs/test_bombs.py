@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import zstandard
@@ -173,6 +174,32 @@ def test_a_table_of_one_number_in_very_many_rows_is_refused(tmp_path):
     with pytest.raises(LogReadError, match="row group 0, once it is decoded, takes 8000000 bytes"):
         table_file(str(path), OpenOptions()).read(0, ["value"])
     assert "unreadable" in verdict(path)
+
+
+@pytest.mark.parametrize("is_dictionary", [False, True])
+def test_a_feather_file_that_holds_far_more_than_it_takes_is_refused(tmp_path, is_dictionary):
+    path = tmp_path / "a.feather"
+    values = pa.array(["x" * 1_000_000] * 100)
+    if is_dictionary:
+        values = pa.DictionaryArray.from_arrays(pa.array([0] * 100), values)
+    table = pa.table({"timestamp_ns": np.arange(100), "value": values})
+    pa.feather.write_feather(table, str(path), compression="zstd")
+    assert path.stat().st_size < 100_000
+    with pytest.raises(LogReadError, match="record batch 0, once it is decompressed, takes 100"):
+        table_file(str(path), OpenOptions()).read(0, ["value"])
+    assert "unreadable" in verdict(path)
+
+
+def test_a_feather_file_that_claims_more_than_it_holds_is_refused(tmp_path):
+    path = tmp_path / "a.feather"
+    table = pa.table({"timestamp_ns": TIMES, "value": np.zeros(1000, np.int16)})
+    pa.feather.write_feather(table, str(path), compression="zstd")
+    data = bytearray(path.read_bytes())
+    at = data.index(struct.pack("<q", 2000))
+    data[at : at + 8] = struct.pack("<q", 1 << 40)
+    path.write_bytes(data)
+    with pytest.raises(LogReadError, match="more than max_chunk_bytes"):
+        table_file(str(path), OpenOptions()).read(0, ["value"])
 
 
 def test_a_table_of_texts_that_repeat_is_read_as_ever(tmp_path):

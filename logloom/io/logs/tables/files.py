@@ -8,7 +8,7 @@ Arrow checks what it reads; whatever it refuses becomes a LogReadError that name
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +22,8 @@ from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import LogFile
+from logloom.io.logs.ranges import MIB, LogFile
+from logloom.io.logs.tables.arrow_sizes import RecordBatch, record_batches
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.reader import PARQUET
 from logloom.io.storage import stored_file
@@ -194,20 +195,34 @@ class FeatherTable(_BaseTableFile):
 
     @lazy
     def groups(self) -> Sequence[Group]:
-        first_column = self.schema.names[:1]
         groups, first = [], 0
-        with self._source() as source:
-            reader = self._reader(source, first_column)
-            count = reader.num_record_batches
-            for i in range(count):
-                rows = reader.get_batch(i).num_rows
-                groups.append(Group(first, rows, self._file.size // count))
-                first += rows
+        for batch in self._batches:
+            groups.append(Group(first, batch.num_rows, self._file.size // len(self._batches)))
+            first += batch.num_rows
         return groups
 
+    @lazy
+    def _batches(self) -> Sequence[RecordBatch]:
+        with self._source():
+            return record_batches(self._bytes(), self._file.size)
+
+    def _bytes(self) -> Callable[[int, int], bytes]:
+        """Reads ranges of the file; of a remote one those that lie near each other by one request."""
+        if self._file.is_local:
+            return self._file.read
+        known, first = b"", 0
+
+        def read(start: int, stop: int) -> bytes:
+            nonlocal known, first
+            if not first <= start <= stop <= first + len(known):
+                first = start
+                known = self._file.read(first, min(self._file.size, max(stop, first + MIB)))
+            return known[start - first : stop - first]
+
+        return read
+
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
-        # A compressed batch tells its size only when it is read; the file bounds what is not compressed.
-        self._check_size(self.groups[group].num_bytes, f"record batch {group}")
+        self._check_size(self._batches[group].num_bytes, f"record batch {group}, once it is decompressed,")
         with self._source() as source:
             batch = self._reader(source, columns).get_batch(group)
             return _whole(pa.Table.from_batches([batch]), self.groups[group].num_rows)

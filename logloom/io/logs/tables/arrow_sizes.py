@@ -1,0 +1,141 @@
+"""What record batches of an Arrow file claim to hold once decompressed, which Arrow's readers don't tell.
+
+Here: `record_batches`, of an open file, and the few flatbuffers it takes, each read within its bytes.
+Elsewhere: what is done about it, and everything else of such files (files).
+
+    file     "ARROW1" pad | message | message | ... | Footer, its length (i32) | "ARROW1"
+    Footer   version, schema, dictionaries, record batches: as vectors of (offset i64, i32, pad, body i64)
+    message  0xffffffff (absent in old files), length (i32), Message | body
+    Message  version, kind, header (RecordBatch, or DictionaryBatch around one), body length
+    buffer   decompressed length (i64; -1: it is not compressed) | data
+
+Format: https://arrow.apache.org/docs/format/Columnar.html, and File.fbs and Message.fbs there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_DICTIONARY, _BATCH = 2, 3
+_MAX_METADATA = 64 << 20  # bytes of a footer or of a message's header
+
+Read = Callable[[int, int], bytes]
+
+
+@dataclass(frozen=True)
+class RecordBatch:
+    """What its header says.
+
+    Attributes:
+        num_bytes: once it is decompressed, with all dictionaries of the file.
+    """
+
+    num_rows: int
+    num_bytes: int
+
+
+def record_batches(read: Read, size: int) -> list[RecordBatch]:
+    """The record batches of a file.
+
+    Args:
+        read: gives the bytes [start, stop) of the file.
+        size: bytes of the file.
+
+    Raises:
+        ValueError: the file's own metadata are damaged.
+    """
+    try:
+        (length,) = struct.unpack("<i", read(max(0, size - 10), size - 6))
+        if not 0 < length <= min(size - 10, _MAX_METADATA):
+            raise ValueError("its footer is damaged")
+        footer = _Flat(read(size - 10 - length, size - 10))
+        root = footer.root()
+        dictionaries, batches = (
+            [_batch(read, size, *footer.block(at)) for at in footer.vector(root, field, 24)]
+            for field in (2, 3)
+        )
+    except struct.error as error:
+        raise ValueError(f"its metadata are damaged: {error}") from error
+    shared = sum(one.num_bytes for one in dictionaries)
+    return [RecordBatch(one.num_rows, one.num_bytes + shared) for one in batches]
+
+
+def _batch(read: Read, size: int, offset: int, metadata: int, body: int) -> RecordBatch:
+    if min(offset, metadata, body) < 0 or metadata > _MAX_METADATA or offset + metadata + body > size:
+        raise ValueError(f"the record batch at byte {offset} is not within the file")
+    head = read(offset, offset + metadata)
+    message = _Flat(head[8 if head[:4] == b"\xff" * 4 else 4 :])
+    root = message.root()
+    kind, batch = message.byte(root, 1), message.table(root, 2)
+    if kind == _DICTIONARY and batch:
+        batch = message.table(batch, 1)
+    if kind not in (_DICTIONARY, _BATCH) or not batch:
+        raise ValueError(f"there is no record batch at byte {offset}")
+    num_rows = message.long(batch, 0)
+    if num_rows < 0:
+        raise ValueError(f"the record batch at byte {offset} has a negative length")
+    if not message.table(batch, 3):
+        return RecordBatch(num_rows, body)  # not compressed
+    total = 0
+    for at in message.vector(batch, 2, 16):
+        start, length = struct.unpack_from("<qq", message.data, at)
+        if min(start, length) < 0 or start + length > body:
+            raise ValueError(f"a buffer of the record batch at byte {offset} is not within it")
+        if length >= 8:
+            place = offset + metadata + start
+            (plain,) = struct.unpack("<q", read(place, place + 8))
+            total += plain if plain >= 0 else length
+    return RecordBatch(num_rows, total)
+
+
+class _Flat:
+    """The tables and vectors of a flatbuffer; 0 stands for a table that isn't there."""
+
+    def __init__(self, data: bytes):
+        self.data = data
+
+    def root(self) -> int:
+        return self._unsigned(0)
+
+    def table(self, table: int, field: int) -> int:
+        at = self._field(table, field)
+        return at + self._unsigned(at) if at else 0
+
+    def byte(self, table: int, field: int) -> int:
+        at = self._field(table, field)
+        return int(struct.unpack_from("<B", self.data, at)[0]) if at else 0
+
+    def long(self, table: int, field: int) -> int:
+        at = self._field(table, field)
+        return int(struct.unpack_from("<q", self.data, at)[0]) if at else 0
+
+    def vector(self, table: int, field: int, step: int) -> range:
+        """Where the entries of a vector lie, each of `step` bytes."""
+        first = self.table(table, field)
+        if not first:
+            return range(0)
+        count = self._unsigned(first)
+        if first + 4 + count * step > len(self.data):
+            raise ValueError("a list in its metadata is longer than they are")
+        return range(first + 4, first + 4 + count * step, step)
+
+    def block(self, at: int) -> tuple[int, int, int]:
+        """(offset, bytes of metadata, bytes of body)."""
+        offset, metadata, body = struct.unpack_from("<qi4xq", self.data, at)
+        return offset, metadata, body
+
+    def _field(self, table: int, field: int) -> int:
+        (back,) = struct.unpack_from("<i", self.data, table)
+        fields = table - back
+        if fields < 0:
+            raise ValueError("a table in its metadata is damaged")
+        (size,) = struct.unpack_from("<H", self.data, fields)
+        if 4 + 2 * field >= size:
+            return 0
+        (offset,) = struct.unpack_from("<H", self.data, fields + 4 + 2 * field)
+        return table + int(offset) if offset else 0
+
+    def _unsigned(self, at: int) -> int:
+        return int(struct.unpack_from("<I", self.data, at)[0])
