@@ -2,7 +2,8 @@
 
 Here: `File`, which the readers of datasets share, `OpenFile`, and what they are made of: `open_local`,
 `size_of`, `fetch` and `fetch_many`.
-Elsewhere: trying again (logloom.io.remote), archives (logloom.io.zipped), which ranges hold what (readers).
+Elsewhere: trying again (logloom.io.remote), archives (logloom.io.zipped), which ranges hold what (each
+format's reader).
 
 A missing file is a DatasetError, or what a caller names instead, as is a range that its file doesn't have.
 Any other failure is a StorageError.

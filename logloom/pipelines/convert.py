@@ -20,10 +20,9 @@ from typing import Any
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
-from logloom.io.entries import ENTRY, Entry, write_log_part
+from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
 from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
-from logloom.io.metadata import canonical
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
@@ -38,7 +37,7 @@ from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
-from logloom.transforms.partition import Failure, PartitionResult, files_of, listed
+from logloom.transforms.partition import Failure, PartitionResult, listed
 from logloom.words import counted
 
 with beam_needed():
@@ -273,8 +272,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
             unit=unit,
             tally=job.source.tally(part),
         )
-        (folder / ENTRY).write_bytes(canonical(entry.to_json()))
-        job.store.publish(folder, entry.folder, last=ENTRY)
+        publish_unit(job.store, folder, entry)
     return entry
 
 
