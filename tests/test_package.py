@@ -19,6 +19,7 @@ WITH_BEAM = (
     "pipelines/build.py",
     "pipelines/convert.py",
     "pipelines/template.py",
+    "transforms/build_logs.py",
     "transforms/read_logs.py",
     "transforms/spread.py",
     "runners/",

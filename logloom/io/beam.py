@@ -1,7 +1,7 @@
 """Blocks from and to datasets of any format, in Beam: `ReadFrom` and `WriteTo`.
 
 Elsewhere: formats (logloom.io.units), the transforms named after them (`beam.py` in each format's package),
-builds from recipes, whose units outlive a job (logloom.pipelines.build).
+builds from recipes, whose units outlive a job (logloom.transforms.build_logs).
 
 No payload is shuffled. Each block becomes a unit of its own at once, in `<path>.stage`, and only the units'
 entries are gathered. Then workers join the units of a partition or, where the format is assembled, make the

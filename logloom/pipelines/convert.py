@@ -25,7 +25,7 @@ from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
-from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
+from logloom.pipelines.build import check_reach, mend_digest
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
@@ -33,6 +33,7 @@ from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
 from logloom.transforms import finish, partition
+from logloom.transforms.build_logs import CommitVersion
 from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask, blank_entry
