@@ -20,12 +20,12 @@ from logloom.errors import DatasetError, TruncatedLogError, UsageError
 from logloom.io.logs import log, opening
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.storage import Store
 from logloom.io.units import format_named, format_names
 from logloom.testing.rows import SCHEMA, cut, digests, random_block
 from logloom.transforms import derive
-from logloom.transforms.match import group_logs
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
 START = 1_700_000_000_000_000_000
