@@ -24,11 +24,10 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
-from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import LogRecord, Manifest, version_file
 from logloom.io.metadata import Count, Text, checked
 from logloom.io.storage import Store
-from logloom.schema import Schema
+from logloom.schema import MAX_TIME, MIN_TIME, Schema
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from logloom.io.logs.compression import allowance
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.tables.columns import definition_of
-from logloom.io.logs.tables.reader import PARQUET
+from logloom.io.logs.tables.magic import PARQUET
 from logloom.io.storage import stored_file
 
 
