@@ -23,6 +23,8 @@ COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
 RESERVED_LAST_PARTS = frozenset({"age", "available"})
 _LISTED = 40  # names in a message
+MIN_TIME = int(np.iinfo(np.int64).min)
+MAX_TIME = int(np.iinfo(np.int64).max)
 NO_AGE = int(np.iinfo(np.int64).min)  # the age of a row that has no usable message
 
 

@@ -1,6 +1,7 @@
 """What of a URI may be shown and kept: all but the credentials in it.
 
-Here: `shown`, for single URIs and for whatever text has some in it; `chained`, for the causes of errors.
+Here: `shown`, for single URIs and for whatever text has some in it; `chained`, for the causes of errors;
+`is_local`.
 Elsewhere: how a URI that is shown is opened all the same (`with_access` in logloom.io.storage).
 """
 
@@ -21,6 +22,11 @@ _SECRET = re.compile(
 )
 _SIGNED = "expires policy se sp sv sr ss srt st spr sip si skoid sktid skt ske sks skv sdd saoid"
 _WITH_SIGNATURE = frozenset(_SIGNED.split())
+
+
+def is_local(uri: str) -> bool:
+    """Whether a URI means a path on this machine's file systems."""
+    return "://" not in uri or uri.startswith(("file://", "local://"))
 
 
 def shown(text: str) -> str:

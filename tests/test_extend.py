@@ -1,5 +1,6 @@
 """docs/extend.md, done as it says: its package is installed, and its logs are read."""
 
+import importlib
 import json
 import os
 import pathlib
@@ -8,19 +9,23 @@ import subprocess
 import sys
 import tomllib
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 
 import logloom.datasets
 from logloom.demo import demo_recipe, make_drives
-from logloom.errors import TruncatedLogError, UsageError
+from logloom.errors import DatasetError, TruncatedLogError, UsageError
 from logloom.io.logs import log, opening
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
+from logloom.io.storage import Store
 from logloom.io.units import format_named, format_names
+from logloom.testing.rows import SCHEMA, cut, digests, random_block
 from logloom.transforms import derive
-from logloom.transforms.match import group_logs
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
 START = 1_700_000_000_000_000_000
@@ -139,6 +144,34 @@ def test_the_page_s_contract_tests_pass(site):
     plain = ("-p", "no:cacheprovider", "-q", "--rootdir", str(site), "-c", os.devnull)
     said = with_site(site, "pytest", *plain, str(site / "acme_tests/test_contracts.py"))
     assert re.search(r"\d{3} passed", said), said
+
+
+def test_the_page_s_pipelines_write_blocks_and_read_them_again(site, tmp_path):
+    pipeline = importlib.import_module("acme_tests.pipeline")
+    blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
+    cuts = [part for block in blocks for part in cut(block, [2, 3, 7])][::-1]
+    units, lines = tmp_path / "units", tmp_path / "lines"
+    uris = [f"{units}/{block.log_id}/{block.partition}" for block in blocks]
+    with beam.Pipeline() as p:
+        written = pipeline.write_units(p, cuts, SCHEMA, units)
+        assert_that(
+            written | beam.Map(lambda unit: (unit["uri"], unit["rows"])), equal_to([(u, 9) for u in uris])
+        )
+    with beam.Pipeline() as p:
+        assert_that(pipeline.units_to_lines(p, uris, SCHEMA, lines), equal_to([str(lines)]))
+    form = importlib.import_module("acme_lines.format").FORMAT
+    found = [block for reader in form.units(Store.at(str(lines))) for block in reader.blocks()]
+    assert digests(found, SCHEMA) == digests(blocks, SCHEMA)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "site", "units"]
+    with pytest.raises(UsageError, match="there is a dataset already"), beam.Pipeline() as p:
+        pipeline.units_to_lines(p, uris, SCHEMA, lines)
+
+
+def test_a_row_that_is_missing_stops_the_page_s_pipeline(site, tmp_path):
+    pipeline = importlib.import_module("acme_tests.pipeline")
+    first, _, last = cut(random_block(SCHEMA, 9, 0), [2, 3])
+    with pytest.raises(DatasetError, match="a block at row 3, row 2 comes next"), beam.Pipeline() as p:
+        pipeline.write_units(p, [first, last], SCHEMA, tmp_path / "units")
 
 
 def values_of(rows, names):

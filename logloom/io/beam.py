@@ -1,12 +1,11 @@
-"""Beam transforms for blocks, shared by the formats.
+"""Blocks from and to datasets of any format, in Beam: `ReadFrom` and `WriteTo`.
 
-Here: for formats whose units are whole datasets (tar shards, folders of bags) `ReadUnits`, `WriteUnits`, and
-`Pieces`, what a format does to be written so; for those whose units are staged and then assembled into one
-dataset `ReadDataset`, `WriteAssembled` and `Assembling`.
-Elsewhere: the transforms that users name (`beam.py` in each format's package).
+Elsewhere: formats (logloom.io.units), the transforms named after them (`beam.py` in each format's package),
+builds from recipes, whose units outlive a job (logloom.transforms.build_logs).
 
-No payload is shuffled. Each block becomes a piece of its unit at once, in `tmp/pieces` of the root, and only
-the pieces' names are grouped and put in row order; or a unit in `<path>.stage`.
+No payload is shuffled. Each block becomes a unit of its own at once, in `<path>.stage`, and only the units'
+entries are gathered. Then workers join the units of a partition or, where the format is assembled, make the
+files of one dataset of all of them; so rows are written twice.
 """
 
 from __future__ import annotations
@@ -15,154 +14,27 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from logloom.blocks import Block
-from logloom.digests import digest_of
+from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
+from logloom.io.entries import Entry, files_of, publish_unit
+from logloom.io.manifest import LogRecord
+from logloom.io.rows import uris_of
 from logloom.io.storage import Store, explained
-from logloom.io.units import AssemblyPlan, Reader
+from logloom.io.units import AssembledFormat, AssemblyPlan, Format, Reader, UnitContext, closed
 from logloom.schema import Schema
 
 with beam_needed():
     import apache_beam as beam
 
-_PIECES = "tmp/pieces"
-_Unit = tuple[str, str]  # log_id, partition
-_Piece = tuple[int, int, int, int, str]  # first row, rows, first and last stamp, name
 
-
-class ReadUnits(beam.PTransform):
-    """The rows of units as blocks; each unit is read by one worker."""
-
-    opener: ClassVar[Callable[..., Reader]]  # of uri, schema and storage_options; found by its name
-
-    def __init__(
-        self,
-        uris: Sequence[str],
-        schema: Schema,
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """
-        Args:
-            uris: of units that `schema` describes.
-            columns: names or globs; all, ages and availabilities too, by default.
-            max_bytes: about how much a block holds.
-        """
-        super().__init__()
-        self._uris = [os.fspath(uri) for uri in uris]
-        self._arguments = (schema, columns, max_bytes, storage_options)
-
-    def expand(self, begin: Any) -> Any:
-        return (
-            begin
-            | "ListUnits" >> beam.Create(self._uris)
-            | "Spread" >> beam.Reshuffle()
-            | "ReadBlocks" >> beam.FlatMap(_read_blocks, type(self).opener, *self._arguments)
-        )
-
-
-def _read_blocks(
-    uri: str,
-    opener: Callable[..., Reader],
-    schema: Schema,
-    columns: Sequence[str] | None,
-    max_bytes: int,
-    storage_options: Mapping[str, Any] | None,
-) -> Iterator[Block]:
-    return opener(uri, schema, storage_options=storage_options).blocks(columns, max_bytes)
-
-
-class Pieces(Protocol):
-    """How blocks become pieces of a unit and pieces the unit. Small and picklable.
-
-    Attributes:
-        last_of_piece, last_of_unit: the file that is published last, so that what has it is whole.
-    """
-
-    last_of_piece: ClassVar[str]
-    last_of_unit: ClassVar[str]
-
-    def write(self, block: Block, folder: pathlib.Path) -> None:
-        """Writes one block as a piece into an empty local folder."""
-        ...
-
-    def name_of(self, log_id: str, partition: str) -> str:
-        """The unit's folder within the root."""
-        ...
-
-    def join(self, store: Store, pieces: Sequence[str], folder: pathlib.Path) -> None:
-        """Writes the unit into an empty local folder, from pieces in row order."""
-        ...
-
-    def found(self, store: Store, name: str, rows: int) -> tuple[str, int, int]:
-        """URI, rows and bytes of the finished unit; its pieces had `rows`."""
-        ...
-
-
-class WriteUnits(beam.PTransform):
-    """Writes blocks to units in `root` and gives {"uri", "log_id", "partition", "rows", "bytes"} of each."""
-
-    def __init__(self, root: str, pieces: Pieces, storage_options: Mapping[str, Any] | None):
-        super().__init__()
-        self._store = Store.at(root, storage_options)
-        self._pieces = pieces
-
-    def expand(self, blocks: Any) -> Any:
-        return (
-            blocks
-            | "HasRows" >> beam.Filter(len)
-            | "WritePieces" >> beam.Map(_write_piece, self._store, self._pieces)
-            | "PiecesOfUnits" >> beam.GroupByKey()
-            | "JoinPieces" >> beam.Map(_join_pieces, self._store, self._pieces)
-        )
-
-
-def _write_piece(block: Block, store: Store, form: Pieces) -> tuple[_Unit, _Piece]:
-    """Writes one block; gives its unit and the piece."""
-    unit = (block.log_id, block.partition)
-    stamps = (int(block.timestamp[0]), int(block.timestamp[-1]))
-    name = f"{_PIECES}/{digest_of(unit)[:32]}/{block.first_row:012d}-{len(block)}"
-    with store.scratch() as folder:
-        form.write(block, folder)
-        store.publish(folder, name, last=form.last_of_piece)
-    return unit, (block.first_row, len(block), *stamps, name)
-
-
-def _join_pieces(unit: tuple[_Unit, Iterable[_Piece]], store: Store, form: Pieces) -> dict[str, Any]:
-    """Makes the unit of its pieces unless it is there, and removes them.
-
-    Raises:
-        DatasetError: rows are missing, or there twice.
-    """
-    (log_id, partition), pieces = unit
-    ordered = sorted(set(pieces))
-    rows, last = 0, None
-    for first_row, count, first_stamp, last_stamp, _ in ordered:
-        if first_row != rows or (last is not None and first_stamp <= last):
-            raise DatasetError(f"{log_id} {partition}: a block at row {first_row}, row {rows} comes next")
-        rows, last = rows + count, last_stamp
-    names = [piece for *_, piece in ordered]
-    name = form.name_of(log_id, partition)
-    if not store.exists(f"{name}/{form.last_of_unit}"):
-        with store.scratch() as folder, explained(store.uri_of(name)):
-            form.join(store, names, folder)
-            store.publish(folder, name, last=form.last_of_unit)
-    for piece in names:
-        if store.exists(f"{piece}/{form.last_of_piece}"):
-            store.fs.rm(store.fs_path(piece), recursive=True)
-    uri, rows, size = form.found(store, name, rows)
-    return {"uri": uri, "log_id": log_id, "partition": partition, "rows": rows, "bytes": size}
-
-
-# --- assembled datasets ---------------------------------------------------------------------------------
-
-
+@runtime_checkable
 class LogByLog(Protocol):
-    """A reader of one dataset whose logs can be read apart."""
+    """A reader whose logs can be read apart."""
 
     @property
     def logs(self) -> Iterable[Any]:
@@ -174,142 +46,309 @@ class LogByLog(Protocol):
         ...
 
 
-class ReadDataset(beam.PTransform):
-    """The rows of one dataset as blocks; each of its logs is read by one worker."""
+Units = Callable[[Store], Sequence[Reader | LogByLog]]  # picklable
+_SPLIT = "all"
+_Share = tuple[str, int, Any]  # uri, number of the unit, log; None for all logs
 
-    opener: ClassVar[Callable[..., LogByLog]]  # of path and storage_options; found by its name
+
+class ReadFrom(beam.PTransform):
+    """The rows of plain datasets as blocks; each unit, or log of one, is read by one worker."""
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        form: Format,
         columns: Sequence[str] | None = None,
         max_bytes: int = 64 << 20,
         storage_options: Mapping[str, Any] | None = None,
+        *,
+        units: Units | None = None,
     ):
         """
         Args:
+            uris: of one dataset of the format, or of several.
             columns: names or globs; all, ages and availabilities too, by default.
             max_bytes: about how much a block holds.
+            units: opens a dataset, where `form.units` would have to know more.
         """
         super().__init__()
-        self._path = os.fspath(path)
-        self._arguments = (columns, max_bytes, storage_options)
+        self._uris = uris_of(uris)
+        self._units: Units = units or form.units
+        self._columns, self._max_bytes, self._storage_options = columns, max_bytes, storage_options
 
     def expand(self, begin: Any) -> Any:
-        *_, storage_options = self._arguments
         return (
             begin
-            | "NameDataset" >> beam.Create([self._path])
-            | "ListLogs" >> beam.FlatMap(_list_logs, type(self).opener, storage_options)
-            | "SpreadLogs" >> beam.Reshuffle()
-            | "ReadLog" >> beam.FlatMap(_read_log, self._path, type(self).opener, *self._arguments)
+            | "NameDatasets" >> beam.Create(self._uris)
+            | "ListShares" >> beam.FlatMap(_shares, self._units, self._storage_options)
+            | "SpreadShares" >> beam.Reshuffle()
+            | "ReadShare"
+            >> beam.FlatMap(_read, self._units, self._storage_options, self._columns, self._max_bytes)
         )
 
 
-def _list_logs(
-    path: str, opener: Callable[..., LogByLog], storage_options: Mapping[str, Any] | None
-) -> Iterable[Any]:
-    return opener(path, storage_options=storage_options).logs
+def _shares(uri: str, units: Units, storage_options: Mapping[str, Any] | None) -> Iterator[_Share]:
+    for number, unit in enumerate(units(Store.at(uri, storage_options))):
+        for log in unit.logs if isinstance(unit, LogByLog) else (None,):
+            yield uri, number, log
 
 
-def _read_log(
-    log: Any,
-    path: str,
-    opener: Callable[..., LogByLog],
+def _read(
+    share: _Share,
+    units: Units,
+    storage_options: Mapping[str, Any] | None,
     columns: Sequence[str] | None,
     max_bytes: int,
-    storage_options: Mapping[str, Any] | None,
 ) -> Iterator[Block]:
-    return opener(path, storage_options=storage_options).log_blocks(log, columns, max_bytes)
+    uri, number, log = share
+    unit = units(Store.at(uri, storage_options))[number]
+    if isinstance(unit, LogByLog):
+        return unit.log_blocks(log, columns, max_bytes)
+    return unit.blocks(columns, max_bytes)
 
 
-class Assembling(Protocol):
-    """What a format does so that blocks become one dataset. Picklable."""
+class WriteTo(beam.PTransform):
+    """Writes blocks, which may come in any order, as datasets of a format.
 
-    last: ClassVar[tuple[str, ...]]  # files whose presence says that a dataset is whole
-
-    def stage(self, block: Block, stage: Store) -> Any:
-        """Stages a block with rows as a unit named by its content; gives what `plan` needs of it."""
-        ...
-
-    def plan(self, units: Sequence[Any]) -> AssemblyPlan:
-        """Plans the dataset of all units, which come in any order; reads nothing."""
-        ...
-
-    def make(self, stage: Store, task: Any) -> tuple[str, bytes]:
-        """The name and the bytes of the file that a task of the plan means."""
-        ...
-
-
-class WriteAssembled(beam.PTransform):
-    """Writes blocks as one dataset and gives its path, once it is whole.
-
-    Blocks may come in any order and are staged as they come, in `<path>.stage`, so that none crosses a
-    shuffle; their rows are written twice. Rows are ordered by (log_id, timestamp).
+    A format whose units are assembled makes one dataset, ordered by (log_id, timestamp), whose URI is given
+    once it is whole. Others make a unit `<path>/<log_id>/<partition>` of each partition, for which {"uri",
+    "log_id", "partition", "rows", "bytes"} is given. Bytes don't depend on how rows were cut into blocks.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        form: Assembling,
-        storage_options: Mapping[str, Any] | None,
+        form: Format,
+        schema: Schema,
+        options: Any = None,
+        *,
+        period: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        file: str = "",
+        last: Sequence[str] = (),
     ):
+        """Checks what can be checked before there are rows.
+
+        Args:
+            path: path or URI of a folder.
+            schema: of the blocks.
+            options: of the format, those of its `Options` by default.
+            period: of the rows' clock, in ns, where it has one.
+            file: what to give the URI of, within what is written; the folder by default.
+            last: files, of which the presence of one says that something whole is there; `file` by default,
+                where there is none the plan's own files, or a unit's last file by name.
+
+        Raises:
+            UsageError: the columns don't fit.
+        """
         super().__init__()
-        self._target = Store.at(os.fspath(path), storage_options)
-        self._form = form
+        options = form.Options() if options is None else options
+        if problems := form.check(options, schema):
+            raise UsageError("; ".join(problems))
+        store = Store.at(os.fspath(path), storage_options)
+        marks = tuple(last or filter(None, [file]))
+        self._dataset = _Dataset(store, form, schema, options, period, file, marks)
 
     def expand(self, blocks: Any) -> Any:
-        units = (
-            blocks
-            | "HasRows" >> beam.Filter(len)
-            | "StageBlock" >> beam.Map(_stage_block, self._target, self._form)
-            | "ListUnits" >> beam.combiners.ToList()
-        )
+        dataset = self._dataset
+        staged = blocks | "HasRows" >> beam.Filter(len) | "StageBlock" >> beam.Map(dataset.stage_block)
+        if not isinstance(dataset.form, AssembledFormat):
+            units = staged | "UnitsOfPartition" >> beam.GroupByKey() | "Join" >> beam.Map(dataset.join)
+            _ = (
+                units
+                | "CountUnits" >> beam.combiners.Count.Globally()
+                | "RemoveStage" >> beam.Map(dataset.remove_stage)
+            )
+            return units
+        entries = staged | "Entries" >> beam.Values() | "ListEntries" >> beam.combiners.ToList()
         written = (
-            units
-            | "PlanFiles" >> beam.FlatMap(_plan_files, self._target, self._form)
+            entries
+            | "PlanFiles" >> beam.FlatMap(dataset.tasks)
             | "SpreadFiles" >> beam.Reshuffle()
-            | "WriteFile" >> beam.Map(_write_file, self._target, self._form)
+            | "WriteFile" >> beam.Map(dataset.write_file)
         )
-        return units | "WriteMetadata" >> beam.Map(
-            _finish, self._target, self._form, beam.pvalue.AsList(written)
+        return entries | "WriteMetadata" >> beam.Map(dataset.finish, beam.pvalue.AsList(written))
+
+
+_Staged = tuple[int, Entry]  # the block's first row
+
+
+@dataclass(frozen=True)
+class _Dataset:
+    """What is written where; its methods are what workers do. Small and picklable."""
+
+    store: Store
+    form: Format
+    schema: Schema
+    options: Any
+    period: int | None
+    file: str
+    last: tuple[str, ...]
+
+    @property
+    def stage(self) -> Store:
+        """Where blocks lie as units until they are part of something whole."""
+        return Store(f"{self.store.uri}.stage", self.store.options)
+
+    def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
+        """Writes a block as a unit, named by its content: a second attempt finds it there."""
+        log_id, partition = block.log_id, f"{block.partition}~{block.first_row:012d}"
+        if problems := self.form.check_log(self.options, log_id, log_id):
+            raise UsageError("; ".join(problems))
+        digests = RowsDigest(self.schema)
+        digests.update(block)
+        with self.stage.scratch() as folder, explained(self.stage.uri):
+            writer = self.form.writer(folder, self.schema, self.options, self._context(log_id, partition))
+            writer.append(block)
+            unit, columns = closed(writer, digests)
+            if isinstance(self.form, AssembledFormat):
+                self._show(folder)
+            entry = Entry(
+                output=self.form.name,
+                identity=digest_of([log_id, partition, columns])[:32],
+                log_id=log_id,
+                content_id="",
+                partition=partition,
+                start=int(block.timestamp[0]),
+                stop=int(block.timestamp[-1]) + 1,
+                rows=len(block),
+                files=files_of(folder),
+                columns=columns,
+                unit=unit,
+                tally={},
+            )
+            publish_unit(self.stage, folder, entry)
+        return (log_id, block.partition), (block.first_row, entry)
+
+    def _context(self, log_id: str, partition: str) -> UnitContext:
+        stored = self.store.options
+        return UnitContext(log_id, log_id, partition, _SPLIT, self.period, storage_options=stored)
+
+    def _show(self, folder: pathlib.Path) -> None:
+        """Moves to the dataset what it shows of a unit; a file that is there must hold the same."""
+        paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        for name, shown in sorted(self.form.view(0, sorted(paths)).items()):
+            data = paths[name].read_bytes()
+            if not self.store.create(shown, data) and self.store.read(shown) != data:
+                raise UsageError(
+                    f"{self.store.uri_of(shown)}: another dataset's file; remove it or choose another folder"
+                )
+            paths[name].unlink()
+
+    # --- a unit for each partition ---
+
+    def join(self, unit: tuple[tuple[str, str], Iterable[_Staged]]) -> dict[str, Any]:
+        """Writes the unit of a partition unless it is there.
+
+        Raises:
+            DatasetError: rows are missing, or there twice.
+        """
+        (log_id, partition), staged = unit
+        entries = _in_row_order(log_id, partition, staged)
+        name = f"{log_id}/{partition}"
+        with self.store.scratch() as folder, explained(self.store.uri_of(name)):
+            self._join(folder, log_id, partition, entries)
+            files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+            self.store.publish(folder, name, next((f for f in self.last if f in files), max(files)))
+        return {
+            "uri": self.store.uri_of(f"{name}/{self.file}" if self.file else name),
+            "log_id": log_id,
+            "partition": partition,
+            "rows": sum(entry.rows for entry in entries),
+            "bytes": sum(self.store.sizes(name).values()),
+        }
+
+    def _join(self, folder: pathlib.Path, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
+        readers = [self._reader(entry) for entry in entries]
+        schema, options = self.schema, self.options
+        if not self.form.keeps_columns:
+            schema = readers[0].schema
+            options = self.form.Options.model_validate(self.form.again(options.model_dump()))
+        writer = self.form.writer(folder, schema, options, self._context(log_id, partition))
+        rows = 0
+        for reader in readers:
+            for block in reader.blocks():
+                writer.append(replace(block, partition=partition, first_row=rows))
+                rows += len(block)
+        writer.close()
+
+    def _reader(self, entry: Entry) -> Reader:
+        folder, stored = self.stage.uri_of(entry.folder), self.stage.options
+        return self.form.reader(folder, self.schema, self.options, entry.unit, storage_options=stored)
+
+    # --- one dataset of all units ---
+
+    def plan(self, staged: Sequence[_Staged]) -> AssemblyPlan:
+        """How all units, which come in any order, become one dataset; reads no payload."""
+        assert isinstance(self.form, AssembledFormat)
+        entries = sorted((entry for _, entry in staged), key=lambda entry: (entry.log_id, entry.start))
+        pairs = [(self._record(entry), entry) for entry in entries]
+        return self.form.plan_assembly(self.stage, pairs, self.schema, self.options, self.period)
+
+    def _record(self, entry: Entry) -> LogRecord:
+        return LogRecord(
+            log_id=entry.log_id,
+            uris=(entry.log_id,),
+            content_id="",
+            split=_SPLIT,
+            key="",
+            status="whole",
+            part="",
+            rows=entry.rows,
+            planned=entry.rows,
+            dropped={},
+            refused=0,
         )
 
+    def _marks(self, plan: AssemblyPlan) -> tuple[str, ...]:
+        return self.last or tuple(name for name in plan.files if "/" not in name) or tuple(plan.files)
 
-def _stage_block(block: Block, target: Store, form: Assembling) -> Any:
-    return form.stage(block, stage_of(target))
+    def tasks(self, staged: Sequence[_Staged]) -> Sequence[Any]:
+        """The files to be made.
+
+        Raises:
+            UsageError: there is a dataset already.
+        """
+        plan = self.plan(staged)
+        marks = self._marks(plan)
+        there = [self.store.uri_of(name) for name in marks if self.store.exists(name)]
+        if there or (not marks and self.form.recognises(self.store)):
+            place = (there or [self.store.uri])[0]
+            raise UsageError(f"{place}: there is a dataset already; remove it or choose another path")
+        return plan.tasks
+
+    def write_file(self, task: Any) -> str:
+        """Makes one file; gives its name."""
+        assert isinstance(self.form, AssembledFormat)
+        name, data = self.form.make_chunk(self.stage, task)
+        self.store.replace(name, data)
+        return name
+
+    def finish(self, staged: Sequence[_Staged], written: Sequence[str]) -> str:
+        """Writes the metadata, what says that the dataset is whole last; waits for what was written."""
+        plan = self.plan(staged)
+        marks = self._marks(plan)
+        for name in sorted(plan.files, key=lambda name: (name in marks, name)):
+            self.store.replace(name, plan.files[name])
+        self.remove_stage(len(written))
+        return self.store.uri_of(self.file)
+
+    def remove_stage(self, done: int) -> None:
+        """Removes the staged units once all is written; what can't be removed stays."""
+        stage = self.stage
+        if stage.local is not None:
+            shutil.rmtree(stage.local, ignore_errors=True)
+        elif stage.fs.exists(stage.fs_path("")):
+            stage.fs.rm(stage.fs_path(""), recursive=True)
 
 
-def _plan_files(units: Sequence[Any], target: Store, form: Assembling) -> Sequence[Any]:
-    if any(target.exists(name) for name in form.last):
-        raise UsageError(f"{target.uri}: there is a dataset already; remove it or choose another path")
-    return form.plan(units).tasks
-
-
-def _write_file(task: Any, target: Store, form: Assembling) -> str:
-    name, data = form.make(stage_of(target), task)
-    target.replace(name, data)
-    return name
-
-
-def _finish(units: Sequence[Any], target: Store, form: Assembling, written: Sequence[str]) -> str:
-    """Writes the metadata, what says that the dataset is whole last; `written` is there to be waited for."""
-    files = form.plan(units).files
-    for name in sorted(files, key=lambda name: (name in form.last, name)):
-        target.replace(name, files[name])
-    remove_stage(target)
-    return target.uri
-
-
-def stage_of(target: Store) -> Store:
-    """Where the units of a dataset lie until it is assembled: `<dataset>.stage`."""
-    return Store(f"{target.uri}.stage", target.options)
-
-
-def remove_stage(target: Store) -> None:
-    """Removes them; what can't be removed stays."""
-    stage = stage_of(target)
-    if stage.local is not None:
-        shutil.rmtree(stage.local, ignore_errors=True)
-    elif stage.fs.exists(stage.fs_path("")):
-        stage.fs.rm(stage.fs_path(""), recursive=True)
+def _in_row_order(log_id: str, partition: str, staged: Iterable[_Staged]) -> list[Entry]:
+    """The entries of a partition; a block that was staged again counts once."""
+    distinct = {(first_row, entry.identity): entry for first_row, entry in staged}
+    rows, stop, ordered = 0, None, []
+    for (first_row, _), entry in sorted(distinct.items()):
+        if first_row != rows or (stop is not None and entry.start < stop):
+            raise DatasetError(f"{log_id} {partition}: a block at row {first_row}, row {rows} comes next")
+        rows, stop = rows + entry.rows, entry.stop
+        ordered.append(entry)
+    return ordered

@@ -12,14 +12,17 @@ Elsewhere: manifests, which name them (logloom.io.manifest); strict and canonica
 from __future__ import annotations
 
 import io
+import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from blake3 import blake3
 from pydantic import AfterValidator
 
+from logloom.digests import file_digest
 from logloom.errors import DatasetError
 from logloom.io.metadata import (
     STRICT,
@@ -33,7 +36,7 @@ from logloom.io.metadata import (
     checked,
     parsed,
 )
-from logloom.io.storage import MISSING, Store
+from logloom.io.storage import MISSING, Store, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,6 +143,26 @@ def repair_hint(place: str) -> str:
     """What to do about a damaged or lost file of a root, given its URI."""
     root = place.rpartition("/parts/")[0] or place.rpartition("/logs/")[0] or "ROOT"
     return f"`logloom repair {shlex.quote(root)}` builds it again"
+
+
+def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
+    """Sizes and digests of a folder's files; they are sent to the disk meanwhile."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    with ThreadPoolExecutor(1) as syncer:
+        synced = [syncer.submit(sync, path) for path in paths]
+        files = tuple(
+            FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, file_digest(path))
+            for path in paths
+        )
+        for one in synced:
+            one.result()  # its error, if any
+    return files
+
+
+def publish_unit(store: Store, folder: pathlib.Path, entry: Entry) -> None:
+    """Publishes what was written into a scratch folder as a finished unit."""
+    (folder / ENTRY).write_bytes(canonical(entry.to_json()))
+    store.publish(folder, entry.folder, last=ENTRY)
 
 
 def find_entry(store: Store, output: str, identity: str) -> Entry | None:

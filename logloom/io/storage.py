@@ -33,7 +33,9 @@ from logloom.errors import StorageError, UsageError
 from logloom.io import retries
 from logloom.io.remote import MISSING as MISSING
 from logloom.io.remote import RemoteFiles, storage_error
+from logloom.io.zipped import ZippedFiles
 from logloom.uris import chained, shown
+from logloom.uris import is_local as is_local
 
 NO_LINKS = (
     errno.EXDEV,
@@ -48,11 +50,6 @@ _ACCESS = "credentials in URIs"  # among storage options: the URIs as they were 
 _PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 _AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
-
-
-def is_local(uri: str) -> bool:
-    """Whether a URI means a path on this machine's file systems."""
-    return "://" not in uri or uri.startswith(("file://", "local://"))
 
 
 def absolute_uri(uri: str, base: str | None = None) -> str:
@@ -110,9 +107,7 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
         UsageError: no such protocol, or its package isn't installed.
     """
     if uri.startswith(ZIP):
-        from logloom.io.zipped import ZippedFiles  # which opens archives through this module
-
-        return ZippedFiles(options), absolute_uri(uri).removeprefix(ZIP)
+        return ZippedFiles(filesystem, options), absolute_uri(uri).removeprefix(ZIP)
     protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
     chosen = (options or {}).get(protocol, {})
     try:

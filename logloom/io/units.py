@@ -2,7 +2,7 @@
 
 Here: the `Writer`, `Reader` and `Format` protocols and the registry.
 Elsewhere: the formats (tar, l5kit, ...: one module or small package each), where finished units are kept
-(logloom.io.entries), the Beam transforms around them (`beam.py` in each format's package).
+(logloom.io.entries), the Beam transforms around them (logloom.io.beam).
 
 A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
 folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
@@ -21,13 +21,13 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from logloom.blocks import Block
+from logloom.digests import RowsDigest
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
-from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import LogRecord, Manifest, version_file
 from logloom.io.metadata import Count, Text, checked
 from logloom.io.storage import Store
-from logloom.schema import Schema
+from logloom.schema import MAX_TIME, MIN_TIME, Schema
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,17 @@ def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
         name: checked(format_named(name).Options, options, f"{place}.{name}")
         for name, options in manifest.outputs.items()
     }
+
+
+def closed(writer: Writer, digests: RowsDigest) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a writer says on closing, and the digest of each column as the unit's reader will give it back.
+
+    Args:
+        digests: of the rows it was given.
+    """
+    unit = writer.close()
+    # A format that maps columns says so; the others give back what they were given.
+    return unit, unit.pop("columns", None) or digests.hexdigests()
 
 
 class Closed(BaseModel):

@@ -16,13 +16,13 @@ import threading
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, NoReturn, cast
 
 from fsspec import AbstractFileSystem
 
 from logloom.errors import StorageError, UsageError
-from logloom.io.storage import filesystem, is_local
+from logloom.uris import is_local
 
 _KEPT = 16  # archives, and cursors in an archive
 _STEP = 1 << 20
@@ -33,8 +33,7 @@ _MOST = 1040  # times its size is what deflate can hold, a little more than 1032
 class _Archive:
     """An open archive: its members by path, and ranges of them. Serves many threads."""
 
-    def __init__(self, uri: str, options: Mapping[str, Any] | None):
-        fs, path = filesystem(uri, options)
+    def __init__(self, uri: str, fs: Any, path: str):
         try:
             self.uri, self._file = uri, fs.open(path, "rb")
         except FileNotFoundError as error:
@@ -139,13 +138,16 @@ class ZippedFiles(AbstractFileSystem):
     protocol = "zip"
     cachable = False
 
-    def __init__(self, options: Mapping[str, Any] | None = None, **kwargs: Any):
+    def __init__(
+        self, filesystem: Callable[..., Any], options: Mapping[str, Any] | None = None, **kwargs: Any
+    ):
         """
         Args:
+            filesystem: gives the file system of an archive, and the path in it.
             options: for the file systems that the archives lie in, by protocol.
         """
         super().__init__(**kwargs)
-        self._options = options
+        self._filesystem, self._options = filesystem, options
 
     def _at(self, path: str) -> tuple[_Archive, str, str]:
         """The archive, its quoted name, and the path in it."""
@@ -162,7 +164,7 @@ class ZippedFiles(AbstractFileSystem):
             raise StorageError(f"{uri}: there is no such archive, and none is written") from error
         key = (uri, repr(self._options), stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns))
         with _opening:
-            archive = _archives.pop(key, None) or _Archive(uri, self._options)
+            archive = _archives.pop(key, None) or _Archive(uri, *self._filesystem(uri, self._options))
             _archives[key] = archive
             while len(_archives) > _KEPT:
                 _archives.popitem(last=False)

@@ -27,9 +27,9 @@ from logloom.io.manifest_digest import digest_file
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.recipe import Recipe
+from logloom.recipe.logs import split_of
 from logloom.transforms.finish import totals_of
 from logloom.transforms.job import Committed
-from logloom.transforms.match import split_of
 from logloom.transforms.tally import Tally
 from logloom.words import counted
 

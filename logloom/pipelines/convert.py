@@ -20,13 +20,12 @@ from typing import Any
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
-from logloom.io.entries import ENTRY, Entry, write_log_part
+from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
 from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
-from logloom.io.metadata import canonical
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
-from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
+from logloom.pipelines.build import check_reach, mend_digest
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
@@ -34,11 +33,12 @@ from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
 from logloom.transforms import finish, partition
+from logloom.transforms.build_logs import CommitVersion
 from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
-from logloom.transforms.partition import Failure, PartitionResult, files_of, listed
+from logloom.transforms.partition import Failure, PartitionResult, listed
 from logloom.words import counted
 
 with beam_needed():
@@ -273,8 +273,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
             unit=unit,
             tally=job.source.tally(part),
         )
-        (folder / ENTRY).write_bytes(canonical(entry.to_json()))
-        job.store.publish(folder, entry.folder, last=ENTRY)
+        publish_unit(job.store, folder, entry)
     return entry
 
 

@@ -17,6 +17,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, LogSummary, OnError, OpenOptions, TopicInfo, unfinished_words
 from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.match import LogFiles, access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import LogRecord, entries_of, read_manifest
 from logloom.io.storage import Store, with_access
@@ -27,7 +28,6 @@ from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import reading_of
 from logloom.pipelines.why import Explainer, Why, iso8601
 from logloom.schema import NO_AGE, Schema
-from logloom.transforms.match import LogFiles, access_to, group_logs
 from logloom.transforms.suggest import Tell, no_words, suggest
 from logloom.words import counted
 

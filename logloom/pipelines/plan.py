@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from logloom.errors import LogReadError, UsageError
 from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import LogSummary, OpenOptions, unfinished_words
+from logloom.io.logs.match import LogFiles, access_to, check_one_recording, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.manifest import (
@@ -33,19 +34,12 @@ from logloom.io.manifest import (
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.recipe import Recipe
+from logloom.recipe.logs import expand_logs, split_of
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import Job, LogTask
-from logloom.transforms.match import (
-    LogFiles,
-    access_to,
-    check_one_recording,
-    expand_logs,
-    split_of,
-    waiting_threads,
-)
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import ByteIndex, plan_spans

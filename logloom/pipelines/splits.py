@@ -1,6 +1,6 @@
 """What each split of a version gets: logs and rows, counted before a build and after it.
 
-Elsewhere: which split a log falls into (logloom.transforms.match).
+Elsewhere: which split a log falls into (logloom.recipe.logs).
 """
 
 from __future__ import annotations

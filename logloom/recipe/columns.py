@@ -1,6 +1,6 @@
 """The columns of a recipe: from a topic, or derived from other columns.
 
-Here: what may stand under `columns.<name>`, and which of it fits together.
+Here: what may stand under `columns.<name>`, and which of it fits together; the names of resample policies.
 Elsewhere: whether the logs have such topics and fields (logloom.transforms.resolve).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -16,8 +16,15 @@ from logloom.errors import UsageError
 from logloom.recipe.mistakes import nearest
 from logloom.recipe.values import Duration, LengthOfTime
 from logloom.schema import check_column_name
-from logloom.transforms.columns import BETWEEN, REDUCED, SINGLE, Policy
 
+Single = Literal["previous", "next", "nearest", "exact"]
+Between = Literal["linear", "slerp", "angle"]
+Reduced = Literal["mean", "min", "max", "sum", "count", "first", "last"]
+Policy = Single | Between | Reduced | Literal["window", "static"]
+
+SINGLE = frozenset(get_args(Single))
+BETWEEN = frozenset(get_args(Between))
+REDUCED = frozenset(get_args(Reduced))
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 ADAPTERS = ("image", "points", "scan", "navsat", "rotation_matrix", "transforms", "file")
 TOLERANT = frozenset({"previous", "next", "nearest", *BETWEEN})  # the policies that `tolerance` bounds

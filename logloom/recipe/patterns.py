@@ -1,7 +1,7 @@
 """Regular expressions of recipes, searched by RE2: in time that grows with the text, whatever the expression.
 
 Here: `problem`, what keeps an expression from being one, and `named_groups`, what one finds.
-Elsewhere: where recipes hold expressions (model), what is searched (logloom.transforms.match).
+Elsewhere: where recipes hold expressions (model), what is searched (logloom.io.logs.match).
 They are written as Python's `re` has them, but for what no search without going back can do: look-around,
 backreferences, atomic groups.
 """

@@ -2,8 +2,7 @@
 
 The staged files are checked first, each by its digest; then the chunks are written, each by one worker; then
 the dataset is read back, and only then its entry is written, the completion mark.
-Elsewhere: how a format lays out its dataset (`AssembledFormat`), Beam (logloom.pipelines.build), the commit
-(logloom.transforms.finish).
+Elsewhere: how a format lays out its dataset (`AssembledFormat`), Beam (build_logs), the commit (finish).
 """
 
 from __future__ import annotations

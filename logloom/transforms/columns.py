@@ -10,21 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
 
 import numpy as np
 
 from logloom.io.logs.base import FieldSpec, TimeSource
+from logloom.recipe.columns import BETWEEN, REDUCED, Policy
 from logloom.schema import ColumnType, Schema
-
-Single = Literal["previous", "next", "nearest", "exact"]
-Between = Literal["linear", "slerp", "angle"]
-Reduced = Literal["mean", "min", "max", "sum", "count", "first", "last"]
-Policy = Single | Between | Reduced | Literal["window", "static"]
-
-SINGLE = frozenset({"previous", "next", "nearest", "exact"})
-BETWEEN = frozenset({"linear", "slerp", "angle"})
-REDUCED = frozenset({"mean", "min", "max", "sum", "count", "first", "last"})
 
 
 @dataclass(frozen=True)

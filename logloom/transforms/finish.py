@@ -2,7 +2,7 @@
 
 Here: the log's reconciled record, and the commit.
 Elsewhere: single partitions (logloom.transforms.partition), the outputs that are assembled from many units
-(logloom.transforms.assembly), Beam (logloom.pipelines.build).
+(logloom.transforms.assembly), Beam (logloom.transforms.build_logs).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.transforms.columns import Policy
+from logloom.recipe.columns import Policy
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

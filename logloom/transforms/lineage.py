@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
-from logloom.transforms.columns import BETWEEN, ColumnPlan, RowPlan, Sampling, Span
+from logloom.recipe.columns import BETWEEN
+from logloom.transforms.columns import ColumnPlan, RowPlan, Sampling, Span
 from logloom.transforms.pieces import Sampled, requests_of
 from logloom.transforms.resample import Indices
 

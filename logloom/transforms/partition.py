@@ -21,10 +21,10 @@ from pydantic import BaseModel
 
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
-from logloom.io.entries import ENTRY, Entry, FileEntry
-from logloom.io.metadata import Text, canonical
-from logloom.io.storage import MISSING, Store, explained, sync
-from logloom.io.units import Portion, Reader, UnitContext, Writer, format_named
+from logloom.io.entries import Entry, FileEntry, files_of, publish_unit
+from logloom.io.metadata import Text
+from logloom.io.storage import MISSING, Store, explained
+from logloom.io.units import Portion, Reader, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
@@ -185,10 +185,7 @@ class _Writing:
         if output not in self._writers:
             self.folders[output] = self._stack.enter_context(self._job.store.scratch())
             return {}, {}
-        unit = self._writers[output].close()
-        # A format that maps columns says so; the others give back what they were given.
-        columns = unit.pop("columns", None) or self._digests.hexdigests()
-        return unit, columns
+        return closed(self._writers[output], self._digests)
 
 
 def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:
@@ -202,8 +199,7 @@ def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) ->
             folder = writing.folders[output]
             for name, portion in writing.portions.get(output, {}).items():
                 publish_portion(job, entry, name, portion)
-            (folder / ENTRY).write_bytes(canonical(entry.to_json()))
-            job.store.publish(folder, entry.folder, last=ENTRY)
+            publish_unit(job.store, folder, entry)
             entries[output] = entry
     return entries
 
@@ -268,20 +264,6 @@ def rebuild_files(
             else:
                 job.store.restore(path, entry.path_of(file))
                 yield file, ""
-
-
-def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
-    """Sizes and digests of a folder's files; they are sent to the disk meanwhile."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    with ThreadPoolExecutor(1) as syncer:
-        synced = [syncer.submit(sync, path) for path in paths]
-        files = tuple(
-            FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, file_digest(path))
-            for path in paths
-        )
-        for one in synced:
-            one.result()  # its error, if any
-    return files
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from logloom.digests import digest_of
-from logloom.io.entries import ENTRY, Entry, unit_folder
-from logloom.io.metadata import canonical
+from logloom.io.entries import Entry, publish_unit, unit_folder
 from logloom.io.units import Portion, PortionedFormat, format_named
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.finished import finished_unit
@@ -85,5 +84,4 @@ def publish_portion(job: Job, unit: Entry, name: str, portion: Portion) -> None:
     files = tuple(replace(file, portion="") for file in unit.files if file.portion == portion.identity)
     said = unit.unit["portions"][name]
     entry = replace(unit, identity=portion.identity, files=files, columns={}, unit=said, tally={})
-    (portion.scratch / ENTRY).write_bytes(canonical(entry.to_json()))
-    job.store.publish(portion.scratch, entry.folder, last=ENTRY)
+    publish_unit(job.store, portion.scratch, entry)

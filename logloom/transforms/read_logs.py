@@ -14,11 +14,12 @@ import numpy as np
 from logloom.blocks import Block, Ragged, Values
 from logloom.extras import beam_needed
 from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.match import access_to
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
+from logloom.recipe.logs import expand_logs
 from logloom.schema import ColumnType, Schema
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.match import access_to, expand_logs
 from logloom.transforms.resolve import resolve
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans

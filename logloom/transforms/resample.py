@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from logloom.blocks import Array, Ragged, Values, empty, take
 from logloom.errors import LogloomError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
+from logloom.recipe.columns import BETWEEN, REDUCED, SINGLE, Policy
 from logloom.schema import NO_AGE, ColumnType
 from logloom.transforms import kernels
-from logloom.transforms.columns import BETWEEN, REDUCED, SINGLE, Policy, Sampling
+from logloom.transforms.columns import Sampling
 
 Times = NDArray[np.int64]
 Indices = NDArray[np.intp]

@@ -19,9 +19,11 @@ import numpy as np
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TimeSource, TopicInfo
 from logloom.io.logs.decoding.clouds import settled
+from logloom.io.logs.match import LogFiles, group_logs
 from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
 from logloom.recipe.columns import TOLERANT, WINDOWED
+from logloom.recipe.logs import expand_logs, split_of
 from logloom.recipe.mistakes import Mistake, Path, nearest
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.transforms import derive, where
@@ -34,7 +36,6 @@ from logloom.transforms.columns import (
     TopicClock,
     row_type,
 )
-from logloom.transforms.match import LogFiles, expand_logs, group_logs, split_of
 
 __all__ = ["LogFiles", "expand_logs", "group_logs", "resolve", "split_of"]
 

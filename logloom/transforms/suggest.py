@@ -16,12 +16,12 @@ from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TopicInfo
 from logloom.io.logs.decoding.definitions import Struct
 from logloom.io.logs.decoding.languages import parse
+from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
+from logloom.recipe.columns import BETWEEN
 from logloom.recipe.values import duration_text
 from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
-from logloom.transforms.columns import BETWEEN
-from logloom.transforms.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.transforms.resolve import resolve
 from logloom.transforms.sampling import Sample, sample
 from logloom.transforms.suggest_columns import Candidate, Candidates, candidates, known, transforms

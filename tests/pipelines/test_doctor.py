@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.match import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.pipelines import doctor
 from logloom.pipelines.doctor import Thinned, examine, examine_all, spans
 from logloom.pipelines.inspect import COLUMNS, describe
 from logloom.pipelines.table_health import null_rows
-from logloom.transforms.match import LogFiles
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import (
     MS,

@@ -18,8 +18,7 @@ from logloom.recipe import (
     TopicColumn,
 )
 from logloom.recipe import yaml as recipe_yaml
-from logloom.recipe.columns import ADAPTERS, DTYPES
-from logloom.transforms.columns import BETWEEN, REDUCED, SINGLE
+from logloom.recipe.columns import ADAPTERS, BETWEEN, DTYPES, REDUCED, SINGLE
 
 TEXT = (pathlib.Path(__file__).parents[2] / "docs" / "recipe.md").read_text(encoding="utf-8")
 BASE = {"name": "t", "logs": "x", "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}

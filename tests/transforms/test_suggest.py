@@ -3,12 +3,13 @@
 import pytest
 
 from logloom.errors import UsageError
+from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from logloom.transforms.match import expand_logs, group_logs
+from logloom.recipe.logs import expand_logs
 from logloom.transforms.resolve import resolve
 from logloom.transforms.suggest import nice, suggest
 from tests.transforms.ros2_logs import (

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.datasets.l5kit.config import LocalDataManager, count, number, setting
-from logloom.datasets.l5kit.geometry import Matrix, RenderContext
+from logloom.datasets.l5kit.geometry import Matrix, RenderContext, open_cv
 from logloom.datasets.l5kit.map_rasterizers import (
     MapAndBoxRasterizer,
     SatelliteRasterizer,
     SemanticRasterizer,
 )
-from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer, open_cv
+from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer
 from logloom.datasets.l5kit.semantic_map import SemanticMap
 from logloom.errors import DatasetError, UsageError
 

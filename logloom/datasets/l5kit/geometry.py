@@ -185,8 +185,6 @@ def crop_rectangle_from_image(image: Array, corners: Array) -> Array:
     Raises:
         UsageError: OpenCV isn't installed.
     """
-    from logloom.datasets.l5kit.rasterizers import open_cv
-
     cv2 = open_cv()
     center, size, angle = cv2.minAreaRect(np.asarray(corners, np.float32)[:, ::-1].copy())
     turn = cv2.getRotationMatrix2D(center, angle, 1)
@@ -243,3 +241,18 @@ class RenderContext:
     def raster_from_world(self, position_m: Array, angle_rad: float) -> Matrix:
         """For a sample whose agent stands at `position_m` with that yaw."""
         return self.raster_from_local @ pose_from_world(position_m, angle_rad)
+
+
+def open_cv() -> Any:
+    """The module cv2.
+
+    Raises:
+        UsageError: it isn't installed.
+    """
+    try:
+        import cv2
+    except ImportError:
+        raise UsageError(
+            "drawing images needs OpenCV: pip install 'logloom[l5kit]', or take map_type stub_debug"
+        ) from None
+    return cv2

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.l5kit.geometry import Matrix, RenderContext, transform_points
+from logloom.datasets.l5kit.geometry import Matrix, RenderContext, open_cv, transform_points
 from logloom.datasets.l5kit.rasterizers import (
     SUBPIXEL_BITS,
     BoxRasterizer,
     Rasterizer,
     around,
-    open_cv,
 )
 from logloom.datasets.l5kit.semantic_map import LANE_POINTS, SemanticMap
 

@@ -17,12 +17,12 @@ from logloom.blocks import Array
 from logloom.datasets.l5kit.geometry import (
     Matrix,
     RenderContext,
+    open_cv,
     rotation33_as_yaw,
     transform_points,
     yaws_of,
 )
 from logloom.datasets.l5kit.sampling import EGO_EXTENT
-from logloom.errors import UsageError
 from logloom.io.l5kit.mask import are_agents
 
 SUBPIXEL_BITS = 9
@@ -224,18 +224,3 @@ def fill_boxes(image: NDArray[np.uint8], channels: Array, boxes: NDArray[np.floa
     for channel in np.unique(channels).tolist():
         own = points[channels == channel]
         cv2.fillPoly(image[channel], own, 255, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
-
-
-def open_cv() -> Any:
-    """The module cv2.
-
-    Raises:
-        UsageError: it isn't installed.
-    """
-    try:
-        import cv2
-    except ImportError:
-        raise UsageError(
-            "drawing images needs OpenCV: pip install 'logloom[l5kit]', or take map_type stub_debug"
-        ) from None
-    return cv2

@@ -22,6 +22,7 @@ from logloom.io.annotations.assemble import (
 from logloom.io.annotations.infos import check_log_id
 from logloom.io.annotations.mapping import INFO, mapping_of, plan_mapping
 from logloom.io.annotations.options import Options as AnnotationsOptions
+from logloom.io.annotations.reader import AnnotationReader
 from logloom.io.annotations.stage import (
     INFOS,
     AnnotationStageReader,
@@ -77,6 +78,10 @@ class AnnotationsFormat(Format):
         check_unit(ClosedAnnotations, entry, directory)
         return AnnotationStageReader(directory, mapping_of(options, schema).schema, entry, storage_options)
 
+    def units(self, store: Store) -> list[AnnotationReader]:
+        """The data infos of an annotation file, which the store's URI names."""
+        return [AnnotationReader(store.uri, store.options)]
+
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """The files that infos name, by their own names; of infos, only what is assembled is shown."""
         return {name: name for name in files if name != INFOS}
@@ -97,7 +102,7 @@ class AnnotationsFormat(Format):
             for record, entry in units
             if entry.rows
         ]
-        return plan_assembly(staged, options, units[0][0].split)
+        return plan_assembly(staged, options, units[0][0].split if units else "all")
 
     def make_chunk(self, store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:
         """The name and the bytes of an annotation file."""

@@ -21,6 +21,7 @@ from logloom.io.l5kit.dtypes import FOLDERS
 from logloom.io.l5kit.mapping import plan_mapping
 from logloom.io.l5kit.mask_chunks import MaskTask
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
+from logloom.io.l5kit.rows import L5KitReader
 from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
 from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
@@ -75,6 +76,10 @@ class L5KitFormat(Format):
     def recognises(self, store: Store) -> bool:
         """Whether a folder is an L5Kit dataset."""
         return set(store.names()) >= FOLDERS
+
+    def units(self, store: Store) -> list[L5KitReader]:
+        """The reader of a dataset."""
+        return [L5KitReader(store.uri, storage_options=store.options)]
 
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""

@@ -1,7 +1,7 @@
 """The metadata.yaml of a ROS 2 bag, as far as it is believed: which files the bag has.
 
 Here: `missing_files`; it costs nothing to look up, unlike what reads bags.
-Elsewhere: the files themselves (rosbag2), which folders are bags (logloom.transforms.match).
+Elsewhere: the files themselves (rosbag2), which folders are bags (logloom.io.logs.match).
 What else it says of topics, counts and compression is often out of date, and the files tell all of it.
 """
 

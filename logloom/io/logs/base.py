@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values
 from logloom.io.metadata import Text
+from logloom.schema import MAX_TIME as MAX_TIME
+from logloom.schema import MIN_TIME as MIN_TIME
 from logloom.schema import ColumnType
 
 TimeSource = Literal["header", "log", "publish"]
 OnError = Literal["fail", "salvage", "skip"]
-MIN_TIME = int(np.iinfo(np.int64).min)
-MAX_TIME = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)

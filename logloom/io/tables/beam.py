@@ -7,14 +7,18 @@ from recipes have their own wiring in logloom.pipelines, with units that outlive
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.extras import beam_needed
-from logloom.io.storage import absolute_uri
+from logloom.io.beam import ReadFrom
+from logloom.io.storage import Store, absolute_uri
 from logloom.io.tables.description import file_name
+from logloom.io.tables.format import FORMAT
 from logloom.io.tables.index import read_index
 from logloom.io.tables.loader import row_loader
 from logloom.io.tables.unit import BlockReader
@@ -27,7 +31,7 @@ with beam_needed():
     import apache_beam as beam
 
 
-class ReadFromTable(beam.PTransform):
+class ReadFromTable(ReadFrom):
     """Reads a table as blocks, log by log in parallel; its rows must have log_id and timestamp."""
 
     def __init__(
@@ -44,46 +48,35 @@ class ReadFromTable(beam.PTransform):
             columns: names or globs; None is all columns, ages and availabilities included.
             max_bytes: of a block, about.
         """
-        super().__init__()
-        self.uri = absolute_uri(uri)
-        self.columns = columns
-        self.where = where
-        self.max_bytes = max_bytes
-        self.storage_options = storage_options
-
-    def expand(self, begin: Any) -> Any:
-        return (
-            begin
-            | "NameTable" >> beam.Create([self.uri])
-            | "ListLogs" >> beam.FlatMap(_logs, self.storage_options)
-            | "SpreadLogs" >> beam.Reshuffle()
-            | "ReadLog"
-            >> beam.FlatMap(
-                _read_log, self.uri, self.columns, self.where, self.max_bytes, self.storage_options
-            )
-        )
+        units = functools.partial(_units, where=where)
+        super().__init__(absolute_uri(uri), FORMAT, columns, max_bytes, storage_options, units=units)
 
 
-def _logs(uri: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    _, table = open_table(uri, storage_options)
-    if table.keys != ("log_id", "timestamp"):
-        raise UsageError(f"{uri}: its rows have no log_id and timestamp, so they make no blocks")
-    return [log.log_id for log in table.logs]
+def _units(store: Store, where: Where | None) -> list[_TableLogs]:
+    return [_TableLogs(store, where)]
 
 
-def _read_log(
-    log_id: str,
-    uri: str,
-    columns: Sequence[str] | None,
-    where: Where | None,
-    max_bytes: int,
-    storage_options: Mapping[str, Any] | None,
-) -> Iterator[Block]:
-    index = read_index(uri, [], where, logs=[log_id], storage_options=storage_options)
-    if len(index):
-        reader = BlockReader(row_loader(index, storage_options=storage_options))
-        names = None if columns is None else reader.schema.select(columns)
-        yield from reader.blocks(names, max_bytes)
+@dataclass(frozen=True)
+class _TableLogs:
+    """A table whose logs are read apart: see `LogByLog`."""
+
+    store: Store
+    where: Where | None
+
+    @property
+    def logs(self) -> list[str]:
+        uri = self.store.uri
+        _, table = open_table(uri, self.store.options)
+        if table.keys != ("log_id", "timestamp"):
+            raise UsageError(f"{uri}: its rows have no log_id and timestamp, so they make no blocks")
+        return [log.log_id for log in table.logs]
+
+    def log_blocks(self, log: str, columns: Sequence[str] | None, max_bytes: int) -> Iterator[Block]:
+        stored = self.store.options
+        index = read_index(self.store.uri, [], self.where, logs=[log], storage_options=stored)
+        if len(index):
+            reader = BlockReader(row_loader(index, storage_options=stored))
+            yield from reader.blocks(None if columns is None else reader.schema.select(columns), max_bytes)
 
 
 class WriteToTable(beam.PTransform):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.tables.batches import Column, bytes_of, fixed_array, ragged_array
+from logloom.io.tables.arrays import Column, bytes_of, fixed_array, ragged_array
 from logloom.io.tables.chunks import Layout, aligned, row_bytes
 from logloom.io.tables.frames import Ints
 from logloom.io.tables.ranges import JOINED, LARGE_BYTES, LOCAL_WASTE, RangeReader, Target

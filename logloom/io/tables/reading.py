@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
-from logloom.io.tables.batches import StepBatch, missing_value, prepare
+from logloom.io.tables.arrays import missing_value
+from logloom.io.tables.batches import StepBatch, prepare
 from logloom.io.tables.blobs import chunk_hash
 from logloom.io.tables.description import part_of, table_of
 from logloom.io.tables.frames import Ints, OpenFrame

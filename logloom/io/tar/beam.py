@@ -1,40 +1,52 @@
 """Tar shards in Beam: `ReadFromTar` and `WriteToTar`, whose elements are blocks.
 
-Here: joining the pieces of a shard.
-Elsewhere: the wiring (logloom.io.beam), reading and writing themselves (reader, writer). The other modules
-here do without Beam.
+Elsewhere: what they do (logloom.io.beam). The other modules here do without Beam.
 """
 
 from __future__ import annotations
 
-import pathlib
-import shutil
+import functools
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from logloom.blocks import Block
-from logloom.io.beam import ReadUnits, WriteUnits
+from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.storage import Store
-from logloom.io.tar.headers import END
+from logloom.io.tar.format import FORMAT, SHARD, TarOptions
 from logloom.io.tar.reader import TarReader
-from logloom.io.tar.samples import key_before
-from logloom.io.tar.writer import TarWriter
 from logloom.schema import Schema
 
 
-class ReadFromTar(ReadUnits):
+class ReadFromTar(ReadFrom):
     """The rows of tar shards as blocks; each shard is read by one worker."""
 
-    opener = TarReader
+    def __init__(
+        self,
+        uris: Sequence[str | os.PathLike[str]],
+        schema: Schema,
+        columns: Sequence[str] | None = None,
+        max_bytes: int = 64 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """
+        Args:
+            uris: of shards that `schema` describes.
+            columns: names or globs; all, ages and availabilities too, by default.
+            max_bytes: about how much a block holds.
+        """
+        units = functools.partial(_units, schema=schema)
+        super().__init__(uris, FORMAT, columns, max_bytes, storage_options, units=units)
 
 
-class WriteToTar(WriteUnits):
+def _units(store: Store, schema: Schema) -> list[TarReader]:
+    return [TarReader(store.uri, schema, storage_options=store.options)]
+
+
+class WriteToTar(WriteTo):
     """Writes blocks to `<root>/<log_id>/<partition>/shard.tar` and gives what was written.
 
-    No payload is shuffled: each block becomes a piece of its shard at once, and pieces are joined in row
-    order. Gives {"uri", "log_id", "partition", "rows", "bytes"} for each shard; its bytes don't depend on how
-    rows were cut into blocks.
+    No payload is shuffled. Gives {"uri", "log_id", "partition", "rows", "bytes"} for each shard; its bytes
+    don't depend on how rows were cut into blocks.
     """
 
     def __init__(
@@ -44,34 +56,13 @@ class WriteToTar(WriteUnits):
         ext: Mapping[str, str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ):
-        super().__init__(root, _TarPieces(schema, dict(ext or {})), storage_options)
+        """
+        Args:
+            root: path or URI of a folder.
+            ext: what a column's members are called, by column.
 
-
-@dataclass(frozen=True)
-class _TarPieces:
-    """A piece is a tar without its end; see `Pieces`."""
-
-    schema: Schema
-    ext: Mapping[str, str]
-
-    last_of_piece: ClassVar = "piece"
-    last_of_unit: ClassVar = "shard.tar"
-
-    def write(self, block: Block, folder: pathlib.Path) -> None:
-        writer = TarWriter(folder / self.last_of_piece, self.schema, self.ext)
-        writer.append(block)
-        writer.close(end=False)
-
-    def name_of(self, log_id: str, partition: str) -> str:
-        return f"{key_before(log_id)}{key_before(partition)}"[:-1]
-
-    def join(self, store: Store, pieces: Sequence[str], folder: pathlib.Path) -> None:
-        with (folder / self.last_of_unit).open("xb") as target:
-            for piece in pieces:
-                with store.fs.open(store.fs_path(f"{piece}/{self.last_of_piece}"), "rb") as source:
-                    shutil.copyfileobj(source, target, 16 << 20)
-            target.write(END)
-
-    def found(self, store: Store, name: str, rows: int) -> tuple[str, int, int]:
-        uri = store.uri_of(f"{name}/{self.last_of_unit}")
-        return uri, rows, int(store.fs.size(store.fs_path(f"{name}/{self.last_of_unit}")))
+        Raises:
+            UsageError: the columns or extensions don't fit.
+        """
+        options = TarOptions(ext=dict(ext or {}))
+        super().__init__(root, FORMAT, schema, options, storage_options=storage_options, file=SHARD)

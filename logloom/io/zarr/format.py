@@ -25,6 +25,7 @@ from logloom.io.zarr.assemble import (
 from logloom.io.zarr.groups import log_problems
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.others import FILES
+from logloom.io.zarr.reader import ZarrReader
 from logloom.io.zarr.stage import ClosedZarr, ZarrStageReader, ZarrStageWriter
 from logloom.schema import Schema
 
@@ -75,6 +76,10 @@ class ZarrFormat(Format):
         """Whether a folder is a zarr group, but for L5Kit's."""
         names = set(store.names())
         return bool(names & set(FILES)) and not names >= ARRAYS
+
+    def units(self, store: Store) -> list[ZarrReader]:
+        """The reader of a dataset that logloom wrote."""
+        return [ZarrReader(store.uri, storage_options=store.options)]
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Staged units are not shown, only what is assembled from them."""

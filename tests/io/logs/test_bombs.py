@@ -18,12 +18,12 @@ from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.decoding import images
 from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.match import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import copies
 from logloom.io.logs.tables.files import table_file
 from logloom.pipelines.doctor import examine
 from logloom.pipelines.health import NOTES
-from logloom.transforms.match import LogFiles
 from tests.io.logs.making import (
     Message,
     everything,

@@ -8,9 +8,9 @@ import pytest
 
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.match import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.doctor import examine
-from logloom.transforms.match import LogFiles
 from tests.io.logs.conformance import CASES, MESSAGE, PAYLOAD, Writer, digests, files, make
 
 MODES = [OpenOptions(on_error=mode) for mode in ("fail", "salvage")]

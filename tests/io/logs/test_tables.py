@@ -13,12 +13,12 @@ import pytest
 from logloom.blocks import Ragged
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
+from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import kinds, open_log
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.tables import files as table_files
 from logloom.io.logs.tables import named_files
 from logloom.pipelines.doctor import examine
-from logloom.transforms.match import group_logs
 
 START = 1_700_000_000_000_000_000
 STEP = 10_000_000

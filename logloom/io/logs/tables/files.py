@@ -25,7 +25,7 @@ from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import MIB, LogFile
 from logloom.io.logs.tables.arrow_sizes import RecordBatch, record_batches
 from logloom.io.logs.tables.columns import definition_of
-from logloom.io.logs.tables.reader import PARQUET
+from logloom.io.logs.tables.magic import PARQUET
 from logloom.io.storage import stored_file
 
 

@@ -2,7 +2,7 @@
 
 Here: `TableLog`, which reads the row groups and columns that are asked for.
 Elsewhere: its kind (reader), the files (files), columns as fields of messages (columns), times (times), which
-files are one log (logloom.transforms.match).
+files are one log (logloom.io.logs.match).
 The time of a row (see times) is its log time; rows have no header. Files of one topic are joined in name
 order. The position of a row is (group number << 32) | row in its group, groups counted over these files.
 """

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import Log, OpenOptions
-
-PARQUET, FEATHER = b"PAR1", b"ARROW1"
-SUFFIXES = (".parquet", ".feather", ".csv")
+from logloom.io.logs.tables.magic import FEATHER, PARQUET, SUFFIXES
 
 
 class TablesKind:

@@ -1,8 +1,7 @@
 """Folders that logs lie in: what each holds, and which of them are logs themselves.
 
 Here: `Folders`, which lists a folder once for all who ask, and tells ROS 2 bags by their metadata.yaml.
-Elsewhere: URIs, globs and names (logloom.transforms.match), which folders are logs of a kind (each kind, in
-logloom.io.logs).
+Elsewhere: URIs, globs and names (match), which folders are logs of a kind (each kind).
 """
 
 from __future__ import annotations

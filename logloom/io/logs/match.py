@@ -1,29 +1,25 @@
-"""From the URIs and globs of a recipe to logs: which files there are, and which of them are one log.
+"""From URIs and globs to logs: which files there are, which of them are one log, and what it is called.
 
-Here: finding files, naming logs by templates, and the split that a log falls into.
-Elsewhere: what folders hold (folders), opening logs (logloom.io.logs), what recipes mean for them (resolve).
+Elsewhere: what folders hold (folders), opening logs (opening), what a recipe says of all this
+(logloom.recipe.logs).
 Nothing here opens a log; a glob costs one or two listings, files that are named one of each folder.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from blake3 import blake3
-
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import LogSummary
+from logloom.io.logs.folders import Folders, is_bag_file, parent_of
 from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local, uri_in, with_access
-from logloom.recipe import LogName, Recipe
-from logloom.recipe.mistakes import Mistake
-from logloom.recipe.patterns import named_groups
-from logloom.transforms.folders import Folders, is_bag_file, parent_of
 from logloom.uris import shown
 
 MAX_LOG_ID = 200  # bytes
@@ -55,7 +51,7 @@ class LogFiles:
 
 
 @dataclass(frozen=True)
-class _FoundLog:
+class FoundLog:
     """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
 
     uri: str
@@ -63,7 +59,7 @@ class _FoundLog:
     given: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, uri: str, files: Iterable[str]) -> _FoundLog:
+    def of(cls, uri: str, files: Iterable[str]) -> FoundLog:
         """What is shown of these URIs, and beside it those that have credentials."""
         given = tuple(files)
         return cls(shown(uri), tuple(map(shown, given)), tuple(file for file in given if shown(file) != file))
@@ -71,34 +67,6 @@ class _FoundLog:
 
 class _NotFoundError(Exception):
     """Why a URI or glob gives no log, in words that follow it."""
-
-
-def expand_logs(
-    recipe: Recipe, base: str | None = None, storage_options: Mapping[str, Any] | None = None
-) -> list[LogFiles]:
-    """The logs of a recipe, in the order of their log_ids.
-
-    Args:
-        base: URI of the folder that relative URIs start from; the working folder by default.
-        storage_options: for fsspec, by protocol.
-
-    Raises:
-        RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them.
-    """
-    mistakes: list[Mistake] = []
-    found: dict[str, _FoundLog] = {}
-    for i, result in enumerate(_find_all(recipe.logs, base, storage_options)):
-        if isinstance(result, str):
-            mistakes.append(Mistake(("logs", i), result))
-        else:
-            found |= {item.uri: item for item in result}
-    try:
-        logs = _named(found.values(), recipe.log_id)
-    except UsageError as error:
-        mistakes.append(Mistake(("log_id",), str(error)))
-    if mistakes:
-        raise recipe.places.error(mistakes)
-    return logs
 
 
 def access_to(options: Mapping[str, Any] | None, logs: Iterable[LogFiles]) -> Mapping[str, Any]:
@@ -112,12 +80,13 @@ def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = 
     Raises:
         UsageError: lists all that match nothing.
     """
-    results = _find_all(uris, None, storage_options)
+    results = find_all(uris, None, storage_options)
     problems = [result for result in results if isinstance(result, str)]
     if problems:
         raise UsageError("\n".join(problems))
     found = {item.uri: item for result in results if not isinstance(result, str) for item in result}
-    return _named(found.values(), unique_template(found) or "{path}")
+    template = unique_template(found) or "{path}"
+    return named(found.values(), functools.partial(log_id_of, template=template))
 
 
 def waiting_threads(uris: Iterable[str]) -> int:
@@ -160,53 +129,6 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
                 )
 
 
-def log_id_of(uri: str, template: str | LogName) -> str:
-    """The log_id of a file or a bag's folder.
-
-    Raises:
-        UsageError: the expression doesn't match, or the result is no usable name.
-    """
-    if isinstance(template, LogName):
-        groups = named_groups(template.match, uri)
-        if groups is None:
-            raise UsageError(f"{uri}: {template.match!r} is not in it")
-        log_id = template.as_.format(**_words(uri), **groups)
-    else:
-        log_id = fill_template(template, uri)
-    if len(log_id.encode()) > MAX_LOG_ID:
-        raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
-    strange = not log_id.isprintable() or "\\" in log_id
-    if strange or any(part in ("", ".", "..") for part in log_id.split("/")):
-        raise UsageError(f"{uri}: {log_id!r} can't be a log_id: it is to be part of file names")
-    return log_id
-
-
-def split_of(recipe: Recipe, log_id: str, uris: Sequence[str]) -> str:
-    """The split that a log's rows belong to; "all" for a recipe without.
-
-    u is the first 8 bytes, big-endian, of BLAKE3 of the `by` value; the first split in recipe order whose
-    cumulative share · 2⁶⁴ exceeds u takes the log. Exact: shares are decimals.
-
-    Args:
-        uris: of the log's files; templates look at the first.
-    """
-    if recipe.split is None:
-        return "all"
-    by = recipe.split.by
-    value = log_id if by == "log_id" else by.format(log_id=log_id, **_words(uris[0]))
-    u = int.from_bytes(blake3(value.encode()).digest()[:8], "big")
-    shares = [(name, share.as_integer_ratio()) for name, share in recipe.split.shares.items()]
-    below, over = 0, 1  # the cumulative share, as a fraction
-    for name, (part, whole) in shares:
-        below, over = below * whole + part * over, over * whole
-        if u * over < below << 64:
-            return name
-    raise AssertionError("the shares of a split sum to 1")
-
-
-# --- names ----------------------------------------------------------------------------------------------
-
-
 def _words(uri: str) -> dict[str, str]:
     """What a template may say of a URI."""
     path = uri.split("?", 1)[0].split("://", 1)[-1].strip("/")
@@ -218,18 +140,38 @@ def _words(uri: str) -> dict[str, str]:
     }
 
 
-def fill_template(template: str, uri: str) -> str:
-    return template.format(**_words(uri))
+def fill_template(template: str, uri: str, words: Mapping[str, str] | None = None) -> str:
+    """A template with what it may say of a URI, and these words."""
+    return template.format(**_words(uri), **(words or {}))
 
 
-def _named(found: Iterable[_FoundLog], template: str | LogName) -> list[LogFiles]:
-    """Raises UsageError with all names that can't be."""
+def log_id_of(uri: str, template: str, words: Mapping[str, str] | None = None) -> str:
+    """The log_id of a file or a bag's folder.
+
+    Raises:
+        UsageError: it is no usable name.
+    """
+    log_id = fill_template(template, uri, words)
+    if len(log_id.encode()) > MAX_LOG_ID:
+        raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
+    strange = not log_id.isprintable() or "\\" in log_id
+    if strange or any(part in ("", ".", "..") for part in log_id.split("/")):
+        raise UsageError(f"{uri}: {log_id!r} can't be a log_id: it is to be part of file names")
+    return log_id
+
+
+def named(found: Iterable[FoundLog], log_id_of: Callable[[str], str]) -> list[LogFiles]:
+    """The logs of what was found, in the order of their log_ids.
+
+    Raises:
+        UsageError: lists all names that can't be.
+    """
     files: dict[str, set[str]] = {}
     given: dict[str, set[str]] = {}
     problems = []
     for item in found:
         try:
-            log_id = log_id_of(item.uri, template)
+            log_id = log_id_of(item.uri)
             files.setdefault(log_id, set()).update(item.files)
             given.setdefault(log_id, set()).update(item.given)
         except UsageError as error:
@@ -249,14 +191,14 @@ def _named(found: Iterable[_FoundLog], template: str | LogName) -> list[LogFiles
 # --- files ----------------------------------------------------------------------------------------------
 
 
-def _find_all(
+def find_all(
     uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None
-) -> list[list[_FoundLog] | str]:
+) -> list[list[FoundLog] | str]:
     """What each URI or glob means, or why it means nothing."""
     folders = Folders()
     absolute = [absolute_uri(uri, base) for uri in uris]
 
-    def find(given: str, uri: str) -> list[_FoundLog] | str:
+    def find(given: str, uri: str) -> list[FoundLog] | str:
         try:
             return _find(uri, options, folders)
         except _NotFoundError as error:
@@ -270,7 +212,7 @@ def _find_all(
         return list(pool.map(find, uris, absolute))
 
 
-def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_FoundLog]:
+def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[FoundLog]:
     fs, path = filesystem(uri, options)
     entries = fs.glob(path, detail=True) if _MAGIC.search(path) else {}
     names = sorted(name for name, info in entries.items() if info["type"] != "directory")
@@ -292,9 +234,9 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[_
             "(*.parquet, *.feather, *.csv); "
             "name the files in it, as in folder/*.mcap"
         )
-    found = [_FoundLog.of(_uri(uri, folder), [_uri(uri, f) for f in files]) for folder, files in bags.items()]
+    found = [FoundLog.of(_uri(uri, folder), [_uri(uri, f) for f in files]) for folder, files in bags.items()]
     found += [
-        _FoundLog.of(_uri(uri, name), [_uri(uri, name)])
+        FoundLog.of(_uri(uri, name), [_uri(uri, name)])
         for name in names
         if not (is_bag_file(name) and parent_of(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
     ]

@@ -12,18 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import RecipeError, UsageError
+from logloom.io.logs.match import check_one_recording, group_logs, unique_template, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe, patterns
+from logloom.recipe.logs import expand_logs, log_id_of, split_of
 from logloom.recipe.patterns import named_groups
-from logloom.transforms.match import (
-    check_one_recording,
-    expand_logs,
-    group_logs,
-    log_id_of,
-    split_of,
-    unique_template,
-    waiting_threads,
-)
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 

@@ -1,0 +1,85 @@
+"""The logs of a recipe: which files they are, what they are called, and the split that each falls into.
+
+Elsewhere: finding files, and templates of names (logloom.io.logs.match); what logs give a recipe's columns
+(logloom.transforms.resolve).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from blake3 import blake3
+
+from logloom.errors import UsageError
+from logloom.io.logs import match
+from logloom.io.logs.match import FoundLog, LogFiles
+from logloom.recipe.mistakes import Mistake
+from logloom.recipe.model import LogName, Recipe
+from logloom.recipe.patterns import named_groups
+
+
+def expand_logs(
+    recipe: Recipe, base: str | None = None, storage_options: Mapping[str, Any] | None = None
+) -> list[LogFiles]:
+    """The logs of a recipe, in the order of their log_ids.
+
+    Args:
+        base: URI of the folder that relative URIs start from; the working folder by default.
+        storage_options: for fsspec, by protocol.
+
+    Raises:
+        RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them.
+    """
+    mistakes: list[Mistake] = []
+    found: dict[str, FoundLog] = {}
+    for i, result in enumerate(match.find_all(recipe.logs, base, storage_options)):
+        if isinstance(result, str):
+            mistakes.append(Mistake(("logs", i), result))
+        else:
+            found |= {item.uri: item for item in result}
+    try:
+        logs = match.named(found.values(), functools.partial(log_id_of, template=recipe.log_id))
+    except UsageError as error:
+        mistakes.append(Mistake(("log_id",), str(error)))
+    if mistakes:
+        raise recipe.places.error(mistakes)
+    return logs
+
+
+def log_id_of(uri: str, template: str | LogName) -> str:
+    """The log_id of a file or a bag's folder.
+
+    Raises:
+        UsageError: the expression doesn't match, or the result is no usable name.
+    """
+    if isinstance(template, str):
+        return match.log_id_of(uri, template)
+    groups = named_groups(template.match, uri)
+    if groups is None:
+        raise UsageError(f"{uri}: {template.match!r} is not in it")
+    return match.log_id_of(uri, template.as_, groups)
+
+
+def split_of(recipe: Recipe, log_id: str, uris: Sequence[str]) -> str:
+    """The split that a log's rows belong to; "all" for a recipe without.
+
+    u is the first 8 bytes, big-endian, of BLAKE3 of the `by` value; the first split in recipe order whose
+    cumulative share · 2⁶⁴ exceeds u takes the log. Exact: shares are decimals.
+
+    Args:
+        uris: of the log's files; templates look at the first.
+    """
+    if recipe.split is None:
+        return "all"
+    by = recipe.split.by
+    value = log_id if by == "log_id" else match.fill_template(by, uris[0], {"log_id": log_id})
+    u = int.from_bytes(blake3(value.encode()).digest()[:8], "big")
+    shares = [(name, share.as_integer_ratio()) for name, share in recipe.split.shares.items()]
+    below, over = 0, 1  # the cumulative share, as a fraction
+    for name, (part, whole) in shares:
+        below, over = below * whole + part * over, over * whole
+        if u * over < below << 64:
+            return name
+    raise AssertionError("the shares of a split sum to 1")

@@ -1,0 +1,187 @@
+"""Building logs and committing a version, in Beam: `BuildLogs` and `CommitVersion`.
+
+Here: wiring, metrics and what workers log.
+Elsewhere: what each step does (partition, finish, assembly), whole jobs (logloom.pipelines).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from logloom.errors import LogReadError
+from logloom.extras import beam_needed
+from logloom.io import retries
+from logloom.io.entries import FileEntry
+from logloom.transforms import assembly, finish, partition
+from logloom.transforms.bundles import packed, unpacked
+from logloom.transforms.job import Job, LogTask, PartitionTask, Target
+from logloom.transforms.partition import Failure, PartitionResult
+
+with beam_needed():
+    import apache_beam as beam
+
+LOG = logging.getLogger("logloom.build")  # engines show it on their pages
+LOG.addHandler(logging.NullHandler())  # here, errors say the same
+
+
+class BuildLogs(beam.PTransform):
+    """LogTasks to LogOutcomes: plans, builds and reads back every partition, then finishes each log."""
+
+    def __init__(self, job: Job):
+        self.job = job
+
+    def expand(self, logs: Any) -> Any:
+        return (
+            logs
+            | "PlanPartitions" >> beam.FlatMap(_plan_partitions, self.job)
+            | "SpreadPartitions" >> beam.Reshuffle()
+            | "BuildPartition" >> beam.Map(_build_partitions, self.job)
+            | "SpreadReadBack" >> beam.Reshuffle()
+            | "ReadBack" >> beam.Map(_read_back, self.job)
+            | "GroupByLog" >> beam.GroupByKey()
+            | "FinishLog" >> beam.Map(_finish_log, self.job)
+        )
+
+
+class CommitVersion(beam.PTransform):
+    """LogOutcomes to the one outcome of the build: checks units, assembles outputs, then commits."""
+
+    def __init__(self, job: Target):
+        self.job = job
+
+    def expand(self, outcomes: Any) -> Any:
+        start = outcomes.pipeline | "Start" >> beam.Create([None])
+        everything = beam.pvalue.AsList(outcomes)
+        damaged = beam.pvalue.AsList(
+            start
+            | "PlanChecks" >> beam.FlatMap(_plan_checks, self.job, everything)
+            | "SpreadChecks" >> beam.Reshuffle()
+            | "CheckUnit" >> beam.FlatMap(_check_unit, self.job)
+        )
+        files = (
+            start
+            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, everything, damaged)
+            | "SpreadChunks" >> beam.Reshuffle()
+            | "WriteChunk" >> beam.Map(_write_chunk, self.job)
+        )
+        assembled = (
+            start
+            | "Assemble" >> beam.FlatMap(_assemble, self.job, everything, beam.pvalue.AsList(files), damaged)
+            | "SpreadAssembled" >> beam.Reshuffle()
+            | "ReadBackAssembled" >> beam.Map(_finish_assembly, self.job)
+        )
+        return start | "Commit" >> beam.Map(
+            _commit, self.job, everything, beam.pvalue.AsList(assembled), damaged
+        )
+
+
+# Beam calls these with the job; they only turn argument order and count.
+
+
+def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
+    """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
+    try:
+        bundles = partition.plan_bundles(job, log)
+    except LogReadError as error:
+        yield packed([PartitionResult(log, "", (), (Failure(log.log_id, "", "log", str(error)),))])
+        return
+    yield from map(packed, bundles)
+    if not bundles:  # a log without ticks is finished all the same
+        yield packed([PartitionResult(log, "", ())])
+
+
+def _build_partitions(planned: bytes, job: Job) -> bytes:
+    return packed([_build_partition(element, job) for element in unpacked(planned)])
+
+
+def _build_partition(element: PartitionTask | PartitionResult, job: Job) -> PartitionResult:
+    if isinstance(element, PartitionResult):
+        return element
+    result = partition.build_partition(job, element)
+    rows = max((entry.rows for entry in result.entries), default=0)
+    beam.metrics.Metrics.counter("logloom", "partitions").inc()
+    beam.metrics.Metrics.counter("logloom", "rows").inc(rows)
+    beam.metrics.Metrics.counter("logloom", "bytes_written").inc(sum(entry.size for entry in result.entries))
+    _count_retries()
+    for failure in result.failures:
+        LOG.warning("%s %s: %s", failure.log_id, failure.partition, failure.message)
+    LOG.info(
+        "%s %s: %d rows, %d units built, %d found finished, %.1f s",
+        element.log.log_id,
+        element.span.name,
+        rows,
+        result.built,
+        len(result.entries) - result.built,
+        result.seconds,
+    )
+    return result
+
+
+def _count_retries() -> None:
+    beam.metrics.Metrics.counter("logloom", "storage_retries").inc(retries.take())
+
+
+def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
+    """PartitionResults of a log, packed, by log_id."""
+    read = [partition.read_back(job, result) for result in unpacked(built)]
+    _count_retries()
+    return read[0].log.log_id, packed(read)
+
+
+def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> finish.LogOutcome:
+    outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
+    _count_retries()
+    return outcome
+
+
+def _plan_checks(_: None, job: Target, outcomes: list[finish.LogOutcome]) -> Iterable[assembly.UnitCheck]:
+    return assembly.plan_checks(job, outcomes)
+
+
+def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
+    found = assembly.check_unit(job, check)
+    _count_retries()
+    return found
+
+
+def _plan_chunks(
+    _: None, job: Target, outcomes: list[finish.LogOutcome], damaged: list[Failure]
+) -> list[assembly.AssembledFileTask]:
+    return assembly.plan_chunks(job, outcomes, damaged)
+
+
+def _write_chunk(chunk: assembly.AssembledFileTask, job: Target) -> tuple[str, FileEntry]:
+    written = assembly.write_chunk(job, chunk)
+    _count_retries()
+    return written
+
+
+def _assemble(
+    _: None,
+    job: Target,
+    outcomes: list[finish.LogOutcome],
+    files: list[tuple[str, FileEntry]],
+    damaged: list[Failure],
+) -> Iterable[assembly.AssemblyCandidate]:
+    return assembly.plan_candidates(job, outcomes, files, damaged)
+
+
+def _finish_assembly(candidate: assembly.AssemblyCandidate, job: Target) -> assembly.AssembledResult:
+    result = assembly.finish_assembly(job, candidate)
+    _count_retries()
+    return result
+
+
+def _commit(
+    _: None,
+    job: Target,
+    outcomes: list[finish.LogOutcome],
+    assembled: list[assembly.AssembledResult],
+    damaged: list[Failure],
+) -> dict[str, Any]:
+    outcome = finish.commit(job, outcomes, assembled, damaged)
+    _count_retries()
+    return outcome
