@@ -35,9 +35,9 @@ from logloom.io.manifest import (
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import canonical
 from logloom.io.storage import Store, with_access
-from logloom.pipelines.claims import Finding, output_order
 from logloom.pipelines.plan import references_of
 from logloom.pipelines.verify import Task, check_view, job_again, readable_entries, run_tasks, task_of
+from logloom.pipelines.verify_claims import Finding, output_order
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.software import software
@@ -164,9 +164,9 @@ class _Mending:
             self._mend_views(readable)
             write_digest(store, manifest.version, store.read(version_file(manifest.version)))
         kept = tuple(found)
-        return Repair(manifest.version, len(entries), kept, self._told(False), self._told(True))
+        return Repair(manifest.version, len(entries), kept, self._findings(False), self._findings(True))
 
-    def _told(self, failed: bool) -> tuple[Finding, ...]:
+    def _findings(self, failed: bool) -> tuple[Finding, ...]:
         chosen = [one for one in self._done if bool(one.why_not) == failed]
         return tuple(
             Finding(one.log_id, one.partition, f"{one.name}: {one.why_not}" if failed else one.name)

@@ -20,7 +20,7 @@ from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Assembled, LogRecord, Manifest, read_assembled, read_manifest, view_folder
 from logloom.io.storage import Store, with_access
-from logloom.pipelines.claims import Finding, check_claims, manifest_state
+from logloom.pipelines.verify_claims import Finding, check_claims, manifest_state
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.transforms.assembly import assembled_differences

@@ -12,7 +12,7 @@ from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.bag_metadata import missing_files
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.pipelines.inspect import describe
+from logloom.pipelines.info import describe
 from logloom.transforms.match import group_logs
 from tests.io.logs.making import SECOND, START, contents, read_all
 from tests.io.logs.test_rosbag2 import write_bag
