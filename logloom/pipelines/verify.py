@@ -114,10 +114,7 @@ def verify(
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
     tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
     tasks += [Task(_check_assembled, (reading, part)) for part in manifest.assembled]
-    state, findings = manifest_state(store, manifest.version)
-    findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
-    if not lost:
-        findings += check_view(store, manifest)
+    state, findings = _check_manifest(store, manifest, entries, lost)
     if against_logs:
         job = job_again(store, manifest, py_files, allow_derive=allow_derive, access=access)
         tasks += list(_derive_tasks(job, manifest, chosen))
@@ -140,6 +137,17 @@ def verify(
         committed_by=dict(manifest.software),
         made_by=_made_by(entry for _, entry in entries),
     )
+
+
+def _check_manifest(
+    store: Store, manifest: Manifest, entries: Sequence[tuple[LogRecord, Entry]], lost: Sequence[Finding]
+) -> tuple[str, list[Finding]]:
+    """Whether its digest confirms a manifest; and where it contradicts itself, its units or its view."""
+    state, findings = manifest_state(store, manifest.version)
+    findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
+    if not lost:
+        findings += check_view(store, manifest)
+    return state, findings
 
 
 def _made_by(entries: Iterable[Entry]) -> tuple[Mapping[str, Any], ...]:
