@@ -60,6 +60,11 @@ def human_time(time_ns: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
+def shortened(text: str) -> str:
+    """The text, cut where it has more than 60 characters."""
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 def printable(text: str) -> str:
     r"""The text in one line, with what steers a terminal or hides in it as escapes: \n, \x1b, \u202e.
 

@@ -36,7 +36,9 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     debug: Annotated[
         bool,
-        typer.Option("--debug", envvar="LOGLOOM_DEBUG", help="Show the traceback of an error, for reports."),
+        typer.Option(
+            "--debug", envvar="LOGLOOM_DEBUG", help="Show the traceback of an error, for bug reports."
+        ),
     ] = False,
 ) -> None:
     if version:
@@ -89,8 +91,8 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
     """The arguments without --debug, wherever it stands before a `--`; and whether to show tracebacks."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own = [argument for argument in arguments[:end] if argument != "--debug"]
-    asked = len(own) < end or os.environ.get("LOGLOOM_DEBUG", "") not in ("", "0")
-    return [*own, *arguments[end:]], asked
+    debug = len(own) < end or os.environ.get("LOGLOOM_DEBUG", "") not in ("", "0")
+    return [*own, *arguments[end:]], debug
 
 
 def _print_internal(error: Exception, debug: bool) -> None:

@@ -60,7 +60,8 @@ def build(
     view: Annotated[
         View,
         typer.Option(
-            help="How to make the version's plain folders: hard links (disks), copies (stores too), none."
+            help="Make the version's view of plain folders on disks (link), in object stores too (copy), or "
+            "nowhere (none)."
         ),
     ] = View.link,
     quiet: Quiet = False,
@@ -99,8 +100,8 @@ def _report_submitted(job: Submitted, plan: BuildPlan, json: bool) -> None:
     root, number = plan.job.store.uri, plan.job.number
     print_message(
         f"job {job.job_id} builds and commits version {number} of {root} without this command"
-        f"{f'; it is at {job.place}' if job.place else ''}. The same build again says how it went: it is up "
-        "to date and makes the view, or goes on with what is finished"
+        f"{f'; it is at {job.place}' if job.place else ''}. Run the same build again to see how it "
+        "went: it is up to date and makes the view, or goes on with what is finished"
     )
     if json:
         print_json({"version": number, "job_id": job.job_id, "engine_id": job.engine_id, "place": job.place})
@@ -136,9 +137,7 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
         if warning not in planned_too:
             print_message(f"warning: {warning}")
     if retries := built.counters.get("storage_retries"):
-        print_message(
-            f"{counted(retries, 'request')} to the object store had to be sent again: refused or lost"
-        )
+        print_message(f"{counted(retries, 'request')} to the object store had to be retried: refused or lost")
     if built.copied:
         print_message("this disk has no hard links: the view holds copies")
     if not json:

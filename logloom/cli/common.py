@@ -67,7 +67,7 @@ AllowDerive = Annotated[
     typer.Option(
         "--allow-derive",
         metavar="PACKAGE",
-        help="Package that `derive` may import, which runs its code. May be repeated.",
+        help="Package that the recipe's `derive` may import, which runs its code. May be repeated.",
     ),
 ]
 Root = Annotated[
@@ -76,7 +76,11 @@ Root = Annotated[
 ]
 PyFiles = Annotated[
     list[str] | None,
-    typer.Option("--py", metavar="FILE", help="Python file with functions for `derive`. May be repeated."),
+    typer.Option(
+        "--py",
+        metavar="FILE",
+        help="Python file with functions that the recipe's `derive` names. May be repeated.",
+    ),
 ]
 
 

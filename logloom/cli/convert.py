@@ -69,7 +69,8 @@ class ConvertOptions:
         ),
     ] = None
     output: Annotated[
-        str | None, typer.Option(help="Output of a version to read (default: one that holds all columns).")
+        str | None,
+        typer.Option(help="Which output of a version to read (default: one that holds all columns)."),
     ] = None
     options: Annotated[
         str | None,
@@ -158,8 +159,8 @@ def _copy(source: ConvertSource, folder: PlainFolder, what: ConvertOptions) -> N
     from logloom.pipelines.progress import steps
 
     assert isinstance(source, VersionSource)
-    with steps("copying", quiet=what.quiet) as on_done:
-        files, size = copy_out(source, folder, what.format, on_done)
+    with steps("copying", quiet=what.quiet) as on_progress:
+        files, size = copy_out(source, folder, what.format, on_progress)
     print_message(
         f"{folder.store.uri}: {counted(files, 'file')}, {human_bytes(size)}, copied from version "
         f"{source.version} and equal to its manifest"

@@ -29,7 +29,8 @@ class EngineOptions:
         typer.Option(
             "--runner",
             metavar="auto|direct|prism|flink|dataflow",
-            help="Engine to run on, see docs/engines.md; auto is this machine, or Flink if it is named.",
+            help="Engine to run on, see docs/engines.md; auto is Flink if one of its options is given, "
+            "else this machine.",
             rich_help_panel=_ENGINE,
         ),
     ] = "auto"
@@ -65,8 +66,8 @@ class EngineOptions:
         str,
         typer.Option(
             metavar="local|external|process|docker",
-            help="Where workers run: on this machine, in running pools (external), as processes or "
-            "containers that task managers start.",
+            help="Where workers run: on this machine, in worker pools that are up (external), as processes "
+            "or containers that task managers start.",
             rich_help_panel=_FLINK,
         ),
     ] = "local"

@@ -38,7 +38,10 @@ def info(
     ] = False,
     on_error: Annotated[
         OnError | None,
-        typer.Option(help="Of damaged logs: fail, skip them, or salvage; --recipe says so, too."),
+        typer.Option(
+            help="Damaged logs: fail (the default), skip them, or salvage what is whole; --recipe writes "
+            "it down."
+        ),
     ] = None,
     json: Json = False,
     storage_option: StorageOption = None,

@@ -49,14 +49,18 @@ class LogOptions:
     """How logs are read; None leaves it to the recipe."""
 
     on_error: Annotated[
-        OnError | None, typer.Option(help="What to do about damaged logs (default: what the recipe says).")
+        OnError | None,
+        typer.Option(
+            help="Damaged logs: fail, skip them, or salvage what is whole (default: what the recipe says)."
+        ),
     ] = None
     hash: Annotated[
         Hash | None,
         typer.Option(
             "--hash",
-            help="How to tell that a log changed: by its size and both ends, or by all its bytes (slower). "
-            "Changing this makes every log new (default: what the recipe says).",
+            help="How to notice that a log changed: ends compares its size, start and end; full all its "
+            "bytes (slower). Another choice than before builds every log again (default: what the recipe "
+            "says).",
         ),
     ] = None
 
@@ -69,7 +73,11 @@ class DeriveOptions:
     allow_derive: AllowDerive = None
     log: Annotated[
         list[str] | None,
-        typer.Option("--log", metavar="URI", help="A log with the credentials in its URI. May be repeated."),
+        typer.Option(
+            "--log",
+            metavar="URI",
+            help="URI of a log of the version, with credentials in it. May be repeated.",
+        ),
     ] = None
 
     def arguments(self) -> dict[str, Sequence[str]]:

@@ -38,7 +38,9 @@ def repair(
     root: Root,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only say what is damaged or lost; exit with 3 if something is."),
+        typer.Option(
+            "--dry-run", help="Only report what is damaged or lost; exit with code 3 if something is."
+        ),
     ] = False,
     again: DeriveOptions,
     workers: LocalWorkers = None,
@@ -58,7 +60,7 @@ def repair(
     from logloom.pipelines.repair import repair as run
 
     where, version = split_root(root)
-    with steps("checking and building", quiet=quiet) as on_done:
+    with steps("checking and building", quiet=quiet) as on_progress:
         done = run(
             where,
             version,
@@ -66,7 +68,7 @@ def repair(
             num_workers=workers,
             **again.arguments(),
             storage_options=parse_storage_options(storage_option),
-            on_done=on_done,
+            on_progress=on_progress,
         )
     if json:
         print_json(dataclasses.asdict(done))

@@ -41,7 +41,10 @@ def verify(
     ] = False,
     again: DeriveOptions,
     sample: Annotated[
-        str, typer.Option(metavar="all|sample:SHARE", help="Which units to read back.")
+        str,
+        typer.Option(
+            metavar="all|sample:SHARE", help="Read back all units, or a share of them, e.g. sample:0.1."
+        ),
     ] = "all",
     workers: LocalWorkers = None,
     json: Json = False,
@@ -57,7 +60,7 @@ def verify(
 
     check_sample(sample)
     where, version = split_root(root)
-    with steps("reading back") as on_done:
+    with steps("reading back") as on_progress:
         report = run(
             where,
             version,
@@ -66,7 +69,7 @@ def verify(
             num_workers=workers,
             **again.arguments(),
             storage_options=parse_storage_options(storage_option),
-            on_done=on_done,
+            on_progress=on_progress,
         )
     if json:
         print_json(dataclasses.asdict(report))

@@ -49,8 +49,8 @@ def view(
     if store.local is not None:
         place = str(make_view(store, manifest)[0])
     elif copy:
-        with steps("copying") as on_done:
-            place = copy_view(store, manifest, on_done)
+        with steps("copying") as on_progress:
+            place = copy_view(store, manifest, on_progress)
     else:
         raise UsageError(f"{where}: an object store has no links; say --copy for copies, or --list for URLs")
     if json:

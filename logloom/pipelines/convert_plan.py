@@ -26,10 +26,11 @@ from logloom.io.storage import Store
 from logloom.io.units import Format, format_named
 from logloom.pipelines.convert_sources import ConvertSource, SourceLog
 from logloom.pipelines.plan import check_verify, next_version
-from logloom.recipe.mistakes import dotted, from_pydantic
+from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.job import LogTask, Target
+from logloom.validation import dotted
 
 SEMANTICS = 1  # counts up when a source's rows would become others
 

@@ -184,7 +184,7 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
-        on_opened: told how many logs have been opened, of how many.
+        on_opened: called with how many logs have been opened, of how many.
 
     Raises:
         UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
@@ -379,7 +379,7 @@ def _against_parent(
         kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)),
         bundle=bundle_size(sum(len(log.bounds) for log in planned)),
     )
-    same = parent is not None and not planned and _says_the_same(job, parent)
+    same = parent is not None and not planned and _is_unchanged(job, parent)
     return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable))
 
 
@@ -418,7 +418,7 @@ def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
     return job.log_key(record.log_id, record.content_id, record.uris, split)
 
 
-def _says_the_same(job: Job, parent: Manifest) -> bool:
+def _is_unchanged(job: Job, parent: Manifest) -> bool:
     outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
     return (
         tuple(job.kept) == parent.logs

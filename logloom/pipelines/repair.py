@@ -102,7 +102,7 @@ def repair(
     allow_derive: Sequence[str] = (),
     logs: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Repair:
     """Finds what of a version is damaged or lost, and builds it again with the same bytes.
 
@@ -112,7 +112,7 @@ def repair(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         logs: URIs of the version's logs, with credentials that are to be used.
-        on_done: told how many pieces are checked or built, of how many.
+        on_progress: called with how many pieces are checked or built, of how many.
 
     Raises:
         UsageError: there is no such version.
@@ -123,7 +123,7 @@ def repair(
     manifest = read_manifest(store, version)
     access = with_access(store.options, logs)
     remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
-    return _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_done).run(dry_run)
+    return _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress).run(dry_run)
 
 
 class _Mending:
@@ -135,10 +135,10 @@ class _Mending:
         manifest: Manifest,
         num_workers: int,
         remake: Callable[[Iterable[LogRecord]], Job],
-        on_done: Callable[[int, int], None],
+        on_progress: Callable[[int, int], None],
     ):
         self._store, self._manifest = store, manifest
-        self._num_workers, self._remake, self._on_done = num_workers, remake, on_done
+        self._num_workers, self._remake, self._on_done = num_workers, remake, on_progress
         self._done: list[_Mended] = []
 
     def run(self, dry_run: bool) -> Repair:

@@ -67,7 +67,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work for one process, and what it is told."""
+    """A piece of work for one process, and its arguments."""
 
     check: Callable[..., Iterable[Any]]
     arguments: tuple[Any, ...]
@@ -88,7 +88,7 @@ def verify(
     allow_derive: Sequence[str] = (),
     logs: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Reads a version back.
 
@@ -99,7 +99,7 @@ def verify(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         logs: URIs with the credentials that reading them takes, which no version keeps.
-        on_done: told how many pieces are done, of how many.
+        on_progress: called with how many pieces are done, of how many.
 
     Raises:
         UsageError: there is no such version.
@@ -121,7 +121,7 @@ def verify(
         findings += _check_spans(job, manifest, entries)
     for done, found in enumerate(run_tasks(tasks, num_workers or os.cpu_count() or 1), 1):
         findings += found
-        on_done(done, len(tasks))
+        on_progress(done, len(tasks))
     size = sum(entry.size for entry in chosen) + sum(part.size for part in manifest.assembled)
     rows = sum(entry.rows for entry in chosen)
     return Report(

@@ -1,4 +1,4 @@
-"""What an engine is told, and what it tells. Nothing here imports Beam."""
+"""The options of engines, and what comes of a job. Nothing here imports Beam."""
 
 from __future__ import annotations
 
