@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
+from logloom.words import shortened
 
 COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
@@ -131,15 +132,10 @@ def dtype_from_json(data: Any) -> np.dtype[Any]:
         else:
             dtype = np.dtype([(name, dtype_from_json(base), tuple(shape)) for name, base, shape in data])
     except (TypeError, ValueError, SyntaxError) as error:
-        raise ValueError(f"no dtype: {_shown(data)} ({error})") from error
+        raise ValueError(f"no dtype: {shortened(repr(data))} ({error})") from error
     if dtype.hasobject or (isinstance(data, str) and (dtype.names is not None or dtype.subdtype)):
-        raise ValueError(f"no dtype of a column: {_shown(data)}")
+        raise ValueError(f"no dtype of a column: {shortened(repr(data))}")
     return dtype
-
-
-def _shown(data: Any) -> str:
-    text = repr(data)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 TIMESTAMP = ColumnType(np.dtype("<i8"), unit="ns")

@@ -1,6 +1,6 @@
-"""Words for people: counts with their noun, and text that a terminal can't be steered by.
+"""Words for people: counts with their noun, sizes and times, and text that a terminal can't be steered by.
 
-Here: pure functions of text.
+Here: pure functions.
 Elsewhere: printing (logloom.cli.common), messages of errors (logloom.errors).
 Names of topics, types and fields are what a log says, and may hold anything: escape sequences, line breaks,
 overrides of the direction of writing.
@@ -8,10 +8,18 @@ overrides of the direction of writing.
 
 from __future__ import annotations
 
+import datetime
 import re
+from collections.abc import Callable
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+OnMessage = Callable[[str], None]  # is called with messages for people
+
+
+def ignore_message(message: str) -> None:
+    """An `OnMessage` that does nothing."""
 
 
 def counted(count: int, noun: str, many: str = "") -> str:
@@ -22,6 +30,39 @@ def counted(count: int, noun: str, many: str = "") -> str:
         many: of several, where that isn't the noun with an s.
     """
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
+def human_bytes(count: float) -> str:
+    """A byte count for people: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration for people: 42 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def human_time(time_ns: int) -> str:
+    """A time, ns since the Unix epoch, for people."""
+    try:
+        moment = datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
+    except (ValueError, OverflowError):
+        return f"{time_ns} ns"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+
+
+def shortened(text: str) -> str:
+    """The text, cut where it has more than 60 characters."""
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def printable(text: str) -> str:

@@ -197,6 +197,29 @@ def test_docstrings_and_comments_name_modules_and_what_is_in_them():
                 assert right, f"{path.relative_to(PACKAGE)} names {name}"
 
 
+def definitions():
+    """(module, definition) of each class and function of the package, nested ones too."""
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, kinds):
+                yield path.relative_to(PACKAGE).as_posix(), node
+
+
+def test_each_function_is_short():
+    for module, node in definitions():
+        lines = node.end_lineno - node.lineno + 1
+        assert isinstance(node, ast.ClassDef) or lines <= 60, f"{module}: {node.name} has {lines} lines"
+
+
+def test_each_class_has_a_name_of_its_own():
+    homes = {}
+    for module, node in definitions():
+        if isinstance(node, ast.ClassDef):
+            homes.setdefault(node.name.lstrip("_"), []).append(module)
+    assert not {name: modules for name, modules in homes.items() if len(modules) > 1}
+
+
 def test_reading_and_verifying_work_without_beam():
     modules = ["logloom.pipelines.verify", "logloom.io.tar", "logloom.io.l5kit", "logloom.datasets"]
     code = f"import sys, {', '.join(modules)}; print('apache_beam' in sys.modules)"

@@ -1,4 +1,4 @@
-"""The `logloom` command. Thin: parse, call, print; a file for each group of commands.
+"""The `logloom` command. Thin: parse, call, print; a file for each command.
 
 Exit codes: 0 done and whole; 1 failed; 2 bad usage or recipe; 3 done, but something was salvaged, skipped or
 found different; 130 and 143 stopped by SIGINT and SIGTERM. Everything heavy is imported inside a command, so
@@ -19,17 +19,13 @@ from typing import Annotated, Any
 import typer
 
 from logloom import __version__
-from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, TERMINATED, app, say
+from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, TERMINATED, app, print_message
 from logloom.errors import LogloomError, UsageError
 from logloom.uris import shown
 
 # Each adds its commands to the app, so this is the order of `--help`.
 # isort: off
-from logloom.cli import logs  # noqa: F401
-from logloom.cli import building  # noqa: F401
-from logloom.cli import datasets  # noqa: F401
-from logloom.cli import converting  # noqa: F401
-from logloom.cli import tour  # noqa: F401
+from logloom.cli import info, doctor, build, plan, head, verify, repair, view, convert, demo  # noqa: F401
 # isort: on
 
 _ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
@@ -40,7 +36,9 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     debug: Annotated[
         bool,
-        typer.Option("--debug", envvar="LOGLOOM_DEBUG", help="Show the traceback of an error, for reports."),
+        typer.Option(
+            "--debug", envvar="LOGLOOM_DEBUG", help="Show the traceback of an error, for bug reports."
+        ),
     ] = False,
 ) -> None:
     if version:
@@ -66,8 +64,8 @@ def main() -> None:
         code = app(arguments, prog_name="logloom", standalone_mode=False)
     except LogloomError as error:
         if debug:
-            say(shown(traceback.format_exc().rstrip()))
-        say(f"logloom: {error}")
+            print_message(shown(traceback.format_exc().rstrip()))
+        print_message(f"logloom: {error}")
         code = BAD_USAGE if isinstance(error, UsageError) else FAILED
     except (typer.Abort, KeyboardInterrupt):
         code = STOPPED
@@ -78,13 +76,13 @@ def main() -> None:
         if hasattr(error, "format_message"):  # click's own errors know how to show themselves
             text = io.StringIO()
             error.show(file=text)  # type: ignore[attr-defined]
-            say(text.getvalue().rstrip())
+            print_message(text.getvalue().rstrip())
             code = getattr(error, "exit_code", BAD_USAGE)
         else:
-            _say_internal(error, debug)
+            _print_internal(error, debug)
             code = FAILED
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
-        say("logloom: stopped; a build keeps what is finished: build again to go on")
+        print_message("logloom: stopped; a build keeps what is finished: build again to go on")
         code = TERMINATED if terminated.is_set() else STOPPED
     _leave(code or 0)
 
@@ -93,20 +91,22 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
     """The arguments without --debug, wherever it stands before a `--`; and whether to show tracebacks."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own = [argument for argument in arguments[:end] if argument != "--debug"]
-    asked = len(own) < end or os.environ.get("LOGLOOM_DEBUG", "") not in ("", "0")
-    return [*own, *arguments[end:]], asked
+    debug = len(own) < end or os.environ.get("LOGLOOM_DEBUG", "") not in ("", "0")
+    return [*own, *arguments[end:]], debug
 
 
-def _say_internal(error: Exception, debug: bool) -> None:
-    """Tells of an error that nobody foresaw."""
+def _print_internal(error: Exception, debug: bool) -> None:
+    """Prints an error that nobody foresaw."""
     if debug:
-        say(shown(traceback.format_exc().rstrip()))
+        print_message(shown(traceback.format_exc().rstrip()))
     what = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     what = f"{what[:300]}…" if len(what) > 300 else what
     way_out = (
         "please report it with the traceback above" if debug else "run again with --debug for the traceback"
     )
-    say(f"logloom: internal error: {type(error).__name__}{': ' if what else ''}{shown(what)}; {way_out}")
+    print_message(
+        f"logloom: internal error: {type(error).__name__}{': ' if what else ''}{shown(what)}; {way_out}"
+    )
 
 
 def _leave(code: int) -> None:

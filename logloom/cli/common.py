@@ -1,4 +1,4 @@
-"""What all commands share: options, and how they print. Results go to stdout, words for people to stderr."""
+"""What all commands share: options, and how they print. Results go to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -46,6 +46,42 @@ StorageOption = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+LocalWorkers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Number of worker processes (default: one per core)."),
+]
+LogsArgument = Annotated[
+    list[str], typer.Argument(metavar="LOG...", help="Log files, folders, URIs or globs.")
+]
+Verify = Annotated[
+    str,
+    typer.Option(
+        metavar="new|all|sample:SHARE|none",
+        help="What to read back before the commit: what is new, everything (also logs of earlier versions), "
+        "a share of what is new, or nothing.",
+    ),
+]
+AllowDerive = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-derive",
+        metavar="PACKAGE",
+        help="Package that the recipe's `derive` may import, which runs its code. May be repeated.",
+    ),
+]
+Root = Annotated[
+    str,
+    typer.Argument(metavar="ROOT[@VERSION]", help="A dataset's folder or URI (default: its newest version)."),
+]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--py",
+        metavar="FILE",
+        help="Python file with functions that the recipe's `derive` names. May be repeated.",
+    ),
+]
 
 
 def examples(*lines: str) -> str:
@@ -58,29 +94,29 @@ def mode_of(on_error: OnError | None) -> Literal["fail", "skip", "salvage"]:
     return (on_error or OnError.fail).value
 
 
-def say(text: str) -> None:
-    """Prints words for people to stderr; names in them can't steer the terminal."""
+def print_message(text: str) -> None:
+    """Prints a message for people to stderr; names in it can't steer the terminal."""
     print(printable_lines(text), file=sys.stderr, flush=True)
 
 
-def show(text: str) -> None:
+def print_result(text: str) -> None:
     """Prints a result for people to stdout; names in it can't steer the terminal."""
     print(printable_lines(text))
 
 
-class _Said(logging.Handler):
-    """Says what is logged."""
+class _PrintingHandler(logging.Handler):
+    """Prints what is logged."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
+        print_message(record.getMessage())
 
 
-def say_logs(name: str) -> None:
-    """Shows what a part of logloom logs, from now on."""
+def print_logs(name: str) -> None:
+    """Prints what a part of logloom logs, from now on."""
     logger = logging.getLogger(name)
     logger.setLevel(logging.INFO)
-    if not any(isinstance(handler, _Said) for handler in logger.handlers):
-        logger.addHandler(_Said())
+    if not any(isinstance(handler, _PrintingHandler) for handler in logger.handlers):
+        logger.addHandler(_PrintingHandler())
 
 
 def print_json(value: Any) -> None:
@@ -93,7 +129,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     from logloom.cli.tables import table_lines
 
     if title:
-        show(title)
+        print_result(title)
     if not rows:
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
@@ -128,29 +164,3 @@ def read_in_words(manifest: Manifest) -> str:
     kept = " and ".join(f"{count} {names[what]}" for what, count in manifest.trusted.items() if count)
     read = f"read back: {words.get(manifest.verified, manifest.verified)}"
     return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read
-
-
-Verify = Annotated[
-    str,
-    typer.Option(
-        metavar="new|all|sample:SHARE|none",
-        help="What to read back before the commit: what is new, everything (also logs of earlier versions), "
-        "a share of what is new, or nothing.",
-    ),
-]
-AllowDerive = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-derive",
-        metavar="PACKAGE",
-        help="Package that `derive` may import, which runs its code. May be repeated.",
-    ),
-]
-Root = Annotated[
-    str,
-    typer.Argument(metavar="ROOT[@VERSION]", help="A dataset's folder or URI (default: its newest version)."),
-]
-PyFiles = Annotated[
-    list[str] | None,
-    typer.Option("--py", metavar="FILE", help="Python file with functions for `derive`. May be repeated."),
-]

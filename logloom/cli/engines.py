@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,129 +18,147 @@ Workers = Annotated[
         "--workers", min=1, help="Number of worker processes (default: follows from the size of the job)."
     ),
 ]
-RunnerName = Annotated[
-    str,
-    typer.Option(
-        "--runner",
-        metavar="auto|direct|prism|flink|dataflow",
-        help="Engine to run on, see docs/engines.md; auto is this machine, or Flink if it is named.",
-        rich_help_panel=_ENGINE,
-    ),
-]
-RunnerOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--runner-option",
-        metavar="KEY=VALUE",
-        help="Option of Beam (parallelism=4) or, where the name has a dot, of the engine "
-        "(restart-strategy.type=fixed-delay). May be repeated.",
-        rich_help_panel=_ENGINE,
-    ),
-]
-Detach = Annotated[
-    bool,
-    typer.Option(
-        "--detach",
-        help="Return once the engine has accepted the job, which goes on without this command.",
-        rich_help_panel=_ENGINE,
-    ),
-]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run", help="Print the job for Dataflow as JSON; submit nothing.", rich_help_panel=_DATAFLOW
-    ),
-]
-EngineLogs = Annotated[
-    str,
-    typer.Option(
-        metavar="FOLDER",
-        help="Folder to keep the logs of the engine's local processes in (default: not kept).",
-        rich_help_panel=_ENGINE,
-    ),
-]
-FlinkMaster = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="Address of a running Flink cluster.", rich_help_panel=_FLINK)
-]
-FlinkJar = Annotated[
-    str,
-    typer.Option(
-        metavar="JAR",
-        help="Beam's job server for Flink as one jar (default: fetched with Maven).",
-        rich_help_panel=_FLINK,
-    ),
-]
-JobEndpoint = Annotated[
-    str,
-    typer.Option(metavar="HOST:PORT", help="Address of a running Beam job server.", rich_help_panel=_FLINK),
-]
-EnvironmentKind = Annotated[
-    str,
-    typer.Option(
-        metavar="local|external|process|docker",
-        help="Where workers run: on this machine, in running pools (external), as processes or containers "
-        "that task managers start.",
-        rich_help_panel=_FLINK,
-    ),
-]
-EnvironmentConfig = Annotated[
-    str,
-    typer.Option(
-        metavar="CONFIG",
-        help="The pool's host:port (external), a command as JSON (process), or an image (docker).",
-        rich_help_panel=_FLINK,
-    ),
-]
-Project = Annotated[str, typer.Option(metavar="ID", help="Google Cloud project.", rich_help_panel=_DATAFLOW)]
-Region = Annotated[
-    str, typer.Option(help="Google Cloud region, e.g. europe-west4.", rich_help_panel=_DATAFLOW)
-]
-Staging = Annotated[
-    str,
-    typer.Option(
-        metavar="GS-URI", help="Folder of a bucket for the files of the job.", rich_help_panel=_DATAFLOW
-    ),
-]
-Image = Annotated[
-    str,
-    typer.Option(
-        "--sdk-container-image",
-        metavar="IMAGE",
-        help="Container image of the workers, with logloom installed.",
-        rich_help_panel=_DATAFLOW,
-    ),
-]
-ServiceAccount = Annotated[
-    str, typer.Option(metavar="EMAIL", help="Service account of the workers.", rich_help_panel=_DATAFLOW)
-]
-MachineType = Annotated[
-    str,
-    typer.Option(
-        metavar="TYPE", help="Machine type of the workers, e.g. n2-standard-8.", rich_help_panel=_DATAFLOW
-    ),
-]
 
 
-def with_dataflow(
-    options: RunnerOptions,
-    *,
-    project: str,
-    region: str,
-    staging: str,
-    sdk_container_image: str,
-    service_account: str,
-    machine_type: str,
-) -> RunnerOptions:
-    """The options with what Dataflow is told by name; what is empty is left to `--runner-option`."""
-    import dataclasses
+@dataclass(frozen=True)
+class EngineOptions:
+    """Which engine runs a job, and how."""
 
-    given = {
-        "project": project,
-        "region": region,
-        "staging": staging,
-        "sdk_container_image": sdk_container_image,
-        "service_account_email": service_account,
-        "machine_type": machine_type,
-    }
-    named = {name: value for name, value in given.items() if value}
-    return dataclasses.replace(options, settings={**options.settings, **named})
+    runner: Annotated[
+        str,
+        typer.Option(
+            "--runner",
+            metavar="auto|direct|prism|flink|dataflow",
+            help="Engine to run on, see docs/engines.md; auto is Flink if one of its options is given, "
+            "else this machine.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "auto"
+    runner_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--runner-option",
+            metavar="KEY=VALUE",
+            help="Option of Beam (parallelism=4) or, where the name has a dot, of the engine "
+            "(restart-strategy.type=fixed-delay). May be repeated.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None
+    flink_master: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Address of a running Flink cluster.", rich_help_panel=_FLINK),
+    ] = ""
+    flink_job_server_jar: Annotated[
+        str,
+        typer.Option(
+            metavar="JAR",
+            help="Beam's job server for Flink as one jar (default: fetched with Maven).",
+            rich_help_panel=_FLINK,
+        ),
+    ] = ""
+    job_endpoint: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Address of a running Beam job server.", rich_help_panel=_FLINK
+        ),
+    ] = ""
+    environment: Annotated[
+        str,
+        typer.Option(
+            metavar="local|external|process|docker",
+            help="Where workers run: on this machine, in worker pools that are up (external), as processes "
+            "or containers that task managers start.",
+            rich_help_panel=_FLINK,
+        ),
+    ] = "local"
+    environment_config: Annotated[
+        str,
+        typer.Option(
+            metavar="CONFIG",
+            help="The pool's host:port (external), a command as JSON (process), or an image (docker).",
+            rich_help_panel=_FLINK,
+        ),
+    ] = ""
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach",
+            help="Return once the engine has accepted the job, which goes on without this command.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = False
+    engine_logs: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder to keep the logs of the engine's local processes in (default: not kept).",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = ""
+    project: Annotated[
+        str, typer.Option(metavar="ID", help="Google Cloud project.", rich_help_panel=_DATAFLOW)
+    ] = ""
+    region: Annotated[
+        str, typer.Option(help="Google Cloud region, e.g. europe-west4.", rich_help_panel=_DATAFLOW)
+    ] = ""
+    staging: Annotated[
+        str,
+        typer.Option(
+            metavar="GS-URI", help="Folder of a bucket for the files of the job.", rich_help_panel=_DATAFLOW
+        ),
+    ] = ""
+    sdk_container_image: Annotated[
+        str,
+        typer.Option(
+            metavar="IMAGE",
+            help="Container image of the workers, with logloom installed.",
+            rich_help_panel=_DATAFLOW,
+        ),
+    ] = ""
+    service_account: Annotated[
+        str,
+        typer.Option(metavar="EMAIL", help="Service account of the workers.", rich_help_panel=_DATAFLOW),
+    ] = ""
+    machine_type: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE",
+            help="Machine type of the workers, e.g. n2-standard-8.",
+            rich_help_panel=_DATAFLOW,
+        ),
+    ] = ""
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the job for Dataflow as JSON; submit nothing.",
+            rich_help_panel=_DATAFLOW,
+        ),
+    ] = False
+
+    def with_workers(self, workers: int | None) -> RunnerOptions:
+        """The options as runners take them; Dataflow's own that are empty are left to `--runner-option`.
+
+        Raises:
+            UsageError: an option makes no sense, or has no effect.
+        """
+        from logloom.runners import RunnerOptions
+        from logloom.runners.options import DATAFLOW_OPTIONS, parse_settings
+
+        dataflow = {
+            setting: getattr(self, option.removeprefix("--").replace("-", "_"))
+            for setting, option in DATAFLOW_OPTIONS.items()
+        }
+        given = {setting: value for setting, value in dataflow.items() if value}
+        return RunnerOptions(
+            runner=self.runner,
+            workers=workers,
+            job_endpoint=self.job_endpoint,
+            flink_master=self.flink_master,
+            flink_job_server_jar=self.flink_job_server_jar,
+            environment=self.environment,
+            environment_config=self.environment_config,
+            detach=self.detach,
+            log_folder=self.engine_logs,
+            settings={**parse_settings(self.runner_option or []), **given},
+        )

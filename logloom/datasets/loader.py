@@ -116,12 +116,7 @@ class Loader:
         self.recycle_after = int(recycle_after)
         self.length = len(source)
         self._num_workers = operator.index(workers)
-        if self.length < 1:
-            raise UsageError("the source has no rows, so there is nothing to load")
-        if self.batch < 1 or self.prefetch < 0 or self._num_workers < 0 or self.recycle_after < 0:
-            raise UsageError(f"batch={batch}, prefetch={prefetch}, workers={workers}: out of range")
-        if not 0 <= self.shard_id < self.num_shards or self.seed < 0:
-            raise UsageError(f"shard_id={shard_id} of num_shards={num_shards}, seed={seed}: out of range")
+        self._check_numbers()
         method = "fork" if sys.platform == "linux" else "spawn"
         self._context = multiprocessing.get_context(mp or method) if isinstance(mp, str | None) else mp
         self._order = Order(self.length, shuffle)
@@ -138,6 +133,18 @@ class Loader:
         self._filler: Filler | None = None
         self._close_workers: Callable[[], Any] | None = None
         self._closed = False
+
+    def _check_numbers(self) -> None:
+        if self.length < 1:
+            raise UsageError("the source has no rows, so there is nothing to load")
+        if self.batch < 1 or self.prefetch < 0 or self._num_workers < 0 or self.recycle_after < 0:
+            raise UsageError(
+                f"batch={self.batch}, prefetch={self.prefetch}, workers={self._num_workers}: out of range"
+            )
+        if not 0 <= self.shard_id < self.num_shards or self.seed < 0:
+            raise UsageError(
+                f"shard_id={self.shard_id} of num_shards={self.num_shards}, seed={self.seed}: out of range"
+            )
         self._warned = False
 
     @functools.cached_property

@@ -3,7 +3,7 @@
 Here: strict JSON, values checked against types by pydantic, the types of names that become paths, and
 canonical JSON (sorted keys, no spaces), so that equal content is equal bytes.
 Elsewhere: what the files say (logloom.io.entries, logloom.io.manifest and the formats), joining names to a
-folder (logloom.io.storage).
+folder (logloom.io.storage), pydantic's errors in words (logloom.validation).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, InstanceOf, Strict, StringConstraints, TypeAdapter, ValidationError
 
 from logloom.errors import DatasetError
+from logloom.validation import describe_first
 
 T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid")  # of dataclasses that `checked` makes
@@ -72,66 +72,12 @@ def checked(kind: type[T], value: Any, source: str, way_out: str = "") -> T:
         made: T = _adapter(hashable).validate_python(value)
         return made
     except ValidationError as error:
-        raise DatasetError(f"{source}: {told(error)}{_hint(way_out)}") from error
+        raise DatasetError(f"{source}: {describe_first(error)}{_hint(way_out)}") from error
 
 
 @functools.cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)  # takes longer to make than to read a small file by
-
-
-def told(error: ValidationError) -> str:
-    """What pydantic found wrong first: "logs[3].rows: expected a whole number, got 'x'"."""
-    loc: list[str | int] = []
-    cause: object = error
-    while isinstance(cause, ValidationError):  # a check of a value may check a part of it
-        first = cause.errors(include_url=False)[0]
-        loc += first["loc"]
-        cause = first.get("ctx", {}).get("error")
-    place = ""
-    for step in loc:
-        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
-    kind, got = first["type"], shown(first["input"])
-    if kind == "missing":
-        what = "is missing"
-    elif kind in _UNKNOWN:
-        what = "is no field that this logloom knows"
-    elif kind in ("value_error", "assertion_error"):
-        what = str(cause)
-    elif kind in _EXPECTED:
-        what = f"expected {_EXPECTED[kind]}, got {got}"
-    else:
-        what = f"{first['msg'][:1].lower()}{first['msg'][1:]}, got {got}"
-    return f"{place}: {what}" if place else what
-
-
-_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
-_EXPECTED = {
-    "is_instance_of": "text",
-    "string_type": "text",
-    "string_unicode": "text",
-    "string_pattern_mismatch": "a name that stays in its folder",
-    "int_type": "a whole number",
-    "bool_type": "true or false",
-    "float_type": "a number",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "an object",
-    "dataclass_type": "an object",
-    "model_type": "an object",
-}
-
-
-def shown(value: Any) -> str:
-    """A value in a message."""
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if value is None:
-        return "null"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def canonical(value: Any) -> bytes:

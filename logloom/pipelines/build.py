@@ -39,7 +39,7 @@ from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
 from logloom.transforms.job import Job, Target
 from logloom.transforms.partition import listed
 from logloom.transforms.spread import SpreadByKey
-from logloom.words import counted
+from logloom.words import OnMessage, counted, ignore_message
 
 with beam_needed():
     import apache_beam as beam
@@ -96,7 +96,7 @@ def build(
     runner: RunnerOptions | None = None,
     view: str = "link",
     watch: Callable[..., Watch] = Watch.silent,
-    tell: Callable[[str], None] = lambda text: None,
+    on_message: OnMessage = ignore_message,
 ) -> Built:
     """Runs a planned build to its end and makes the version's view.
 
@@ -107,7 +107,7 @@ def build(
         view: "link" makes the version's view where the root's disk has links, "copy" in an object store too,
             "none" nowhere.
         watch: makes what shows the progress of a plan.
-        tell: told what the engine does.
+        on_message: called with what the engine does, in words.
 
     Raises:
         LogReadError: logs are damaged; lists all that were found.
@@ -124,16 +124,14 @@ def build(
     runner = runner or RunnerOptions("direct", workers=num_workers)
     with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
-        finished = _run(watched, runner, tell)
+        finished = _run(watched, runner, on_message)
     outcome = finish.read_outcome(job)
     raise_outcome(outcome)
     counters = finished.counters if isinstance(finished, Finished) else {}
     return _with_view(job, job.number, view, outcome.built, outcome.reused, counters)
 
 
-def submit(
-    plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None] = lambda text: None
-) -> Submitted:
+def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignore_message) -> Submitted:
     """Hands a planned build to an engine that finishes it, commit included, without this process.
 
     The version's view is made by the next build into the same root, which finds it up to date.
@@ -142,7 +140,7 @@ def submit(
         plan: one that is not up to date.
     """
     mend_digest(plan.job)
-    submitted = _run(plan, dataclasses.replace(runner, detach=True), tell)
+    submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
     assert isinstance(submitted, Submitted)
     return submitted
 
@@ -196,14 +194,18 @@ def _uris(plan: BuildPlan) -> list[str]:
     return [plan.job.store.uri, *(uri for log in plan.logs for uri in log.task.uris)]
 
 
-def _run(plan: BuildPlan, runner: RunnerOptions, tell: Callable[[str], None]) -> Finished | Submitted:
+def _run(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage) -> Finished | Submitted:
     job = plan.job
     check_reach(runner, _uris(plan))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:
         return run(
-            lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(job), tell=tell
+            lambda pipeline: construct(pipeline, plan),
+            runner,
+            _size(plan),
+            name=_job_name(job),
+            tell=on_message,
         )
     finally:
         job.store.sweep()  # after workers that were ended amid their work

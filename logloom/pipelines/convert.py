@@ -39,7 +39,7 @@ from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.partition import Failure, PartitionResult, listed
-from logloom.words import counted
+from logloom.words import OnMessage, counted, ignore_message
 
 with beam_needed():
     import apache_beam as beam
@@ -117,7 +117,7 @@ def convert(
     *,
     runner: RunnerOptions | None = None,
     watch: Callable[..., Watch] = Watch.silent,
-    tell: Callable[[str], None] = lambda text: None,
+    on_message: OnMessage = ignore_message,
 ) -> Converted:
     """Runs a planned conversion to its end and makes the version's view.
 
@@ -125,7 +125,7 @@ def convert(
 
     Args:
         runner: the engine; None is Beam's own, in this process.
-        tell: told what the engine does.
+        on_message: called with what the engine does, in words.
 
     Raises:
         UsageError: the engine's workers don't see the source or the root.
@@ -147,7 +147,7 @@ def convert(
         size = Size(plan.bytes, len(plan.parts))
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
         try:
-            run(lambda pipeline: construct(pipeline, watched), engine, size, name=name, tell=tell)
+            run(lambda pipeline: construct(pipeline, watched), engine, size, name=name, tell=on_message)
         finally:
             job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)

@@ -112,7 +112,7 @@ def copy_out(
     source: VersionSource,
     folder: PlainFolder,
     output: str,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[int, int]:
     """Copies a version's files of one format, each checked against the manifest.
 
@@ -134,7 +134,7 @@ def copy_out(
 
     with explained(target.uri), ThreadPoolExecutor(_THREADS) as pool:
         for done, _ in enumerate(pool.map(copy, zip(files, names, strict=True)), 1):
-            on_done(done, len(files))
+            on_progress(done, len(files))
     if folder.work.local is not None:
         _remove_others(folder.work.local, names)
         folder.rename(folder.work.local)

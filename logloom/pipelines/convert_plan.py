@@ -7,7 +7,6 @@ Elsewhere: sources (logloom.pipelines.convert_sources), running the job (logloom
 from __future__ import annotations
 
 import functools
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,18 +21,16 @@ from logloom.io.manifest import (
     LogRecord,
     Manifest,
     check_root,
-    digest_of_manifest,
-    read_manifest,
-    version_numbers,
 )
 from logloom.io.storage import Store
 from logloom.io.units import Format, format_named
 from logloom.pipelines.convert_sources import ConvertSource, SourceLog
-from logloom.pipelines.plan import check_verify
-from logloom.recipe.mistakes import dotted, from_pydantic
+from logloom.pipelines.plan import check_verify, next_version
+from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.job import LogTask, Target
+from logloom.validation import dotted
 
 SEMANTICS = 1  # counts up when a source's rows would become others
 
@@ -155,23 +152,18 @@ def plan_convert(
     _check_holds(form, chosen, schema)
     logs = list(source.logs())[:limit]
     _check_logs(form, chosen, logs)
-    numbers = version_numbers(store)
-    parent = read_manifest(store, numbers[-1]) if numbers else None
+    parent, following = next_version(store)
     job = ConvertJob(
         store=store,
         name=source.name,
         recipe=source.recipe,
         outputs={output: chosen},
         kept=(),
-        number=(numbers[-1] if numbers else 0) + 1,
-        parent=numbers[-1] if numbers else None,
         verify=verify,
-        parent_digest=digest_of_manifest(store, numbers[-1]) if numbers else "",
-        assembled=tuple(part.identity for part in parent.assembled) if parent else (),
-        run=uuid.uuid4().hex[:12],
         source=source,
         columns=tuple(schema.columns),
         on_error=on_error,
+        **following,
     )
     return _against_parent(job, parent, logs)
 

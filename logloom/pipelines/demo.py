@@ -8,27 +8,25 @@ from __future__ import annotations
 import os
 import pathlib
 import time
-from collections.abc import Callable
 
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import ReadBackError, UsageError
 from logloom.io.storage import explained
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
-from logloom.pipelines.progress import human_bytes
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
-from logloom.words import counted
+from logloom.words import OnMessage, counted, human_bytes
 
 
-def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] = print) -> None:
+def run_demo(folder: str, *, seconds: float = 20.0, on_message: OnMessage = print) -> None:
     """Makes drives in `folder`/logs, builds them into `folder`/dataset, and verifies these against the logs.
 
     Args:
         folder: new, empty, or of an earlier demo.
         seconds: length of each of the two drives.
-        say: told what happens.
+        on_message: called with what was done, step by step.
 
     Raises:
         UsageError: the folder holds other things.
@@ -47,16 +45,16 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
         paths = make_drives(logs, seconds=seconds)
         recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
     size = human_bytes(sum(path.stat().st_size for path in paths))
-    say(f"drove {counted(len(paths), 'log')} of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
+    on_message(f"drove {counted(len(paths), 'log')} of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
 
     plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
     began = time.perf_counter()
     built = build(plan, runner=RunnerOptions())
     if plan.up_to_date:
-        say(f"version {plan.job.parent} of {root} is up to date")
+        on_message(f"version {plan.job.parent} of {root} is up to date")
     else:
         totals = built.manifest.totals
-        say(
+        on_message(
             f"built version {built.manifest.version}: {counted(totals['rows'], 'row')} of "
             f"{counted(totals['logs'], 'log')} as {' and '.join(built.manifest.outputs)}  [{_since(began)}]"
         )
@@ -64,7 +62,9 @@ def run_demo(folder: str, *, seconds: float = 20.0, say: Callable[[str], None] =
     report = verify(str(root), against_logs=True)
     if not report.is_proven:
         raise ReadBackError("\n".join(finding.message for finding in report.findings))
-    say(f"verified {counted(report.units, 'unit')} against the logs: every value equal  [{_since(began)}]")
+    on_message(
+        f"verified {counted(report.units, 'unit')} against the logs: every value equal  [{_since(began)}]"
+    )
     print(_what_next(place))
 
 

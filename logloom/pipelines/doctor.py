@@ -2,8 +2,8 @@
 
 Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
-Elsewhere: what the answer is made of, and what counts as strange (health), the columns of tables
-(table_health), what damage is and how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
+Elsewhere: what the answer is made of, and what counts as strange (doctor_findings), the columns of tables
+(doctor_tables), what damage is and how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ from logloom.io.logs.match import LogFiles, access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
 from logloom.io.logs.raw import Decoder
-from logloom.pipelines.health import MAX_SKEW, Diagnosis, HealthFinding, LostRange, TopicHealth, judge
+from logloom.pipelines.doctor_findings import (
+    MAX_SKEW,
+    Diagnosis,
+    HealthFinding,
+    LostRange,
+    TopicHealth,
+    judge,
+)
 from logloom.words import counted
 
 STRETCH_BYTES = 64 << 20
@@ -41,7 +48,7 @@ STRETCH_BYTES = 64 << 20
 _SALVAGE = "`on_error: salvage` uses what is whole"
 
 Times = NDArray[np.int64]
-TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see table_health
+TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see doctor_tables
 
 
 def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iterator[Diagnosis]:
@@ -267,7 +274,7 @@ def _examine_tables(
     if isinstance(log, ContainerLog):
         return ()
     from logloom.io.logs.tables.log import TableLog  # Arrow takes a while to load
-    from logloom.pipelines.table_health import findings
+    from logloom.pipelines.doctor_tables import findings
 
     return tuple(findings(uris, options, seen)) if isinstance(log, TableLog) else ()
 

@@ -170,7 +170,6 @@ def plan_build(
     """Plans a build.
 
     Args:
-        recipe: what to build.
         root: URI of the dataset's root.
         base: the folder that relative log URIs start from.
         limit: only the first logs, for a trial.
@@ -179,7 +178,7 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
-        on_opened: told how many logs have been opened, of how many.
+        on_opened: called with how many logs have been opened, of how many.
 
     Raises:
         UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
@@ -191,20 +190,13 @@ def plan_build(
     python = read_files(py_files)
     load_files(python)
     files = expand_logs(recipe, base, storage_options)[:limit]
-    on_error = recipe.on_error_mode
-    options = OpenOptions(on_error, access_to(store.options, files), store.uri_of("index"), hash=recipe.hash)
-    opened, failed = _open_all(files, options, on_opened)
-    if failed and (on_error == "fail" or not opened):
-        raise LogReadError(_list_failures(failed, len(files)))
+    options, opened, failed = _open_all(files, recipe, store, on_opened)
     row_plan, notes = resolve(
         recipe, {log_id: log for log_id, (_, log) in opened.items()}, [*allow_derive, *modules_of(python)]
     )
-    notes = (*_unfinished(opened), *notes)
     outputs = recipe.output_options()
-    _check_secrets(outputs)
-    _check_names(outputs, opened)
-    numbers = version_numbers(store)
-    parent = read_manifest(store, numbers[-1]) if numbers else None
+    _check_outputs(outputs, opened)
+    parent, following = next_version(store)
     job = Job(
         store=store,
         name=recipe.name,
@@ -212,20 +204,33 @@ def plan_build(
         plan=row_plan,
         outputs=outputs,
         kept=(),
-        number=(numbers[-1] if numbers else 0) + 1,
-        parent=numbers[-1] if numbers else None,
         open_options=options,
         skip_budget=recipe.skip_budget,
         verify=verify,
-        parent_digest=digest_of_manifest(store, numbers[-1]) if numbers else "",
-        assembled=tuple(part.identity for part in parent.assembled) if parent else (),
         allow_empty=allow_empty,
         references=references_of(outputs, store.options),
         py_files=python,
-        run=uuid.uuid4().hex[:12],
+        **following,
     )
-    told = [*notes, *_hash_note(recipe, parent)]
-    return _against_parent(job, recipe, parent, opened, failed, told)
+    notes = (*_unfinished(opened), *notes, *_hash_note(recipe, parent))
+    return _against_parent(job, recipe, parent, opened, failed, notes)
+
+
+def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
+    """The newest version, None in a new root; and what the `Target` that follows it says of both."""
+    run = uuid.uuid4().hex[:12]
+    numbers = version_numbers(store)
+    if not numbers:
+        return None, {"number": 1, "parent": None, "run": run}
+    number = numbers[-1]
+    newest = read_manifest(store, number)
+    return newest, {
+        "number": number + 1,
+        "parent": number,
+        "parent_digest": digest_of_manifest(store, number),
+        "assembled": tuple(part.identity for part in newest.assembled),
+        "run": run,
+    }
 
 
 def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
@@ -271,8 +276,10 @@ Failed = list[tuple[LogFiles, str]]
 
 
 def _open_all(
-    files: Sequence[LogFiles], options: OpenOptions, on_opened: Callable[[int, int], None]
-) -> tuple[Opened, Failed]:
+    files: Sequence[LogFiles], recipe: Recipe, store: Store, on_opened: Callable[[int, int], None]
+) -> tuple[OpenOptions, Opened, Failed]:
+    access = access_to(store.options, files)
+    options = OpenOptions(recipe.on_error_mode, access, store.uri_of("index"), hash=recipe.hash)
     outline = outlines()
 
     def open_one(log: LogFiles) -> Outline | str:
@@ -293,7 +300,9 @@ def _open_all(
             else:
                 opened[log.log_id] = (log, result)
             on_opened(done, len(files))
-    return opened, failed
+    if failed and (options.on_error == "fail" or not opened):
+        raise LogReadError(_list_failures(failed, len(files)))
+    return options, opened, failed
 
 
 def _unfinished(opened: Opened) -> Iterator[str]:
@@ -303,8 +312,12 @@ def _unfinished(opened: Opened) -> Iterator[str]:
             yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
 
 
-def _check_secrets(outputs: Mapping[str, BaseModel]) -> None:
-    """Raises UsageError where an option, which manifests hold, has credentials in it."""
+def _check_outputs(outputs: Mapping[str, BaseModel], opened: Opened) -> None:
+    """
+    Raises:
+        UsageError: an option, which manifests hold, has credentials in it; or lists the logs whose names an
+            output can't hold.
+    """
     for output, options in outputs.items():
         text = options.model_dump_json()
         if shown(text) != text:
@@ -312,10 +325,6 @@ def _check_secrets(outputs: Mapping[str, BaseModel]) -> None:
                 f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
                 "--storage-option, or by the environment"
             )
-
-
-def _check_names(outputs: Mapping[str, BaseModel], opened: Opened) -> None:
-    """Raises UsageError listing the logs whose names an output can't hold."""
     problems = [
         problem
         for log_id, (files, _) in opened.items()
@@ -364,7 +373,7 @@ def _against_parent(
         kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)),
         bundle=bundle_size(sum(len(log.bounds) for log in planned)),
     )
-    same = parent is not None and not planned and _says_the_same(job, parent)
+    same = parent is not None and not planned and _is_unchanged(job, parent)
     return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable))
 
 
@@ -403,7 +412,7 @@ def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
     return job.log_key(record.log_id, record.content_id, record.uris, split)
 
 
-def _says_the_same(job: Job, parent: Manifest) -> bool:
+def _is_unchanged(job: Job, parent: Manifest) -> bool:
     outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
     return (
         tuple(job.kept) == parent.logs

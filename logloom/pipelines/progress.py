@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from logloom.errors import LogloomError
 from logloom.transforms.journal import ASSEMBLING, BUILDING, READING_BACK, Journal, JournalReader, Note
-from logloom.words import counted, printable
+from logloom.words import counted, human_bytes, human_seconds, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -163,7 +163,7 @@ class UnitLooker:
     def new(self) -> Iterator[Note]:
         """As if each unit had been a share of every log: which one it belongs to would take a request."""
         there = 0
-        with contextlib.suppress(LogloomError):  # a store that refuses is for the build to tell of
+        with contextlib.suppress(LogloomError):  # a store that refuses is for the build to report
             for output, waiting in self._waiting.items():
                 found = waiting.intersection(self._store.names(f"parts/{output}"))
                 waiting -= found
@@ -322,22 +322,3 @@ def steps(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], No
     with live_line() as show:
         show(what, "", None)
         yield lambda done, total: show(what, f"{done:,} of {total:,}", done / total if total else None)
-
-
-def human_bytes(count: float) -> str:
-    """A byte count for people: 1.5 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError
-
-
-def human_seconds(seconds: float) -> str:
-    """A duration for people: 42 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

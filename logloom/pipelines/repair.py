@@ -35,9 +35,9 @@ from logloom.io.manifest import (
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import canonical
 from logloom.io.storage import Store, with_access
-from logloom.pipelines.claims import Finding, output_order
 from logloom.pipelines.plan import references_of
 from logloom.pipelines.verify import Task, check_view, job_again, readable_entries, run_tasks, task_of
+from logloom.pipelines.verify_claims import Finding, output_order
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.software import software
@@ -102,7 +102,7 @@ def repair(
     allow_derive: Sequence[str] = (),
     logs: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Repair:
     """Finds what of a version is damaged or lost, and builds it again with the same bytes.
 
@@ -112,7 +112,7 @@ def repair(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         logs: URIs of the version's logs, with credentials that are to be used.
-        on_done: told how many pieces are checked or built, of how many.
+        on_progress: called with how many pieces are checked or built, of how many.
 
     Raises:
         UsageError: there is no such version.
@@ -123,7 +123,7 @@ def repair(
     manifest = read_manifest(store, version)
     access = with_access(store.options, logs)
     remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
-    return _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_done).run(dry_run)
+    return _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress).run(dry_run)
 
 
 class _Mending:
@@ -135,10 +135,10 @@ class _Mending:
         manifest: Manifest,
         num_workers: int,
         remake: Callable[[Iterable[LogRecord]], Job],
-        on_done: Callable[[int, int], None],
+        on_progress: Callable[[int, int], None],
     ):
         self._store, self._manifest = store, manifest
-        self._num_workers, self._remake, self._on_done = num_workers, remake, on_done
+        self._num_workers, self._remake, self._on_done = num_workers, remake, on_progress
         self._done: list[_Mended] = []
 
     def run(self, dry_run: bool) -> Repair:
@@ -164,9 +164,9 @@ class _Mending:
             self._mend_views(readable)
             write_digest(store, manifest.version, store.read(version_file(manifest.version)))
         kept = tuple(found)
-        return Repair(manifest.version, len(entries), kept, self._told(False), self._told(True))
+        return Repair(manifest.version, len(entries), kept, self._findings(False), self._findings(True))
 
-    def _told(self, failed: bool) -> tuple[Finding, ...]:
+    def _findings(self, failed: bool) -> tuple[Finding, ...]:
         chosen = [one for one in self._done if bool(one.why_not) == failed]
         return tuple(
             Finding(one.log_id, one.partition, f"{one.name}: {one.why_not}" if failed else one.name)

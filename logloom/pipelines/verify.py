@@ -20,7 +20,7 @@ from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Assembled, LogRecord, Manifest, read_assembled, read_manifest, view_folder
 from logloom.io.storage import Store, with_access
-from logloom.pipelines.claims import Finding, check_claims, manifest_state
+from logloom.pipelines.verify_claims import Finding, check_claims, manifest_state
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.transforms.assembly import assembled_differences
@@ -67,7 +67,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work for one process, and what it is told."""
+    """A piece of work for one process, and its arguments."""
 
     check: Callable[..., Iterable[Any]]
     arguments: tuple[Any, ...]
@@ -88,7 +88,7 @@ def verify(
     allow_derive: Sequence[str] = (),
     logs: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Reads a version back.
 
@@ -99,7 +99,7 @@ def verify(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         logs: URIs with the credentials that reading them takes, which no version keeps.
-        on_done: told how many pieces are done, of how many.
+        on_progress: called with how many pieces are done, of how many.
 
     Raises:
         UsageError: there is no such version.
@@ -114,17 +114,14 @@ def verify(
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
     tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
     tasks += [Task(_check_assembled, (reading, part)) for part in manifest.assembled]
-    state, findings = manifest_state(store, manifest.version)
-    findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
-    if not lost:
-        findings += check_view(store, manifest)
+    state, findings = _check_manifest(store, manifest, entries, lost)
     if against_logs:
         job = job_again(store, manifest, py_files, allow_derive=allow_derive, access=access)
         tasks += list(_derive_tasks(job, manifest, chosen))
         findings += _check_spans(job, manifest, entries)
     for done, found in enumerate(run_tasks(tasks, num_workers or os.cpu_count() or 1), 1):
         findings += found
-        on_done(done, len(tasks))
+        on_progress(done, len(tasks))
     size = sum(entry.size for entry in chosen) + sum(part.size for part in manifest.assembled)
     rows = sum(entry.rows for entry in chosen)
     return Report(
@@ -140,6 +137,17 @@ def verify(
         committed_by=dict(manifest.software),
         made_by=_made_by(entry for _, entry in entries),
     )
+
+
+def _check_manifest(
+    store: Store, manifest: Manifest, entries: Sequence[tuple[LogRecord, Entry]], lost: Sequence[Finding]
+) -> tuple[str, list[Finding]]:
+    """Whether its digest confirms a manifest; and where it contradicts itself, its units or its view."""
+    state, findings = manifest_state(store, manifest.version)
+    findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
+    if not lost:
+        findings += check_view(store, manifest)
+    return state, findings
 
 
 def _made_by(entries: Iterable[Entry]) -> tuple[Mapping[str, Any], ...]:

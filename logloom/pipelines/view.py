@@ -157,14 +157,14 @@ def _is_sound(store: Store, file: ViewedFile) -> bool:
 
 
 def copy_view(
-    store: Store, manifest: Manifest, on_done: Callable[[int, int], None] = lambda done, total: None
+    store: Store, manifest: Manifest, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> str:
     """Makes a version's view in an object store, of copies that the store makes itself.
 
     Several copy at once, and one that was interrupted goes on: what has its size already is left alone.
 
     Args:
-        on_done: told how many files are there, and of how many.
+        on_progress: called with how many files are there, and of how many.
 
     Returns:
         The view's URI.
@@ -181,7 +181,7 @@ def copy_view(
 
         with ThreadPoolExecutor(_COPIERS) as threads:
             for done, _ in enumerate(threads.map(copy, files), 1):  # which drops the others if one fails
-                on_done(done, len(files))
+                on_progress(done, len(files))
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)
 

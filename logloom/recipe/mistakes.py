@@ -1,7 +1,7 @@
-"""Mistakes in a recipe: where each stands, and what pydantic says of it in plain words.
+"""Mistakes in a recipe: where each stands, and what is wrong there in plain words.
 
 Here: `Mistake`, `RecipePlaces` (the lines of a recipe's keys), the error that lists them all, nearest names.
-Elsewhere: finding them (model, checks, logloom.transforms.resolve).
+Elsewhere: finding them (model, checks, logloom.transforms.resolve), words for values (logloom.validation).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from logloom.errors import RecipeError
+from logloom.validation import YAML, Path, describe, describe_value, dotted
 
-Path = tuple[str | int, ...]  # ("columns", "camera.front", "tolerance")
 MAX_LISTED = 100
 # Steps that pydantic adds to a path: the chosen member of a union, the key of a mapping.
 PYDANTIC_STEPS = frozenset({"<one>", "<other>", "[key]"})
@@ -67,14 +67,6 @@ class RecipePlaces:
         return RecipeError("\n".join(lines))
 
 
-def dotted(path: Path) -> str:
-    """columns.camera.front.window[1]"""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
     """ "; did you mean x?", or what there is, or nothing where there is nothing."""
     names = list(known)
@@ -101,50 +93,15 @@ def from_pydantic(errors: Iterable[Any], model: Any, prefix: Path = ()) -> Itera
 
 
 def _plain_words(error: Any, model: Any, steps: Path) -> str:
-    kind, context, value = error["type"], error.get("ctx", {}), error["input"]
+    kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
         return f"unknown key{nearest(str(steps[-1]), _keys(model, steps[:-1]))}"
-    if kind == "missing":
-        return "is missing"
     if kind == "literal_error":
-        known = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+        known = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         if not isinstance(value, str):
-            return f"expected one of {', '.join(known)}, got {_shown(value)}"
-        return f"no such choice as {_shown(value)}{nearest(value, known)}"
-    if kind in ("value_error", "assertion_error"):
-        return str(context["error"])
-    expected = _EXPECTED.get(kind)
-    if expected:
-        return f"expected {expected}, got {_shown(value)}"
-    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, got {_shown(value)}"
-
-
-_EXPECTED = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-}
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if value is None:
-        return "nothing"
-    text = str(value) if isinstance(value, int | float) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+            return f"expected one of {', '.join(known)}, got {describe_value(value, YAML)}"
+        return f"no such choice as {describe_value(value, YAML)}{nearest(value, known)}"
+    return describe(error, YAML)
 
 
 def _keys(model: Any, steps: Sequence[str | int]) -> list[str]:

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, SerializationInfo
 
+from logloom.words import shortened
+
 _DURATION_UNITS = {
     "ns": 1,
     "us": 10**3,
@@ -173,8 +175,7 @@ def _quantity(value: Any, units: dict[str, int], what: str, example: str) -> int
 
 
 def _shown(value: Any) -> str:
-    text = value.text if isinstance(value, ExactFloat) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shortened(value.text if isinstance(value, ExactFloat) else repr(value))
 
 
 def _number(value: Decimal, info: SerializationInfo) -> int | ExactFloat | str:

@@ -15,8 +15,9 @@ from typing import Any
 
 import yaml
 
-from logloom.recipe.mistakes import Mistake, Path, RecipePlaces
+from logloom.recipe.mistakes import Mistake, RecipePlaces
 from logloom.recipe.values import ExactFloat, decimal_text
+from logloom.validation import Path
 from logloom.words import is_printable, printable, printable_lines
 
 MAX_BYTES = 16 << 20

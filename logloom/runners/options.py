@@ -1,4 +1,4 @@
-"""What an engine is told, and what it tells. Nothing here imports Beam."""
+"""The options of engines, and what comes of a job. Nothing here imports Beam."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CONFIGS = {
     "docker": "an image that holds logloom",
 }
 _ENDPOINT = re.compile(r"(?:[^\s/:]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
-# Settings that are Dataflow's alone, and what sets them.
-_OF_DATAFLOW = {
+# Settings that are Dataflow's alone, and the options of commands that set them.
+DATAFLOW_OPTIONS = {
     "project": "--project",
     "region": "--region",
     "staging": "--staging",
@@ -114,7 +114,7 @@ class RunnerOptions:
             )
             if self.environment != "local":
                 self.refuse(["log_folder"], "no process is started here, so there are no logs; leave it out")
-        for name, option in _OF_DATAFLOW.items() if self.name != "dataflow" else ():
+        for name, option in DATAFLOW_OPTIONS.items() if self.name != "dataflow" else ():
             if name in self.settings:
                 raise UsageError(f"{option}: only Dataflow takes it; say --runner dataflow, or leave it out")
 

@@ -1,7 +1,7 @@
 """Lineage: the messages of a log that stand behind one row, column by column.
 
 Here: `trace`, which chooses messages again as a build did, and says where each lies, or what was too far off.
-Elsewhere: the choice (resample), reading (pieces), what is shown of it (logloom.pipelines.why).
+Elsewhere: the choice (resample), reading (pieces), what is shown of it (logloom.pipelines.head_why).
 Times are int64 nanoseconds since the Unix epoch.
 """
 

@@ -24,7 +24,7 @@ from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
 from logloom.recipe.columns import TOLERANT, WINDOWED
 from logloom.recipe.logs import expand_logs, split_of
-from logloom.recipe.mistakes import Mistake, Path, nearest
+from logloom.recipe.mistakes import Mistake, nearest
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.transforms import derive, where
 from logloom.transforms.columns import (
@@ -36,6 +36,7 @@ from logloom.transforms.columns import (
     TopicClock,
     row_type,
 )
+from logloom.validation import Path
 
 __all__ = ["LogFiles", "expand_logs", "group_logs", "resolve", "split_of"]
 

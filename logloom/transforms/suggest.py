@@ -8,7 +8,7 @@ Elsewhere: columns by the types of messages (suggest_columns), what is asked of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
 from logloom.transforms.resolve import resolve
 from logloom.transforms.sampling import Sample, sample
 from logloom.transforms.suggest_columns import Candidate, Candidates, candidates, known, transforms
-from logloom.words import counted, printable
+from logloom.words import OnMessage, counted, ignore_message, printable
 
 RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; nobody is surprised by rows at these
 MIN_TICKS = 10  # a log shorter than this many ticks gets its rows from a topic
@@ -33,12 +33,7 @@ MAX_NAME = 120  # characters of a column's name that come from its topic
 MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
 _MS = 1_000_000
-Tell = Callable[[str], None]
 _NICE = (1, 2, 5)
-
-
-def no_words(note: str) -> None:
-    """Whoever doesn't ask isn't told."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,8 @@ def suggest(
     *,
     on_error: str = "fail",
     skipped: Mapping[str, Sequence[str]] | None = None,
-    tell_skipped: Tell = no_words,
-    tell_left_out: Tell = no_words,
+    on_skipped: OnMessage = ignore_message,
+    on_left_out: OnMessage = ignore_message,
 ) -> str:
     """A recipe, as YAML, whose URIs are absolute; every column has a comment that says where it comes from.
 
@@ -89,8 +84,8 @@ def suggest(
         storage_options: for fsspec, by protocol.
         on_error: the recipe's.
         skipped: by log_id, the URIs of logs that the recipe names, too, though they can't be opened.
-        tell_skipped: told which other logs are damaged, under on_error "skip".
-        tell_left_out: told which topics can't be used, and why.
+        on_skipped: called with which other logs are damaged, under on_error "skip".
+        on_left_out: called with which topics can't be used, and why.
 
     Raises:
         UsageError: no log, or none with messages that a column can hold.
@@ -107,10 +102,10 @@ def suggest(
         if on_error != "skip" or len(found.damaged) == len(logs):
             raise next(iter(found.damaged.values()))
         for log_id, error in found.damaged.items():
-            tell_skipped(f"skipped: {log_id}: {error}")
+            on_skipped(f"skipped: {log_id}: {error}")
         whole = {log_id: log for log_id, log in logs.items() if log_id not in found.damaged}
         others = {log_id: uris[log_id] for log_id in uris.keys() - whole.keys()}
-        return suggest(whole, storage_options, on_error="skip", skipped=others, tell_left_out=tell_left_out)
+        return suggest(whole, storage_options, on_error="skip", skipped=others, on_left_out=on_left_out)
     found.unusable |= {name: made for name, made in proposed.items() if isinstance(made, str)}
     topics = [topic.spread(found.per_time.get(topic.name, 1.0)) for topic in topics]
     head: dict[str, Any] = {
@@ -129,7 +124,7 @@ def suggest(
     if not taken:
         raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
     for name in sorted(found.unusable):
-        tell_left_out(f"topic {name}: {found.unusable[name]}")
+        on_left_out(f"topic {name}: {found.unusable[name]}")
     return "\n".join([*_head_lines(head, found), "columns:", *lines, "outputs:", "  tar: {}", ""])
 
 

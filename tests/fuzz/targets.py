@@ -186,7 +186,7 @@ def _json(folder: pathlib.Path) -> None:
 def read_logs(folder: pathlib.Path) -> None:
     """Describes, examines and builds the logs of a folder, as `info`, `doctor` and `build` do."""
     from logloom.pipelines.doctor import examine_all
-    from logloom.pipelines.inspect import describe
+    from logloom.pipelines.info import describe
 
     uris = [str(path) for path in sorted(folder.iterdir())]
     each(
@@ -199,7 +199,7 @@ def read_logs(folder: pathlib.Path) -> None:
 
 def _build(uris: list[str], on_error: str) -> None:
     """Builds the first and the last partitions, without an engine, in two formats."""
-    from logloom.pipelines.inspect import suggested_recipe
+    from logloom.pipelines.info import suggested_recipe
     from logloom.pipelines.plan import plan_build
     from logloom.recipe import Recipe
     from logloom.transforms.job import PartitionTask
@@ -253,7 +253,7 @@ def read_root(folder: pathlib.Path) -> None:
     """Verifies, shows, plans, opens, converts and views a root."""
     from logloom.io.manifest import read_manifest
     from logloom.io.storage import Store
-    from logloom.pipelines.inspect import head
+    from logloom.pipelines.head import head
     from logloom.pipelines.plan import plan_build
     from logloom.pipelines.verify import verify
     from logloom.pipelines.view import make_view

@@ -28,8 +28,9 @@ from logloom.io.manifest import entries_of, read_manifest, version_file
 from logloom.io.manifest_digest import digest_file, write_digest
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
-from logloom.pipelines.inspect import head, plan_summary
+from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.plan_summary import plan_summary
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe

@@ -29,7 +29,7 @@ from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plain import PlainFolder, can_copy, copy_out
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
-from logloom.pipelines.inspect import head
+from logloom.pipelines.head import head
 from logloom.pipelines.verify import reading_of, verify
 from logloom.runners import RunnerOptions
 from tests.pipelines.conftest import digests

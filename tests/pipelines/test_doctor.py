@@ -24,8 +24,8 @@ from logloom.io.logs.match import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.pipelines import doctor
 from logloom.pipelines.doctor import Thinned, examine, examine_all, spans
-from logloom.pipelines.inspect import COLUMNS, describe
-from logloom.pipelines.table_health import null_rows
+from logloom.pipelines.doctor_tables import null_rows
+from logloom.pipelines.info import COLUMNS, describe
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import (
     MS,

@@ -14,7 +14,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
-from logloom.pipelines.inspect import head
+from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe

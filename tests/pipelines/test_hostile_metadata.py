@@ -30,7 +30,7 @@ from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
-from logloom.pipelines.inspect import head
+from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.pipelines.view import make_view

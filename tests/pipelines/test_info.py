@@ -11,7 +11,7 @@ from mcap.writer import Writer
 
 from logloom.cli.tables import table_lines
 from logloom.io.logs.opening import open_log
-from logloom.pipelines.inspect import describe, suggested_recipe
+from logloom.pipelines.info import describe, suggested_recipe
 from logloom.recipe import Recipe
 from tests.io.logs.test_rosbag2 import write_bag as write_bag2
 from tests.transforms.ros2_logs import SPEED, START, speeds, write_log
@@ -92,13 +92,13 @@ def test_an_mcap_file_without_footer_is_shown_with_a_note_and_build_says_what_it
 def test_a_ros_1_bag_without_index_and_with_an_active_name_is_said_to_be_unfinished(tmp_path, shared_data):
     path = unfinished_bag(tmp_path, shared_data)
     told = []
-    (log,) = describe([str(path)], {}, tell=told.append)
+    (log,) = describe([str(path)], {}, on_note=told.append)
     assert log.summary.num_messages > 8000
     assert any("is still being written" in note and "its name ends in .active" in note for note in told)
     renamed = path.with_name("live.bag")
     path.rename(renamed)
     told.clear()
-    describe([str(renamed)], {}, tell=told.append)
+    describe([str(renamed)], {}, on_note=told.append)
     assert any("is still being written" in note and "index_pos is 0" in note for note in told)
     found = logloom("doctor", renamed)
     assert found.returncode == 3
@@ -117,7 +117,7 @@ def test_a_sqlite_bag_with_a_live_wal_is_shown_with_a_note(tmp_path):
     path, writer = unfinished_db3(tmp_path)
     try:
         told = []
-        (log,) = describe([str(path)], {}, tell=told.append)
+        (log,) = describe([str(path)], {}, on_note=told.append)
         assert log.summary.num_messages > 0
         assert any("is still being written" in note and "-wal" in note for note in told)
         found = logloom("doctor", path)

@@ -12,9 +12,10 @@ import pytest
 from logloom.pipelines import progress
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
-from logloom.pipelines.progress import Meter, UnitLooker, Watch, human_seconds, rest_after
+from logloom.pipelines.progress import Meter, UnitLooker, Watch, rest_after
 from logloom.runners import cache
 from logloom.transforms.journal import ASSEMBLING, BUILDING, READING_BACK, Journal, JournalReader, Note
+from logloom.words import human_seconds
 
 WORK = {"a": (1000, 10), "b": (3000, 10)}
 

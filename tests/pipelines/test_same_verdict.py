@@ -7,7 +7,7 @@ from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.doctor import examine_all
-from logloom.pipelines.inspect import describe
+from logloom.pipelines.info import describe
 from logloom.recipe import Recipe
 from tests.files import flip
 from tests.io.logs.making import ROS1, make_messages, ros1_payload, write_bag, write_mcap

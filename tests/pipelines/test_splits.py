@@ -1,7 +1,7 @@
 import json
 
-from logloom.pipelines.inspect import plan_summary
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.plan_summary import plan_summary
 from logloom.pipelines.splits import built_splits, empty_splits, in_words, planned_splits
 from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at

@@ -11,7 +11,7 @@ import zstandard
 from logloom.demo import make_drives
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
-from logloom.pipelines.inspect import head
+from logloom.pipelines.head import head
 from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at
 from tests.pipelines.test_commands import logloom
@@ -226,7 +226,7 @@ def test_a_topic_that_the_log_lacks_is_a_reason(traced, tmp_path):
     manifest = read_manifest(Store.at(str(root)))
     (row,) = head(str(root), count=1, columns=["camera"], why=True)
     assert row.record == manifest.logs[0]
-    from logloom.pipelines.why import Explainer
+    from logloom.pipelines.head_why import Explainer
 
     recipe = json.loads(json.dumps(manifest.recipe))
     recipe["columns"]["camera"]["topic"] = "/nowhere"

@@ -68,7 +68,7 @@ class Building(threading.Thread):
 
     def run(self):
         try:
-            build(self._plan, runner=self._options, tell=self.told.append)
+            build(self._plan, runner=self._options, on_message=self.told.append)
         except BaseException as error:
             self.error = error
 

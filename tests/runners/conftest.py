@@ -28,9 +28,9 @@ def engines_cache():
         yield
 
 
-def build_on(recipe: Recipe, root: pathlib.Path, tell=lambda text: None, **options):
+def build_on(recipe: Recipe, root: pathlib.Path, on_message=lambda text: None, **options):
     """Builds with an engine: the options of RunnerOptions."""
-    return build(plan_build(recipe, str(root)), runner=RunnerOptions(**options), tell=tell)
+    return build(plan_build(recipe, str(root)), runner=RunnerOptions(**options), on_message=on_message)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ def test_a_detached_job_commits_alone_and_the_next_build_makes_the_view(
         told = json.loads(done.stdout)
         assert told["version"] == 1
         assert told["engine_id"] in told["place"]
-        assert "says how it went" in done.stderr
+        assert "to see how it went" in done.stderr
         assert not (root / "versions" / "00000001.json").exists()
         wait_until(lambda: jobs_of(cluster)[told["engine_id"]] == "FINISHED", lambda: jobs_of(cluster))
     finally:

@@ -15,7 +15,7 @@ import logloom.datasets
 import logloom.io.tables as tt
 from logloom.errors import CommitConflictError
 from logloom.pipelines.build import build
-from logloom.pipelines.inspect import head
+from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe

@@ -72,7 +72,7 @@ def plan(source, gcs, bucket, **choices):
 
 def test_the_graph_that_was_staged_builds_the_bytes_of_a_local_build(source, gcs, bucket, service, tmp_path):
     told = []
-    done = job.build(plan(source, gcs, bucket), runner=options(bucket, service), tell=told.append)
+    done = job.build(plan(source, gcs, bucket), runner=options(bucket, service), on_message=told.append)
     assert done.manifest.version == 1
     assert done.counters["rows"] == done.manifest.totals["rows"]
     (job_id,) = service.jobs
@@ -147,7 +147,7 @@ def test_interrupting_the_wait_cancels_the_job(source, gcs, bucket, service):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        job.build(plan(source, gcs, bucket), runner=options(bucket, service), tell=interrupt)
+        job.build(plan(source, gcs, bucket), runner=options(bucket, service), on_message=interrupt)
     (served,) = service.jobs.values()
     assert served.state == "JOB_STATE_CANCELLED"
 
@@ -161,7 +161,7 @@ def test_a_job_that_somebody_cancels_is_an_error_with_the_way_out(source, gcs, b
             served.state = "JOB_STATE_CANCELLED"
 
     with pytest.raises(LogloomError, match=r"cancelled: see https://.*\nBuild again: what"):
-        job.build(plan(source, gcs, bucket), runner=options(bucket, service), tell=cancel)
+        job.build(plan(source, gcs, bucket), runner=options(bucket, service), on_message=cancel)
 
 
 def test_a_requirements_file_is_staged_for_the_workers(source, gcs, bucket, service, tmp_path):

@@ -16,7 +16,7 @@ from logloom.errors import UsageError
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.build import build
-from logloom.pipelines.inspect import suggested_recipe
+from logloom.pipelines.info import suggested_recipe
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml

@@ -29,9 +29,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from logloom.errors import DatasetError
 from logloom.io.checks import check_bytes
-from logloom.io.metadata import Count, FileName, Text, parsed, told
+from logloom.io.metadata import Count, FileName, Text, parsed
 from logloom.io.storage import Store
 from logloom.schema import Schema
+from logloom.validation import describe_first
 
 FORMAT = "logloom-table"
 VERSION = 1
@@ -259,7 +260,7 @@ def read_description(
     try:
         table = checked(_Json.model_validate(data).described())
     except ValidationError as error:
-        raise DatasetError(f"{place}: damaged: {told(error)}") from error
+        raise DatasetError(f"{place}: damaged: {describe_first(error)}") from error
     except (ValueError, TypeError) as error:
         raise DatasetError(f"{place}: damaged: {error}") from error
     return dataclasses.replace(table, files=files)

@@ -71,12 +71,7 @@ def read_index(
     """
     root, table = open_table(uri, storage_options)
     if logs is not None:
-        known = {log.log_id for log in table.logs}
-        if unknown := [log_id for log_id in logs if log_id not in known]:
-            close = difflib.get_close_matches(unknown[0], sorted(known), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise UsageError(f"{root}: no log {unknown[0]!r} among its {len(known)}{hint}")
-        table = dataclasses.replace(table, logs=tuple(log for log in table.logs if log.log_id in set(logs)))
+        table = _only_logs(table, logs, root)
     user = _chosen(table, columns, root)
     try:
         expression = to_expression(where, table.index) if where is not None else None
@@ -102,6 +97,20 @@ def read_index(
             for number, part in enumerate(parts):
                 frame.fill(number, part)
     return frame.finish()
+
+
+def _only_logs(table: d.Description, logs: Sequence[str], root: str) -> d.Description:
+    """
+    Raises:
+        UsageError: the table has no such log.
+    """
+    known = {log.log_id for log in table.logs}
+    if unknown := [log_id for log_id in logs if log_id not in known]:
+        close = difflib.get_close_matches(unknown[0], sorted(known), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UsageError(f"{root}: no log {unknown[0]!r} among its {len(known)}{hint}")
+    chosen = set(logs)
+    return dataclasses.replace(table, logs=tuple(log for log in table.logs if log.log_id in chosen))
 
 
 def _chosen(table: d.Description, columns: Sequence[str] | None, root: str) -> list[str]:

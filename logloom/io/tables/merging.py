@@ -100,19 +100,9 @@ def merge(
     first = num_slots(left.columns)
     ends = (suffixes[0] or "", suffixes[1] or "")
     step = MergeStep(first, 0, num_slots(right.columns), tuple(keys), tuple(right_keys), ends, how)
-    kept_left, kept_right = left.iloc[rows[0]], _taken(right.drop(columns=[*step.shared]), rows[1])
-    shared = [
-        name
-        for name in kept_right.columns
-        if name in kept_left.columns and not d.SERVICE_COLUMN.fullmatch(str(name))
-    ]
-    kept_left = kept_left.rename(columns={name: f"{name}{ends[0]}" for name in shared})
-    renamed = {name: f"{name}{ends[1]}" for name in shared} | {
-        name: d.service(int(match[1]) + first, match[2])
-        for name in kept_right.columns
-        if (match := d.SERVICE_COLUMN.fullmatch(str(name)))
-    }
-    kept_right = kept_right.rename(columns=renamed)
+    kept_left, kept_right = _renamed(
+        left.iloc[rows[0]], _taken(right.drop(columns=[*step.shared]), rows[1]), first, ends
+    )
     both = [*kept_left.columns, *kept_right.columns]
     if twice := sorted({str(name) for name in both if both.count(name) > 1}):
         raise UsageError(
@@ -121,15 +111,35 @@ def merge(
         )
     kept_left, kept_right = kept_left.reset_index(drop=True), kept_right.reset_index(drop=True)
     merged: pd.DataFrame = pd.concat([kept_left, kept_right], axis=1)
-    said = pd.CategoricalDtype([step.to_json()])
-    merged[d.service(first, "merge")] = pd.Categorical.from_codes(np.zeros(len(merged), np.int8), dtype=said)
+    steps = pd.CategoricalDtype([step.to_json()])
+    merged[d.service(first, "merge")] = pd.Categorical.from_codes(np.zeros(len(merged), np.int8), dtype=steps)
     if indicator:
-        name = indicator if isinstance(indicator, str) else "_merge"
-        if name in merged.columns:
-            raise UsageError(f"merge: there is a column {name} already; call the indicator otherwise")
-        met = pd.CategoricalDtype(["left_only", "right_only", "both"])
-        merged[name] = pd.Categorical.from_codes(np.where(rows[1] < 0, 0, 2), dtype=met)
+        _indicate(merged, indicator if isinstance(indicator, str) else "_merge", rows[1])
     return merged
+
+
+def _renamed(
+    left: pd.DataFrame, right: pd.DataFrame, first: int, ends: tuple[str, str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both sides with suffixes at names that they share; service columns of the right from slot `first`."""
+    service = {name: d.SERVICE_COLUMN.fullmatch(str(name)) for name in right.columns}
+    shared = [name for name in right.columns if name in left.columns and not service[name]]
+    renamed = {name: f"{name}{ends[1]}" for name in shared} | {
+        name: d.service(int(match[1]) + first, match[2]) for name, match in service.items() if match
+    }
+    return left.rename(columns={name: f"{name}{ends[0]}" for name in shared}), right.rename(columns=renamed)
+
+
+def _indicate(merged: pd.DataFrame, name: str, right_rows: NDArray[np.int64]) -> None:
+    """Adds a column that says which sides a row is of.
+
+    Args:
+        right_rows: (N,) of the right side, -1 where it has none.
+    """
+    if name in merged.columns:
+        raise UsageError(f"merge: there is a column {name} already; call the indicator otherwise")
+    sides = pd.CategoricalDtype(["left_only", "right_only", "both"])
+    merged[name] = pd.Categorical.from_codes(np.where(right_rows < 0, 0, 2), dtype=sides)
 
 
 def _keys(*given: str | Sequence[str] | None) -> tuple[list[str], list[str]]:

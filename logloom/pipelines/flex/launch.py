@@ -1,7 +1,7 @@
 """The script that Dataflow's launcher runs by its path: logloom.pipelines.template.
 
-It has a folder of its own, since Python looks for modules beside a script first: beside the template that
-would be our `inspect` in place of Python's.
+It has a folder of its own, since Python looks for modules beside a script first: beside the template those
+of pipelines would stand in place of other packages' of the same names, such as `build`.
 """
 
 from logloom.pipelines.template import main

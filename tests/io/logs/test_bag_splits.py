@@ -13,7 +13,7 @@ from logloom.io.logs.bag_metadata import missing_files
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
-from logloom.pipelines.inspect import describe
+from logloom.pipelines.info import describe
 from tests.io.logs.making import SECOND, START, contents, read_all
 from tests.io.logs.test_rosbag2 import write_bag
 

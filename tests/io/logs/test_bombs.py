@@ -23,7 +23,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import copies
 from logloom.io.logs.tables.files import table_file
 from logloom.pipelines.doctor import examine
-from logloom.pipelines.health import NOTES
+from logloom.pipelines.doctor_findings import NOTES
 from tests.io.logs.making import (
     Message,
     everything,

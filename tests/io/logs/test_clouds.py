@@ -391,7 +391,7 @@ def build_clouds(tmp_path, *clouds_of_logs):
 
 
 def test_a_recipe_takes_whole_clouds_into_every_output(tmp_path):
-    from logloom.pipelines.inspect import head
+    from logloom.pipelines.head import head
 
     points = points_of(XYZI)
     build_clouds(tmp_path, [cloud(points), cloud(points[:5], big=True, step=40, offsets=[21, 4, 30, 9])])

@@ -295,7 +295,7 @@ def test_a_table_in_an_object_store_is_read_in_ranges(tmp_path):
 
 
 def test_a_recipe_suggested_for_a_folder_of_tables_builds_its_columns(tmp_path):
-    from logloom.pipelines.inspect import suggested_recipe
+    from logloom.pipelines.info import suggested_recipe
     from logloom.recipe import Recipe
 
     folder = tmp_path / "drive-7"
@@ -378,7 +378,7 @@ def test_no_path_in_a_table_leaves_its_folder(tmp_path, name):
 
 def test_a_recipe_may_take_files_into_a_dataset(tmp_path):
     from logloom.pipelines.build import build
-    from logloom.pipelines.inspect import head
+    from logloom.pipelines.head import head
     from logloom.pipelines.plan import plan_build
     from logloom.recipe import Recipe
 

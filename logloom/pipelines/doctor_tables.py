@@ -1,7 +1,7 @@
 """What doctor says of tables beyond their times: nulls, damaged columns, types that differ between files.
 
 Here: `findings`, which reads tables group by group, and `null_rows`, a function of one column.
-Elsewhere: times (logloom.pipelines.doctor), the files (logloom.io.logs.tables), what a finding is (health).
+Elsewhere: times (doctor), the files (logloom.io.logs.tables), what a finding is (doctor_findings).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import time_column
 from logloom.io.storage import file_name_of
-from logloom.pipelines.health import HealthFinding
+from logloom.pipelines.doctor_findings import HealthFinding
 from logloom.words import counted
 
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]

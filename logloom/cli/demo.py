@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import app, examples, say
+from logloom.cli.common import app, examples, print_message
 
 
 @app.command(epilog=examples("logloom demo", "logloom demo --to /tmp/demo --seconds 60"))
@@ -17,4 +17,4 @@ def demo(
     """Make a synthetic drive, build datasets from it, verify them against the logs, and show what to try."""
     from logloom.pipelines.demo import run_demo
 
-    run_demo(to, seconds=seconds, say=say)
+    run_demo(to, seconds=seconds, on_message=print_message)

@@ -1,7 +1,7 @@
 """Why a row holds what it holds: the lineage of rows of a version, found in its logs again.
 
 Here: reading the lineage, and what `logloom head --why` says of it as a table and as JSON.
-Elsewhere: choosing messages (logloom.transforms.lineage), the rows themselves (inspect).
+Elsewhere: choosing messages (logloom.transforms.lineage), the rows themselves (head).
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Why:
             stored = "" if age is None else _milliseconds(age)
             return [(name, value, "", "", stored, self._source(column))]
         topic = lineage.column.topic
-        told = [self._told(source, topic) for source in lineage.used]
+        places = [self._line(source, topic) for source in lineage.used]
         if lineage.reason:
-            told = [("", "", "", f"{topic}: no usable message: {lineage.reason}")]
-            told += [self._told(source, "nearest") for source in lineage.nearest]
-        told = told or [("", "", "", f"{topic}: no message")]
-        return [(name, value, *told[0]), *(("", "", *more) for more in told[1:])]
+            places = [("", "", "", f"{topic}: no usable message: {lineage.reason}")]
+            places += [self._line(source, "nearest") for source in lineage.nearest]
+        places = places or [("", "", "", f"{topic}: no message")]
+        return [(name, value, *places[0]), *(("", "", *more) for more in places[1:])]
 
-    def _told(self, source: Source, what: str) -> tuple[str, ...]:
+    def _line(self, source: Source, what: str) -> tuple[str, ...]:
         place = f"{what} {place_in_words(source.place, self.has_files)}"
         return str(source.time), iso8601(source.time), _milliseconds(source.age), place
 
@@ -82,11 +82,11 @@ class Why:
             none: list[Any] | None = [] if column and self.is_read else None
             topic = column.topic if column else None
             return {"topic": topic, "messages": none, "reason": self._reason(column)}
-        told: dict[str, Any] = {"topic": lineage.column.topic, "policy": lineage.column.sampling.policy}
-        told["messages"] = [_as_json(source) for source in lineage.used]
+        found: dict[str, Any] = {"topic": lineage.column.topic, "policy": lineage.column.sampling.policy}
+        found["messages"] = [_as_json(source) for source in lineage.used]
         if lineage.reason:
-            told |= {"reason": lineage.reason, "nearest": [_as_json(source) for source in lineage.nearest]}
-        return told
+            found |= {"reason": lineage.reason, "nearest": [_as_json(source) for source in lineage.nearest]}
+        return found
 
 
 def iso8601(time_ns: int) -> str:

@@ -67,7 +67,7 @@ def manifest_state(store: Store, number: int) -> tuple[str, list[Finding]]:
     try:
         child = read_manifest(store, following) if following is not None else None
     except DatasetError:
-        child = None  # verifying that version tells
+        child = None  # verifying that version reports it
     if child is None or child.parent != number or not child.parent_digest:
         return "checked" if checked else NOT_CHECKED, []
     if child.parent_digest != digest_of_manifest(store, number):
@@ -198,9 +198,9 @@ def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Ite
         "dropped": dropped,
     }
     for name, found in summed.items():
-        said = getattr(record, name)
-        if found != (dict(said) if isinstance(said, Mapping) else said):
-            yield Finding(record.log_id, "", f"{output}: counted {name} {found}, the manifest says {said}")
+        claimed = getattr(record, name)
+        if found != (dict(claimed) if isinstance(claimed, Mapping) else claimed):
+            yield Finding(record.log_id, "", f"{output}: counted {name} {found}, the manifest says {claimed}")
     listed = _num_refused(tallies)
     # A damaged log may have lost more than partitions can list; a whole one has lost nothing.
     is_whole = record.status in ("whole", "empty")
@@ -233,9 +233,9 @@ def _check_assembled(manifest: Manifest, entries: Sequence[tuple[LogRecord, Entr
         if entry.rows and isinstance(format_named(entry.output), AssembledFormat):
             key = (entry.output, record.split)
             rows[key] = rows.get(key, 0) + entry.rows
-    said = {(part.output, part.split): part.rows for part in manifest.assembled}
-    for output, split in sorted(rows.keys() | said.keys()):
-        found, expected = rows.get((output, split), 0), said.get((output, split), 0)
+    claimed = {(part.output, part.split): part.rows for part in manifest.assembled}
+    for output, split in sorted(rows.keys() | claimed.keys()):
+        found, expected = rows.get((output, split), 0), claimed.get((output, split), 0)
         if found != expected:
             yield Finding(
                 "",

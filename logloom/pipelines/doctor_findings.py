@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from logloom.io.logs.base import place
-from logloom.pipelines.inspect import rate
-from logloom.pipelines.progress import human_bytes
-from logloom.words import counted
+from logloom.pipelines.info import rate
+from logloom.words import counted, human_bytes
 
 COLUMNS = ("topic", "messages", "Hz", "gap, s", "skew, ms", "back", "twice", "late", "lost")
 

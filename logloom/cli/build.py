@@ -1,0 +1,163 @@
+"""Making datasets: `build`."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    Quiet,
+    StorageOption,
+    Verify,
+    app,
+    examples,
+    print_json,
+    print_logs,
+    print_message,
+    read_in_words,
+)
+from logloom.cli.engines import EngineOptions, Workers
+from logloom.cli.groups import takes_groups
+from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
+from logloom.words import counted
+
+if TYPE_CHECKING:
+    from logloom.pipelines.build import Built
+    from logloom.pipelines.plan import BuildPlan
+    from logloom.runners import Submitted
+
+
+class View(enum.StrEnum):
+    link = "link"
+    copy = "copy"
+    none = "none"
+
+
+@app.command(
+    epilog=examples(
+        "logloom build recipe.yaml --to /data/urban",
+        "logloom build drive.mcap --to /data/trial --limit 1",
+        "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
+        "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
+        "logloom build recipe.yaml --to gs://datasets/urban --runner dataflow --project p --region us-east1 "
+        "--staging gs://p-staging/logloom --sdk-container-image us-docker.pkg.dev/p/logloom/worker:1",
+    )
+)
+@takes_groups()
+def build(
+    *,
+    recipe: RecipeOptions,
+    workers: Workers = None,
+    verify: Verify = "new",
+    logs: LogOptions,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Commit a version even if it has no rows.")
+    ] = False,
+    view: Annotated[
+        View,
+        typer.Option(
+            help="Make the version's view of plain folders on disks (link), in object stores too (copy), or "
+            "nowhere (none)."
+        ),
+    ] = View.link,
+    quiet: Quiet = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+    engine: EngineOptions,
+) -> None:
+    """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
+    runner = engine.with_workers(workers)
+    plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    from logloom.pipelines.progress import Watch, steps
+
+    with steps("starting", quiet=quiet):
+        from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
+
+    if engine.dry_run:
+        print_json(job.dry_run(plan, runner))
+        if plan.up_to_date:
+            root = plan.job.store.uri
+            print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
+        return
+    on_message = (lambda _: None) if quiet else print_message
+    if engine.detach and not plan.up_to_date:
+        _report_submitted(job.submit(plan, runner, on_message), plan, json)
+        return
+    if not quiet:
+        print_logs("logloom.runners")
+    watch = Watch.silent if quiet else Watch
+    built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
+    _report_build(built, plan, json)
+    if not (built.is_whole or plan.up_to_date):
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _report_submitted(job: Submitted, plan: BuildPlan, json: bool) -> None:
+    root, number = plan.job.store.uri, plan.job.number
+    print_message(
+        f"job {job.job_id} builds and commits version {number} of {root} without this command"
+        f"{f'; it is at {job.place}' if job.place else ''}. Run the same build again to see how it "
+        "went: it is up to date and makes the view, or goes on with what is finished"
+    )
+    if json:
+        print_json({"version": number, "job_id": job.job_id, "engine_id": job.engine_id, "place": job.place})
+    else:
+        print(job.engine_id or job.job_id)
+
+
+def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
+    from logloom.pipelines.splits import built_splits, empty_splits, in_words, planned_splits
+
+    manifest = built.manifest
+    counts = built_splits(manifest)
+    if json:
+        result = {
+            "version": manifest.version,
+            "up_to_date": plan.up_to_date,
+            "view": built.view,
+            **manifest.totals,
+            "dropped": built.dropped,
+        }
+        result |= {"units_built": built.built, "units_reused": built.reused}
+        result |= {"splits": counts, "warnings": empty_splits(counts)}
+        print_json(result | {"storage_retries": built.counters.get("storage_retries", 0)})
+    root = plan.job.store.uri
+    if plan.up_to_date:
+        print_message(f"up to date: version {manifest.version} of {root} says all that the logs say")
+    else:
+        _print_version(built, root)
+    if len(counts) > 1:
+        print_message(f"rows by split: {in_words(counts)}")
+    planned_too = empty_splits(planned_splits(plan))
+    for warning in empty_splits(counts):
+        if warning not in planned_too:
+            print_message(f"warning: {warning}")
+    if retries := built.counters.get("storage_retries"):
+        print_message(f"{counted(retries, 'request')} to the object store had to be retried: refused or lost")
+    if built.copied:
+        print_message("this disk has no hard links: the view holds copies")
+    if not json:
+        print(built.view or root)
+
+
+def _print_version(built: Built, root: str) -> None:
+    manifest = built.manifest
+    totals = manifest.totals
+    dropped = totals["ticks_planned"] - totals["rows"]
+    why = ", ".join(f"{count:,} by {reason}" for reason, count in built.dropped.items() if count)
+    lost = f", {counted(dropped, 'tick')} dropped ({why})" if dropped else ""
+    print_message(
+        f"version {manifest.version} of {root}: {counted(totals['rows'], 'row')} of "
+        f"{counted(totals['logs'], 'log')}{lost}; {counted(built.built, 'unit')} built, "
+        f"{built.reused} found finished; {read_in_words(manifest)}"
+    )
+    for record in manifest.logs:
+        if record.status in ("salvaged", "skipped", "empty"):
+            reason = f": {record.reasons[0]}" if record.reasons else ""
+            print_message(f"{record.status}: {record.log_id}{reason}")
+    if manifest.verified == "none":
+        print_message("nothing was read back (--verify none); `logloom verify` does it any time")

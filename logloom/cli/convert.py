@@ -1,0 +1,208 @@
+"""From one format to another: `convert`."""
+
+from __future__ import annotations
+
+import enum
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    Quiet,
+    StorageOption,
+    Verify,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_logs,
+    print_message,
+    read_in_words,
+)
+from logloom.cli.engines import EngineOptions, Workers
+from logloom.cli.groups import takes_groups
+from logloom.words import counted, human_bytes
+
+if TYPE_CHECKING:
+    from logloom.pipelines.convert import Converted
+    from logloom.pipelines.convert_plain import PlainFolder
+    from logloom.pipelines.convert_plan import ConvertPlan
+    from logloom.pipelines.convert_sources import ConvertSource
+    from logloom.runners import RunnerOptions
+
+
+class SourceDamage(enum.StrEnum):
+    fail = "fail"
+    skip = "skip"
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """What to convert, and into what."""
+
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="ROOT[@VERSION] of logloom, or a dataset of another tool.")
+    ]
+    destination: Annotated[str, typer.Argument(metavar="DST", help="Folder or URI of the new dataset.")]
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="Format to write, e.g. bags, tar, zarr, table or l5kit."
+        ),
+    ]
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain", help="Make a plain folder of the format's own files, for its original tools."
+        ),
+    ] = False
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="KIND",
+            help="What SRC is: granular, webdataset, l5kit, parquet, lance, zarr, table (default: detected).",
+        ),
+    ] = None
+    output: Annotated[
+        str | None,
+        typer.Option(help="Which output of a version to read (default: one that holds all columns)."),
+    ] = None
+    options: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YAML",
+            help="Options of the format, as in a recipe's `outputs`, e.g. '{rows_per_chunk: 256}'.",
+        ),
+    ] = None
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", "-c", help="Column to convert, by name or glob. May be repeated."),
+    ] = None
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Convert only this many logs.")] = None
+    workers: Workers = None
+    verify: Verify = "new"
+    on_error: Annotated[
+        SourceDamage,
+        typer.Option(help="What to do about damaged parts of SRC. skip lists them and exits with code 3."),
+    ] = SourceDamage.fail
+    quiet: Quiet = False
+    json: Json = False
+    storage_option: StorageOption = None
+
+
+@app.command(
+    epilog=examples(
+        "logloom convert /data/urban /data/urban-zarr --format zarr",
+        "logloom convert gs://datasets/urban@7 /local/shards --format tar --plain",
+        "logloom convert /data/granular /data/table --format table --options '{index: [speed]}'",
+        "logloom convert s3://bucket/shards out --from webdataset --format bags --plain -c image -c label",
+    )
+)
+@takes_groups(without=("detach", "dry_run"))
+def convert(what: ConvertOptions, engine: EngineOptions) -> None:
+    """Convert a version, or a dataset that logloom didn't build, to another format; values and types stay.
+
+    DST becomes a root with a version, or with --plain a plain folder. Every column's digest is compared on
+    both sides. A version's own format is copied as it is.
+    """
+    from logloom.pipelines.convert_plain import PlainFolder, can_copy
+    from logloom.pipelines.convert_plan import parse_options, plan_convert
+    from logloom.pipelines.convert_sources import open_source
+
+    storage = parse_storage_options(what.storage_option)
+    chosen = parse_options(what.options)
+    runner = engine.with_workers(what.workers)
+    folder = PlainFolder.at(what.destination, storage) if what.plain else None
+    source = open_source(
+        what.source,
+        kind=what.kind,
+        output=what.output,
+        columns=what.columns,
+        storage_options=storage,
+        num_workers=what.workers or len(os.sched_getaffinity(0)),
+        on_error=what.on_error.value,
+    )
+    is_whole = what.on_error == SourceDamage.fail  # files that are copied stand for each other
+    as_it_is = is_whole and not (chosen or what.columns or what.limit) and what.output in (None, what.format)
+    if folder is not None and as_it_is and can_copy(source, what.format):
+        _copy(source, folder, what)
+        return
+    plan = plan_convert(
+        source,
+        folder.work.uri if folder else what.destination,
+        what.format,
+        options=chosen,
+        columns=what.columns,
+        limit=what.limit,
+        verify=what.verify,
+        on_error=what.on_error.value,
+        storage_options=storage,
+    )
+    for note in plan.notes:
+        print_message(f"note: {note}")
+    converted = _run(plan, runner, what.quiet)
+    if folder is not None:
+        folder.publish(converted.manifest, converted.view, what.format)
+    _report(converted, plan, folder, what.json)
+    if converted.left_out and not plan.up_to_date:
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _copy(source: ConvertSource, folder: PlainFolder, what: ConvertOptions) -> None:
+    from logloom.pipelines.convert_plain import copy_out
+    from logloom.pipelines.convert_sources import VersionSource
+    from logloom.pipelines.progress import steps
+
+    assert isinstance(source, VersionSource)
+    with steps("copying", quiet=what.quiet) as on_progress:
+        files, size = copy_out(source, folder, what.format, on_progress)
+    print_message(
+        f"{folder.store.uri}: {counted(files, 'file')}, {human_bytes(size)}, copied from version "
+        f"{source.version} and equal to its manifest"
+    )
+    if what.json:
+        print_json({"folder": folder.store.uri, "files": files, "bytes": size, "copied": True})
+    else:
+        print(folder.store.uri)
+
+
+def _run(plan: ConvertPlan, runner: RunnerOptions, quiet: bool) -> Converted:
+    from logloom.pipelines.convert import convert as run
+    from logloom.pipelines.progress import Watch
+
+    if quiet:
+        return run(plan, runner=runner)
+    print_logs("logloom.runners")
+    return run(plan, runner=runner, watch=Watch, on_message=print_message)
+
+
+def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None, json: bool) -> None:
+    from logloom.pipelines.convert_sources import DAMAGE
+
+    manifest = converted.manifest
+    place = folder.store.uri if folder else plan.job.store.uri
+    totals = f"{counted(manifest.totals['rows'], 'row')} of {counted(manifest.totals['logs'], 'log')}"
+    if plan.up_to_date and folder is None:
+        print_message(f"up to date: version {manifest.version} of {place} says all that the source says")
+    else:
+        what = place if folder else f"version {manifest.version} of {place}"
+        print_message(
+            f"{what}: {totals}, {counted(len(plan.job.columns), 'column')}; "
+            f"{counted(converted.built, 'unit')} written, "
+            f"{converted.reused} found finished; {read_in_words(manifest)}"
+        )
+    for record in converted.left_out:
+        lost = f"{counted(record.dropped[DAMAGE], 'row')} left out" if record.dropped[DAMAGE] else "left out"
+        print_message(f"{record.status}: {record.log_id}: {lost}; {record.reasons[-1]}")
+    if json:
+        result: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
+        result |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
+        units = {"units_built": converted.built, "units_reused": converted.reused}
+        print_json({**result, **manifest.totals, **units})
+    else:
+        print(place if folder else converted.view or place)

@@ -1,0 +1,52 @@
+"""Whether logs are sound: `doctor`."""
+
+from __future__ import annotations
+
+import typer
+
+from logloom.cli.common import (
+    FAILED,
+    NOT_WHOLE,
+    Json,
+    LogsArgument,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_result,
+    print_table,
+)
+
+
+@app.command(
+    epilog=examples(
+        "logloom doctor drive.mcap",
+        "logloom doctor 'gs://drives/2026-11-20/*.mcap' --json",
+        "logloom doctor drive.mcap > /dev/null || echo 'needs care'",
+    )
+)
+def doctor(
+    logs: LogsArgument,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Read logs from end to end; report what is damaged, missing or strangely timed, and the remedy."""
+    from logloom.pipelines.doctor import examine_all
+    from logloom.pipelines.doctor_findings import COLUMNS
+
+    found = []
+    for diagnosis in examine_all(logs, parse_storage_options(storage_option)):
+        found.append(diagnosis)
+        if json:
+            continue
+        if diagnosis.is_readable:
+            print_table(diagnosis.headline, COLUMNS, [topic.table_row() for topic in diagnosis.topics])
+        for line in diagnosis.lines():
+            print_result(line)
+    if json:
+        print_json({"logs": [diagnosis.to_json() for diagnosis in found]})
+    if not all(diagnosis.is_readable for diagnosis in found):
+        raise typer.Exit(FAILED)
+    if not all(diagnosis.is_healthy for diagnosis in found):
+        raise typer.Exit(NOT_WHOLE)

@@ -1,0 +1,60 @@
+"""Groups of options that several commands share: a command takes a group as one parameter.
+
+A group is a frozen dataclass; each field is an argument or option of Typer's, `Annotated`, with its default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any, get_type_hints
+
+Command = Callable[..., None]
+
+
+def takes_groups(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Shows Typer the fields of a command's groups as parameters of the command, each group's in its place.
+
+    Args:
+        without: names of fields that this command doesn't offer; they keep their defaults.
+    """
+
+    def decorate(command: Command) -> Command:
+        parameters: list[inspect.Parameter] = []
+        groups: dict[str, tuple[Any, list[str]]] = {}
+        hints = get_type_hints(command, include_extras=True)
+        for name, parameter in inspect.signature(command).parameters.items():
+            if dataclasses.is_dataclass(kind := hints[name]):
+                offered = [option for option in _options(kind) if option.name not in without]
+                groups[name] = kind, [option.name for option in offered]
+                parameters += offered
+            else:
+                parameters.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            for name, (group, fields) in groups.items():
+                values[name] = group(**{field: values.pop(field) for field in fields})
+            command(**values)
+
+        vars(run)["__signature__"] = inspect.Signature(parameters)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def _options(group: Any) -> list[inspect.Parameter]:
+    """The parameters that a group's fields stand for."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=hints[field.name],
+            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+        )
+        for field in dataclasses.fields(group)
+    ]

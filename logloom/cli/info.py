@@ -1,0 +1,69 @@
+"""What logs hold: `info`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    LogsArgument,
+    OnError,
+    StorageOption,
+    app,
+    examples,
+    mode_of,
+    parse_storage_options,
+    print_json,
+    print_message,
+    print_table,
+)
+from logloom.errors import UsageError
+
+
+@app.command(
+    epilog=examples(
+        "logloom info drive.mcap",
+        "logloom info 'gs://drives/2026-11-*/*.mcap' --json",
+        "logloom info drive.mcap --recipe > recipe.yaml",
+        "logloom info damaged.mcap --on-error salvage",
+    )
+)
+def info(
+    logs: LogsArgument,
+    recipe: Annotated[
+        bool, typer.Option("--recipe", help="Print a recipe that can be built as it is.")
+    ] = False,
+    on_error: Annotated[
+        OnError | None,
+        typer.Option(
+            help="Damaged logs: fail (the default), skip them, or salvage what is whole; --recipe writes "
+            "it down."
+        ),
+    ] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show the topics of logs: types, counts, rates and times. Reads their indices only."""
+    from logloom.pipelines.info import COLUMNS, describe, suggested_recipe
+
+    if recipe and json:
+        raise UsageError("--recipe prints YAML; leave out --json, or --recipe")
+    options = parse_storage_options(storage_option)
+    mode = mode_of(on_error)
+    notes: list[str] = []
+    if recipe:
+        text = suggested_recipe(logs, options, mode, notes.append)
+        print(text, end="")
+    else:
+        described = describe(logs, options, mode, notes.append)
+        if json:
+            print_json({"logs": [log.to_json() for log in described]})
+        for log in () if json else described:
+            print_table(log.headline, COLUMNS, log.table_rows())
+    for note in notes:
+        print_message(note)
+    if notes:
+        raise typer.Exit(NOT_WHOLE)

@@ -1,0 +1,43 @@
+"""What a build would do: `plan`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import NOT_WHOLE, Json, StorageOption, app, examples, print_json, print_table
+from logloom.cli.groups import takes_groups
+from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
+
+
+@app.command(
+    epilog=examples(
+        "logloom plan recipe.yaml --to /data/urban",
+        "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
+    )
+)
+@takes_groups()
+def plan(
+    *,
+    recipe: RecipeOptions,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with code 3 if the dataset is not up to date.")
+    ] = False,
+    logs: LogOptions,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show what a build would do: logs, partitions and bytes to read; what is finished, reused or dropped."""
+    from logloom.pipelines.plan_summary import in_words, plan_summary
+
+    planned = plan_recipe(recipe, logs, storage_option)
+    summary = plan_summary(planned)
+    if json:
+        print_json(summary)
+    else:
+        del summary["warnings"]  # people read them on stderr
+        rows = [(name.replace("_", " "), in_words(name, value)) for name, value in summary.items()]
+        print_table("", ("", ""), rows)
+    if check and not planned.up_to_date:
+        raise typer.Exit(NOT_WHOLE)

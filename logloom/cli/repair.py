@@ -1,0 +1,89 @@
+"""Building again what a version lost: `repair`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    LocalWorkers,
+    Quiet,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+    print_result,
+)
+from logloom.cli.groups import takes_groups
+from logloom.cli.recipes import DeriveOptions
+from logloom.words import counted
+
+
+@app.command(
+    epilog=examples(
+        "logloom repair /data/urban",
+        "logloom repair /data/urban@7 --dry-run --json",
+        "logloom repair gs://datasets/urban --py labels.py",
+    )
+)
+@takes_groups()
+def repair(
+    *,
+    root: Root,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only report what is damaged or lost; exit with code 3 if something is."
+        ),
+    ] = False,
+    again: DeriveOptions,
+    workers: LocalWorkers = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Build damaged and lost files of a version again, from its logs and with the same bytes.
+
+    Nothing is put in place that doesn't have the digest which the version promises. Exits with 3 where
+    something couldn't be repaired, and says why: a log that is gone, software that gives other bytes.
+    """
+    import dataclasses
+
+    from logloom.io.manifest import split_root
+    from logloom.pipelines.progress import steps
+    from logloom.pipelines.repair import repair as run
+
+    where, version = split_root(root)
+    with steps("checking and building", quiet=quiet) as on_progress:
+        done = run(
+            where,
+            version,
+            dry_run=dry_run,
+            num_workers=workers,
+            **again.arguments(),
+            storage_options=parse_storage_options(storage_option),
+            on_progress=on_progress,
+        )
+    if json:
+        print_json(dataclasses.asdict(done))
+    else:
+        named = {"damaged": done.damaged} if dry_run else {}
+        named |= {"repaired": done.repaired, "not repaired": done.unrepaired}
+        for what, findings in named.items():
+            for one in findings:
+                place = " ".join(part for part in (one.log_id, one.partition) if part)
+                print_result(f"{what}: {place}: {one.message}" if place else f"{what}: {one.message}")
+    verdict = "all is sound"
+    if done.damaged:
+        verdict = f"{counted(len(done.repaired), 'file')} repaired, {len(done.unrepaired):,} not"
+    if dry_run and done.damaged:
+        verdict = f"{counted(len(done.damaged), 'finding')}, nothing was changed"
+    print_message(f"version {done.version}: checked {counted(done.units, 'unit')}: {verdict}")
+    if not done.is_sound:
+        raise typer.Exit(NOT_WHOLE)

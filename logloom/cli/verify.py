@@ -1,0 +1,100 @@
+"""Proving a version: `verify`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    LocalWorkers,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+    print_result,
+)
+from logloom.cli.groups import takes_groups
+from logloom.cli.recipes import DeriveOptions
+from logloom.words import counted, human_bytes
+
+if TYPE_CHECKING:
+    from logloom.pipelines.verify import Report
+
+
+@app.command(
+    epilog=examples("logloom verify /data/urban", "logloom verify /data/urban@7 --against-logs --json")
+)
+@takes_groups()
+def verify(
+    *,
+    root: Root,
+    against_logs: Annotated[
+        bool, typer.Option("--against-logs", help="Also derive every row from the logs again, and compare.")
+    ] = False,
+    again: DeriveOptions,
+    sample: Annotated[
+        str,
+        typer.Option(
+            metavar="all|sample:SHARE", help="Read back all units, or a share of them, e.g. sample:0.1."
+        ),
+    ] = "all",
+    workers: LocalWorkers = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Check that a version holds what its manifest says; with --against-logs, also what its logs say."""
+    import dataclasses
+
+    from logloom.io.manifest import split_root
+    from logloom.pipelines.plan import check_sample
+    from logloom.pipelines.progress import steps
+    from logloom.pipelines.verify import verify as run
+
+    check_sample(sample)
+    where, version = split_root(root)
+    with steps("reading back") as on_progress:
+        report = run(
+            where,
+            version,
+            sample=sample,
+            against_logs=against_logs,
+            num_workers=workers,
+            **again.arguments(),
+            storage_options=parse_storage_options(storage_option),
+            on_progress=on_progress,
+        )
+    if json:
+        print_json(dataclasses.asdict(report))
+    for finding in report.findings:
+        place = " ".join(part for part in (finding.log_id, finding.partition) if part)
+        if not json:
+            print_result(f"{place}: {finding.message}" if place else finding.message)
+    print_message(f"its manifest: {report.manifest}")
+    print_message(f"made by {_made_by(report)}; committed by {_packages(report.committed_by)}")
+    proof = "manifest and logs" if against_logs else "manifest"
+    verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
+    print_message(
+        f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
+        f"all outputs, {human_bytes(report.bytes)}: {verdict}"
+    )
+    if report.findings:
+        print_message(f"`logloom repair {shlex.quote(root)}` builds damaged and lost files again")
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _made_by(report: Report) -> str:
+    """Which software made how many units."""
+    made = [f"{_packages(one['software'])} ({counted(one['units'], 'unit')})" for one in report.made_by]
+    return "; ".join(made) or "nobody: no units"
+
+
+def _packages(software: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in software.items()) or "unnoted software"

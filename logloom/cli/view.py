@@ -1,0 +1,59 @@
+"""Plain folders of a version: `view`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import Json, Root, StorageOption, app, examples, parse_storage_options, print_json
+from logloom.errors import UsageError
+
+
+@app.command(
+    epilog=examples(
+        "logloom view /data/urban@7",
+        "logloom view gs://datasets/urban --copy",
+        "logloom view gs://datasets/urban --list --output tar --split train > shards.txt",
+    )
+)
+def view(
+    root: Root,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="In an object store: copy the files within the store.")
+    ] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Only list the URL of each file, e.g. for webdataset.")
+    ] = False,
+    output: Annotated[str | None, typer.Option(help="With --list: only files of this output.")] = None,
+    split: Annotated[str | None, typer.Option(help="With --list: only files of this split.")] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Make a version's view: a plain folder for each format and split, for the formats' original tools."""
+    from logloom.io.manifest import read_manifest, split_root
+    from logloom.io.storage import Store
+    from logloom.pipelines.progress import steps
+    from logloom.pipelines.view import copy_view, files_of, make_view
+
+    where, version = split_root(root)
+    store = Store.at(where, parse_storage_options(storage_option))
+    manifest = read_manifest(store, version)
+    if listed:
+        files = files_of(store, manifest, output, split)
+        if json:
+            print_json([{"url": store.uri_of(f.stored), "name": f.name, "size": f.size} for f in files])
+        else:
+            print("\n".join(store.uri_of(file.stored) for file in files))
+        return
+    if store.local is not None:
+        place = str(make_view(store, manifest)[0])
+    elif copy:
+        with steps("copying") as on_progress:
+            place = copy_view(store, manifest, on_progress)
+    else:
+        raise UsageError(f"{where}: an object store has no links; say --copy for copies, or --list for URLs")
+    if json:
+        print_json({"version": manifest.version, "view": place})
+    else:
+        print(place)

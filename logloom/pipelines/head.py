@@ -1,0 +1,164 @@
+"""Rows of a version, with their lineage where it is asked for: the answer of `logloom head`.
+
+Here: values that print as tables or JSON. No Beam.
+Elsewhere: lineage (head_why), printing (logloom.cli).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import UsageError
+from logloom.io.entries import Entry
+from logloom.io.manifest import LogRecord, entries_of, read_manifest
+from logloom.io.storage import Store
+from logloom.io.units import by_preference
+from logloom.pipelines.head_why import Explainer, Why, iso8601
+from logloom.pipelines.verify import reading_of
+from logloom.schema import NO_AGE, Schema
+from logloom.words import counted, human_time
+
+_JPEG = b"\xff\xd8\xff"
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row of a dataset and where it comes from.
+
+    Attributes:
+        values: log_id, timestamp, columns, and the ages and availabilities that the output holds.
+        why: its lineage, where it was asked for.
+    """
+
+    values: Mapping[str, Any]
+    schema: Schema
+    columns: tuple[str, ...]
+    record: LogRecord
+    entry: Entry
+    why: Why | None = None
+
+    def headline(self) -> str:
+        """Which row it is, and with its lineage of which files."""
+        stamp = int(self.values["timestamp"])
+        files = "".join(f"\n{uri}" for uri in self.record.uris) if self.why else ""
+        return f"{self.values['log_id']} {stamp} ({human_time(stamp)}){files}"
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """(column, value) for a table, with lineage (message time, the same in UTC, age, place)."""
+        lines: list[tuple[str, ...]] = []
+        for name in self.columns:
+            value = brief(self.values[name])
+            lines += self.why.lines(name, value, self._age(name)) if self.why else [(name, value)]
+        return lines
+
+    def _age(self, name: str) -> int | None:
+        age = int(self.values.get(f"{name}.age", NO_AGE))
+        return None if age == NO_AGE else age
+
+    def to_json(self) -> dict[str, Any]:
+        row = {"log_id": self.values["log_id"], "timestamp": int(self.values["timestamp"])}
+        row |= {name: as_json(self.values[name]) for name in self.columns}
+        if self.why is None:
+            return row
+        lineage = {
+            name: {
+                "age": as_json(self.values.get(f"{name}.age")),
+                "available": as_json(self.values.get(f"{name}.available")),
+                **self.why.to_json(name),
+            }
+            for name in self.columns
+        }
+        why = {"timestamp_iso": iso8601(row["timestamp"]), "uris": list(self.record.uris)}
+        unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.entry.folder}
+        return row | {"why": {**why, "unit": unit, "columns": lineage}}
+
+
+def head(
+    root: str,
+    version: int | str = "latest",
+    *,
+    output: str | None = None,
+    start: int = 0,
+    count: int = 5,
+    columns: Sequence[str] | None = None,
+    why: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[ShownRow]:
+    """Rows `start` to `start + count` of a version, read through its connector.
+
+    Args:
+        output: None for the one that `logloom.datasets.open` takes.
+        why: also find their lineage in the logs.
+
+    Raises:
+        UsageError: no such version, output, column or row.
+    """
+    store = Store.at(root, storage_options)
+    manifest = read_manifest(store, version)
+    reading = reading_of(store, manifest)
+    output = output or by_preference(manifest.outputs)[0]
+    if output not in manifest.outputs:
+        raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
+    explainer = Explainer(store, manifest) if why else None
+    shown: list[ShownRow] = []
+    skip = start
+    for record, entry in entries_of(store, manifest.logs):
+        if entry.output != output or not entry.rows:
+            continue
+        if start >= entry.rows:
+            start -= entry.rows
+            continue
+        reader = reading.open(entry)
+        names = reader.schema.select(columns)
+        wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
+        for index in range(start, min(entry.rows, start + count - len(shown))):
+            values = reader.row(index, wanted)
+            found = explainer.why(record, int(values["timestamp"])) if explainer else None
+            shown.append(ShownRow(values, reader.schema, names, record, entry, found))
+        start = 0
+        if len(shown) >= count:
+            break
+    if not shown and skip:
+        rows = skip - start
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} has {counted(rows, 'row')}, so none is at {skip:,}"
+        )
+    return shown
+
+
+def brief(value: Any) -> str:
+    """A value in one line."""
+    if isinstance(value, bytes):
+        kind = " (JPEG)" if value.startswith(_JPEG) else ""
+        return f"{counted(len(value), 'byte')}{kind}"
+    if isinstance(value, np.ndarray) and value.ndim:
+        if value.size > 9 or value.dtype.names:
+            kind = "struct" if value.dtype.names else str(value.dtype)
+            return f"{kind} {' x '.join(map(str, value.shape))}"
+        with np.printoptions(formatter={"float_kind": lambda number: f"{number:.6g}"}, linewidth=1000):
+            return np.array2string(value, separator=", ").replace("\n", "")
+    text = f"{value:.9g}" if isinstance(value, float | np.floating) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON: bytes as their length, non-finite floats as text."""
+    if isinstance(value, bytes):
+        return {"bytes": len(value)}
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        if value.ndim:
+            return [as_json(item) for item in value]
+        return {name: as_json(value[name]) for name in value.dtype.names}
+    if isinstance(value, np.void):
+        return {name: as_json(value[name]) for name in value.dtype.names or ()}
+    if isinstance(value, np.ndarray):
+        return [as_json(item) for item in value] if value.ndim else as_json(value[()])
+    if isinstance(value, np.generic):
+        return as_json(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value

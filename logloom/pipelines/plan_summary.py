@@ -1,0 +1,51 @@
+"""What a build would do, as names and values: the answer of `logloom plan`.
+
+Elsewhere: the plan itself (logloom.pipelines.plan), printing (logloom.cli).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logloom.pipelines import splits
+from logloom.pipelines.plan import BuildPlan
+from logloom.words import human_bytes
+
+
+def plan_summary(plan: BuildPlan) -> dict[str, Any]:
+    """What a build would do, as names and values."""
+    units = plan.num_partitions * len(plan.job.outputs)
+    finished = plan.finished()
+    return {
+        "root": plan.job.store.uri,
+        "version": plan.job.parent if plan.up_to_date else plan.job.number,
+        "up_to_date": plan.up_to_date,
+        "logs_to_read": len(plan.logs),
+        "logs_reused": len(plan.job.kept) - len(plan.unreadable),
+        "logs_skipped": len(plan.unreadable),
+        "logs_gone": len(plan.dropped),
+        "partitions": plan.num_partitions,
+        "rows_at_most": plan.num_ticks,
+        "units_to_build": units - finished,
+        "units_finished": finished,
+        "message_bytes": plan.message_bytes,
+        "largest_partition_bytes": plan.largest_partition,
+        "chunk_reads": plan.chunk_reads,
+        "columns": len(plan.job.schema.columns),
+        "outputs": list(plan.job.outputs),
+        "splits": (counts := splits.planned_splits(plan)),
+        "warnings": splits.empty_splits(counts),
+    }
+
+
+def in_words(name: str, value: Any) -> str:
+    """A value of `plan_summary` for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith("_bytes"):
+        return human_bytes(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if name == "splits":
+        return splits.in_words(value)
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,92 @@
+"""What pydantic finds wrong with values, in plain words.
+
+Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata (logloom.io.metadata).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from logloom.words import shortened
+
+Path = tuple[str | int, ...]  # ("columns", "camera.front", "tolerance")
+
+
+@dataclass(frozen=True)
+class Notation:
+    """What people who write values in a notation call them."""
+
+    mapping: str
+    null: str
+
+
+JSON = Notation("an object", "null")
+YAML = Notation("a mapping", "nothing")
+_EXPECTED = {
+    "is_instance_of": "text",
+    "string_type": "text",
+    "string_unicode": "text",
+    "string_pattern_mismatch": "a name that stays in its folder",  # the only pattern that types here have
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+}
+_MAPPINGS = ("dict_type", "dataclass_type", "model_type", "model_attributes_type")
+UNKNOWN_FIELD = ("unexpected_keyword_argument", "extra_forbidden")
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """columns.camera.front.window[1]"""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def describe_first(error: ValidationError, notation: Notation = JSON) -> str:
+    """What was found wrong first: "logs[3].rows: expected a whole number, got 'x'"."""
+    path: list[str | int] = []
+    cause: object = error
+    while isinstance(cause, ValidationError):  # a check of a value may check a part of it
+        first = cause.errors(include_url=False)[0]
+        path += first["loc"]
+        cause = first.get("ctx", {}).get("error")
+    found = describe(first, notation)
+    return f"{dotted(path)}: {found}" if path else found
+
+
+def describe(error: Any, notation: Notation) -> str:
+    """What one of `ValidationError.errors()` says of its value: "expected a whole number, got 'x'"."""
+    kind = error["type"]
+    if kind == "missing":
+        return "is missing"
+    if kind in UNKNOWN_FIELD:
+        return "is no field that this logloom knows"
+    if kind in ("value_error", "assertion_error"):
+        return str(error["ctx"]["error"])
+    got = describe_value(error["input"], notation)
+    expected = notation.mapping if kind in _MAPPINGS else _EXPECTED.get(kind)
+    if expected:
+        return f"expected {expected}, got {got}"
+    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, got {got}"
+
+
+def describe_value(value: Any, notation: Notation) -> str:
+    """A value in a message."""
+    if isinstance(value, Mapping):
+        return notation.mapping
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return notation.null
+    return shortened(str(value) if isinstance(value, int | float) else repr(value))
