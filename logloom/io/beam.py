@@ -249,7 +249,9 @@ class _Dataset:
         with self.store.scratch() as folder, explained(self.store.uri_of(name)):
             self._join(folder, log_id, partition, entries)
             files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-            self.store.publish(folder, name, next((f for f in self.last if f in files), max(files)))
+            last = next((file for file in self.last if file in files), max(files))
+            if not self.store.exists(f"{name}/{last}"):
+                self.store.publish(folder, name, last)
         return {
             "uri": self.store.uri_of(f"{name}/{self.file}" if self.file else name),
             "log_id": log_id,
@@ -263,7 +265,7 @@ class _Dataset:
         schema, options = self.schema, self.options
         if not self.form.keeps_columns:
             schema = readers[0].schema
-            options = self.form.Options.model_validate(self.form.again(options.model_dump()))
+            options = self.form.Options.model_validate(self.form.again(options.model_dump(mode="json")))
         writer = self.form.writer(folder, schema, options, self._context(log_id, partition))
         rows = 0
         for reader in readers:
@@ -286,19 +288,8 @@ class _Dataset:
         return self.form.plan_assembly(self.stage, pairs, self.schema, self.options, self.period)
 
     def _record(self, entry: Entry) -> LogRecord:
-        return LogRecord(
-            log_id=entry.log_id,
-            uris=(entry.log_id,),
-            content_id="",
-            split=_SPLIT,
-            key="",
-            status="whole",
-            part="",
-            rows=entry.rows,
-            planned=entry.rows,
-            dropped={},
-            refused=0,
-        )
+        log_id, rows = entry.log_id, entry.rows
+        return LogRecord(log_id, (log_id,), "", _SPLIT, "", "whole", "", rows, rows, dropped={}, refused=0)
 
     def _marks(self, plan: AssemblyPlan) -> tuple[str, ...]:
         return self.last or tuple(name for name in plan.files if "/" not in name) or tuple(plan.files)
