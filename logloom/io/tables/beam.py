@@ -135,7 +135,5 @@ def _commit(
     options: Mapping[str, Any],
     max_gap: int | None,
 ) -> str:
-    # A retried bundle writes its parts again; the second has the same name, for it has the same content.
-    distinct = {entry["part"]: entry for entry in entries}
-    commit_table(uri, distinct.values(), schema, max_gap=max_gap, **options)
+    commit_table(uri, entries, schema, max_gap=max_gap, **options)
     return uri

@@ -1,0 +1,143 @@
+"""Any format in Beam: what `WriteTo` does beyond what the transforms named after formats need."""
+
+import dataclasses
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from logloom.blocks import Block
+from logloom.digests import RowsDigest
+from logloom.errors import UsageError
+from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.storage import Store
+from logloom.io.tables import read_index, row_loader, verify
+from logloom.io.tables.format import TableFormat
+from logloom.io.tables.unit import BlockReader
+from logloom.io.tar.format import TarFormat, TarOptions
+from logloom.io.zarr.format import ZarrFormat
+from logloom.schema import ColumnType, Schema
+from logloom.testing.rows import SCHEMA, cut, digests, random_block
+from tests.files import files_in
+
+SPEED = Schema({"speed": ColumnType("<f4")})
+
+
+def speeds(first, count, start=0):
+    stamps = np.arange(start, start + count) + 1
+    return Block("drive", "p0", first, {"timestamp": stamps, "speed": stamps.astype("<f4")})
+
+
+class Scaled(TarFormat):
+    """Speeds in another unit, so that its rows aren't those that were written."""
+
+    keeps_columns = False
+
+    class Options(TarOptions):
+        factor: float = 2
+
+    def writer(self, directory, schema, options, context):
+        return ScaledWriter(super().writer(directory, schema, options, context), schema, options.factor)
+
+    def again(self, options):
+        return {**options, "factor": 1}
+
+
+class ScaledWriter:
+    def __init__(self, writer, schema, factor):
+        self.writer, self.factor, self.digests = writer, np.float32(factor), RowsDigest(schema)
+
+    def append(self, block):
+        columns = {**block.columns, "speed": block.columns["speed"] * self.factor}
+        block = dataclasses.replace(block, columns=columns)
+        self.digests.update(block)
+        self.writer.append(block)
+
+    def close(self):
+        return {**self.writer.close(), "columns": self.digests.hexdigests()}
+
+
+def test_a_format_that_maps_values_maps_them_once(tmp_path):
+    with beam.Pipeline() as pipeline:
+        blocks = pipeline | beam.Create([speeds(3, 2, 3), speeds(0, 3)])
+        blocks | WriteTo(tmp_path / "out", Scaled(), SPEED, file="shard.tar")
+    unit = {"rows": 5, "bytes": (tmp_path / "out/drive/p0/shard.tar").stat().st_size}
+    reader = Scaled().reader(
+        str(tmp_path / "out/drive/p0"), SPEED, Scaled.Options(), unit | {"log_id": "drive", "partition": "p0"}
+    )
+    (block,) = reader.blocks()
+    assert block.columns["speed"].tolist() == [2, 4, 6, 8, 10]
+
+
+def test_a_unit_that_is_there_is_kept(tmp_path):
+    def write(blocks):
+        with beam.Pipeline() as pipeline:
+            written = pipeline | beam.Create(blocks) | WriteTo(tmp_path / "out", TarFormat(), SPEED)
+            said = written | beam.Map(lambda unit: (unit["uri"], unit["log_id"], unit["partition"]))
+            assert_that(said, equal_to([(f"{tmp_path}/out/drive/p0", "drive", "p0")]))
+
+    write([speeds(0, 3)])
+    before = files_in(tmp_path / "out")
+    write([speeds(0, 4)])
+    assert files_in(tmp_path / "out") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_unit_in_an_object_store_is_kept_too():
+    store = Store.at("memory://test_beam/out")
+    found = []
+    for count in (3, 4):
+        with beam.Pipeline() as pipeline:
+            pipeline | beam.Create([speeds(0, count)]) | WriteTo(store.uri, TarFormat(), SPEED)
+        found.append(store.read("drive/p0/shard.tar"))
+    assert found[0] == found[1]
+    assert [name for name in store.sizes("") if not name.startswith("drive/")] == []
+
+
+def test_two_write_to_one_folder_at_a_time(tmp_path):
+    with beam.Pipeline() as pipeline:
+        for log in ("a", "b", "c"):
+            blocks = [dataclasses.replace(speeds(n, 1, n), log_id=log) for n in range(5)]
+            _ = (
+                pipeline
+                | log >> beam.Create(blocks)
+                | f"write {log}" >> WriteTo(tmp_path, TarFormat(), SPEED)
+            )
+    assert sorted(files_in(tmp_path)) == [f"{log}/p0/shard.tar" for log in "abc"]
+
+
+def test_files_that_a_view_shows_of_a_unit_go_to_the_dataset(tmp_path):
+    blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
+    cuts = [part for block in blocks for part in cut(block, [2, 3, 7])][::-1]
+    path = str(tmp_path / "table")
+    with beam.Pipeline() as pipeline:
+        written = pipeline | beam.Create(cuts) | WriteTo(path, TableFormat(), SCHEMA)
+        assert_that(written, equal_to([path]))
+    assert verify(path) == []
+    found = list(BlockReader(row_loader(read_index(path))).blocks())
+    assert digests(found, SCHEMA) == digests(blocks, SCHEMA)
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_a_format_reads_what_it_wrote(tmp_path):
+    blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b"))]
+    with beam.Pipeline() as pipeline:
+        pipeline | beam.Create(blocks) | WriteTo(tmp_path / "one.zarr", ZarrFormat(), SCHEMA)
+
+    def check(found):
+        assert digests(sorted(found, key=lambda block: (block.log_id, block.first_row)), SCHEMA) == digests(
+            blocks, SCHEMA
+        )
+
+    with beam.Pipeline() as pipeline:
+        assert_that(pipeline | ReadFrom(tmp_path / "one.zarr", ZarrFormat(), max_bytes=5000), check)
+
+
+def test_columns_and_logs_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="no column 'acceleration'"):
+        WriteTo(tmp_path / "out", TarFormat(), SPEED, TarOptions(ext={"acceleration": "npy"}))
+    block = dataclasses.replace(speeds(0, 3), log_id="../up")
+    with pytest.raises(UsageError, match="can't name tar members"), beam.Pipeline() as pipeline:
+        pipeline | beam.Create([block]) | WriteTo(tmp_path / "out", TarFormat(), SPEED)
+    assert not (tmp_path / "up").exists()
