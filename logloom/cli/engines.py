@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,10 @@ import typer
 if TYPE_CHECKING:
     from logloom.runners import RunnerOptions
 
-_ENGINE, _FLINK, _DATAFLOW = "Engine", "Flink and other clusters", "Dataflow"
+# Options of one panel of `--help` each.
+_engine = partial(typer.Option, rich_help_panel="Engine")
+_flink = partial(typer.Option, rich_help_panel="Flink and other clusters")
+_dataflow = partial(typer.Option, rich_help_panel="Dataflow")
 
 Workers = Annotated[
     int | None,
@@ -26,114 +30,71 @@ class EngineOptions:
 
     runner: Annotated[
         str,
-        typer.Option(
-            "--runner",
+        _engine(
             metavar="auto|direct|prism|flink|dataflow",
             help="Engine to run on, see docs/engines.md; auto is Flink if one of its options is given, "
             "else this machine.",
-            rich_help_panel=_ENGINE,
         ),
     ] = "auto"
     runner_option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--runner-option",
+        _engine(
             metavar="KEY=VALUE",
             help="Option of Beam (parallelism=4) or, where the name has a dot, of the engine "
             "(restart-strategy.type=fixed-delay). May be repeated.",
-            rich_help_panel=_ENGINE,
         ),
     ] = None
-    flink_master: Annotated[
-        str,
-        typer.Option(metavar="HOST:PORT", help="Address of a running Flink cluster.", rich_help_panel=_FLINK),
-    ] = ""
+    flink_master: Annotated[str, _flink(metavar="HOST:PORT", help="Address of a running Flink cluster.")] = ""
     flink_job_server_jar: Annotated[
         str,
-        typer.Option(
-            metavar="JAR",
-            help="Beam's job server for Flink as one jar (default: fetched with Maven).",
-            rich_help_panel=_FLINK,
-        ),
+        _flink(metavar="JAR", help="Beam's job server for Flink as one jar (default: fetched with Maven)."),
     ] = ""
     job_endpoint: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT", help="Address of a running Beam job server.", rich_help_panel=_FLINK
-        ),
+        str, _flink(metavar="HOST:PORT", help="Address of a running Beam job server.")
     ] = ""
     environment: Annotated[
         str,
-        typer.Option(
+        _flink(
             metavar="local|external|process|docker",
             help="Where workers run: on this machine, in worker pools that are up (external), as processes "
             "or containers that task managers start.",
-            rich_help_panel=_FLINK,
         ),
     ] = "local"
     environment_config: Annotated[
         str,
-        typer.Option(
+        _flink(
             metavar="CONFIG",
             help="The pool's host:port (external), a command as JSON (process), or an image (docker).",
-            rich_help_panel=_FLINK,
         ),
     ] = ""
     detach: Annotated[
         bool,
-        typer.Option(
+        _engine(
             "--detach",
             help="Return once the engine has accepted the job, which goes on without this command.",
-            rich_help_panel=_ENGINE,
         ),
     ] = False
     engine_logs: Annotated[
         str,
-        typer.Option(
+        _engine(
             metavar="FOLDER",
             help="Folder to keep the logs of the engine's local processes in (default: not kept).",
-            rich_help_panel=_ENGINE,
         ),
     ] = ""
-    project: Annotated[
-        str, typer.Option(metavar="ID", help="Google Cloud project.", rich_help_panel=_DATAFLOW)
-    ] = ""
-    region: Annotated[
-        str, typer.Option(help="Google Cloud region, e.g. europe-west4.", rich_help_panel=_DATAFLOW)
-    ] = ""
+    project: Annotated[str, _dataflow(metavar="ID", help="Google Cloud project.")] = ""
+    region: Annotated[str, _dataflow(help="Google Cloud region, e.g. europe-west4.")] = ""
     staging: Annotated[
-        str,
-        typer.Option(
-            metavar="GS-URI", help="Folder of a bucket for the files of the job.", rich_help_panel=_DATAFLOW
-        ),
+        str, _dataflow(metavar="GS-URI", help="Folder of a bucket for the files of the job.")
     ] = ""
     sdk_container_image: Annotated[
-        str,
-        typer.Option(
-            metavar="IMAGE",
-            help="Container image of the workers, with logloom installed.",
-            rich_help_panel=_DATAFLOW,
-        ),
+        str, _dataflow(metavar="IMAGE", help="Container image of the workers, with logloom installed.")
     ] = ""
-    service_account: Annotated[
-        str,
-        typer.Option(metavar="EMAIL", help="Service account of the workers.", rich_help_panel=_DATAFLOW),
-    ] = ""
+    service_account: Annotated[str, _dataflow(metavar="EMAIL", help="Service account of the workers.")] = ""
     machine_type: Annotated[
-        str,
-        typer.Option(
-            metavar="TYPE",
-            help="Machine type of the workers, e.g. n2-standard-8.",
-            rich_help_panel=_DATAFLOW,
-        ),
+        str, _dataflow(metavar="TYPE", help="Machine type of the workers, e.g. n2-standard-8.")
     ] = ""
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Print the job for Dataflow as JSON; submit nothing.",
-            rich_help_panel=_DATAFLOW,
-        ),
+        bool, _dataflow("--dry-run", help="Print the job for Dataflow as JSON; submit nothing.")
     ] = False
 
     def with_workers(self, workers: int | None) -> RunnerOptions:

@@ -76,9 +76,8 @@ def repair(
         named = {"damaged": done.damaged} if dry_run else {}
         named |= {"repaired": done.repaired, "not repaired": done.unrepaired}
         for what, findings in named.items():
-            for one in findings:
-                place = " ".join(part for part in (one.log_id, one.partition) if part)
-                print_result(f"{what}: {place}: {one.message}" if place else f"{what}: {one.message}")
+            for finding in findings:
+                print_result(f"{what}: {finding}")
     verdict = "all is sound"
     if done.damaged:
         verdict = f"{counted(len(done.repaired), 'file')} repaired, {len(done.unrepaired):,} not"

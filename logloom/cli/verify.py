@@ -54,9 +54,9 @@ def verify(
     import dataclasses
 
     from logloom.io.manifest import split_root
-    from logloom.pipelines.plan import check_sample
     from logloom.pipelines.progress import steps
     from logloom.pipelines.verify import verify as run
+    from logloom.pipelines.versions import check_sample
 
     check_sample(sample)
     where, version = split_root(root)
@@ -73,10 +73,8 @@ def verify(
         )
     if json:
         print_json(dataclasses.asdict(report))
-    for finding in report.findings:
-        place = " ".join(part for part in (finding.log_id, finding.partition) if part)
-        if not json:
-            print_result(f"{place}: {finding.message}" if place else finding.message)
+    for finding in () if json else report.findings:
+        print_result(str(finding))
     print_message(f"its manifest: {report.manifest}")
     print_message(f"made by {_made_by(report)}; committed by {_packages(report.committed_by)}")
     proof = "manifest and logs" if against_logs else "manifest"

@@ -4,8 +4,8 @@ Elsewhere: formats (logloom.io.units), the transforms named after them (`beam.py
 builds from recipes, whose units outlive a job (logloom.transforms.build_logs).
 
 No payload is shuffled. Each block becomes a unit of its own at once, in `<path>.stage` or in
-`<path>/tmp/pieces`, and only the units' entries are gathered. Then workers join the units of a partition or, where the format is
-assembled, make the files of one dataset of all of them; so rows are written twice.
+`<path>/tmp/pieces`, and only the units' entries are gathered. Then workers join the units of a partition or,
+where the format is assembled, make the files of one dataset of all of them; so rows are written twice.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import operator
 import re
@@ -165,14 +166,15 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     if plan.up_to_date:
         return {"up_to_date": True}
     check_reach(runner, _uris(plan))
-    return describe(lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=_job_name(plan.job))
+    return describe(lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=job_name(plan.job))
 
 
 def _size(plan: BuildPlan) -> Size:
     return Size(plan.message_bytes, plan.num_partitions)
 
 
-def _job_name(job: Job) -> str:
+def job_name(job: Target) -> str:
+    """What engines call the job."""
     return re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
 
 
@@ -200,13 +202,8 @@ def _run(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage) -> Finis
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:
-        return run(
-            lambda pipeline: construct(pipeline, plan),
-            runner,
-            _size(plan),
-            name=_job_name(job),
-            tell=on_message,
-        )
+        steps = functools.partial(construct, plan=plan)
+        return run(steps, runner, _size(plan), name=job_name(job), tell=on_message)
     finally:
         job.store.sweep()  # after workers that were ended amid their work
 
@@ -226,14 +223,20 @@ def _with_view(
     return Built(manifest, place, built, reused, copied, job.skip_budget > 0, counters or {})
 
 
-def raise_outcome(outcome: finish.Outcome) -> None:
-    """Raises what kept a build from committing, all of it in one error."""
+def raise_outcome(
+    outcome: finish.Outcome, piece: str = "partition", damaged: type[LogloomError] = LogReadError
+) -> None:
+    """Raises what kept a version from being committed, all of it in one error.
+
+    Args:
+        piece: what a failure is of.
+        damaged: the error of a source that can't be read.
+    """
     failures = outcome.failures
     if failures:
-        message = f"nothing was committed, {counted(len(failures), 'partition')} failed:\n{listed(failures)}"
-        if any(failure.kind == "readback" for failure in failures):
-            raise ReadBackError(message)
-        raise LogReadError(message)
+        message = f"nothing was committed, {counted(len(failures), piece)} failed:\n{listed(failures)}"
+        is_read_back = any(failure.kind == "readback" for failure in failures)
+        raise (ReadBackError if is_read_back else damaged)(message)
     if outcome.conflict:
         raise CommitConflictError(outcome.conflict)
     if not outcome.committed:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from logloom.digests import RowsDigest, digest_of
-from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
+from logloom.errors import DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
 from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
 from logloom.io.storage import explained
 from logloom.io.units import UnitContext, Writer, format_named
-from logloom.pipelines.build import check_reach, mend_digest
+from logloom.pipelines.build import check_reach, job_name, mend_digest, raise_outcome
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
 from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
@@ -38,7 +38,7 @@ from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
-from logloom.transforms.partition import Failure, PartitionResult, listed
+from logloom.transforms.partition import Failure, PartitionResult
 from logloom.words import OnMessage, counted, ignore_message
 
 with beam_needed():
@@ -142,16 +142,16 @@ def convert(
     engine = runner or RunnerOptions("direct", workers=1)
     check_reach(engine, [job.recipe["convert"]["from"], job.store.uri])
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
-    name = re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
     with watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching:
         size = Size(plan.bytes, len(plan.parts))
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
         try:
-            run(lambda pipeline: construct(pipeline, watched), engine, size, name=name, tell=on_message)
+            steps = functools.partial(construct, plan=watched)
+            run(steps, engine, size, name=job_name(job), tell=on_message)
         finally:
             job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)
-    _raise_outcome(outcome)
+    raise_outcome(outcome, "part", DatasetError)
     return _with_view(job, job.number, outcome.built, outcome.reused)
 
 
@@ -161,18 +161,6 @@ def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Conver
         view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
     damaged = tuple(record for record in manifest.logs if DAMAGE in record.dropped)
     return Converted(manifest, view, built, reused, damaged if job.on_error == "skip" else ())
-
-
-def _raise_outcome(outcome: finish.Outcome) -> None:
-    failures = outcome.failures
-    if failures:
-        message = f"nothing was committed, {counted(len(failures), 'part')} failed:\n{listed(failures)}"
-        is_read_back = any(failure.kind == "readback" for failure in failures)
-        raise ReadBackError(message) if is_read_back else DatasetError(message)
-    if outcome.conflict:
-        raise CommitConflictError(outcome.conflict)
-    if not outcome.committed:
-        raise LogloomError(outcome.problem)
 
 
 # --- a part ---------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from logloom.io.manifest import (
 from logloom.io.storage import Store
 from logloom.io.units import Format, format_named
 from logloom.pipelines.convert_sources import ConvertSource, SourceLog
-from logloom.pipelines.plan import check_verify, next_version
+from logloom.pipelines.versions import check_verify, is_unchanged, next_version
 from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
@@ -186,14 +186,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
             task = LogTask(record.log_id, record.uris, record.content_id, record.split, key)
             planned.append(LogToConvert(task, log))
     job = replace(job, kept=tuple(kept), bundle=bundle_size(sum(len(log.source.parts) for log in planned)))
-    same = (
-        parent is not None
-        and not planned
-        and job.kept == parent.logs
-        and parent.plan == job.plan_identity
-        and dict(parent.outputs) == {job.output: job.outputs[job.output].model_dump(mode="json")}
-        and parent.name == job.name
-    )
+    same = parent is not None and not planned and is_unchanged(job, parent)
     return ConvertPlan(job, tuple(planned), job.source.notes, same)
 
 

@@ -7,7 +7,6 @@ Elsewhere: the recipe (logloom.recipe), its meeting with the logs (logloom.trans
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -23,16 +22,10 @@ from logloom.io.logs.base import LogSummary, OpenOptions, unfinished_words
 from logloom.io.logs.match import LogFiles, access_to, check_one_recording, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
-from logloom.io.manifest import (
-    LogRecord,
-    Manifest,
-    check_root,
-    digest_of_manifest,
-    read_manifest,
-    version_numbers,
-)
+from logloom.io.manifest import LogRecord, Manifest, check_root
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
+from logloom.pipelines.versions import check_verify, is_unchanged, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs, split_of
 from logloom.transforms.bundles import bundle_size
@@ -216,23 +209,6 @@ def plan_build(
     return _against_parent(job, recipe, parent, opened, failed, notes)
 
 
-def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
-    """The newest version, None in a new root; and what the `Target` that follows it says of both."""
-    run = uuid.uuid4().hex[:12]
-    numbers = version_numbers(store)
-    if not numbers:
-        return None, {"number": 1, "parent": None, "run": run}
-    number = numbers[-1]
-    newest = read_manifest(store, number)
-    return newest, {
-        "number": number + 1,
-        "parent": number,
-        "parent_digest": digest_of_manifest(store, number),
-        "assembled": tuple(part.identity for part in newest.assembled),
-        "run": run,
-    }
-
-
 def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
     """Says why every log counts as new where content ids were made otherwise before."""
     before = parent.recipe.get("hash", "ends") if parent is not None else recipe.hash
@@ -251,24 +227,6 @@ def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str
         for output, options in outputs.items()
         if isinstance(form := format_named(output), ReferringFormat)
     }
-
-
-def check_verify(verify: str) -> None:
-    """Raises UsageError unless `verify` is "new", "all", "none" or "sample:<share between 0 and 1>"."""
-    if verify not in ("new", "none"):
-        check_sample(verify, "new, all, none")
-
-
-def check_sample(sample: str, others: str = "all") -> None:
-    """Raises UsageError unless `sample` is "all" or "sample:<share between 0 and 1>"."""
-    if sample == "all":
-        return
-    try:
-        share = float(sample.removeprefix("sample:")) if sample.startswith("sample:") else -1.0
-    except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
-        raise UsageError(f"{sample!r}: expected {others}, or sample:0.05 (a share of the units)")
 
 
 Opened = dict[str, tuple[LogFiles, Outline]]
@@ -373,7 +331,7 @@ def _against_parent(
         kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)),
         bundle=bundle_size(sum(len(log.bounds) for log in planned)),
     )
-    same = parent is not None and not planned and _is_unchanged(job, parent)
+    same = parent is not None and not planned and is_unchanged(job, parent)
     return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable))
 
 
@@ -410,13 +368,3 @@ def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[Lo
 def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
     split = split_of(recipe, record.log_id, record.uris)
     return job.log_key(record.log_id, record.content_id, record.uris, split)
-
-
-def _is_unchanged(job: Job, parent: Manifest) -> bool:
-    outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
-    return (
-        tuple(job.kept) == parent.logs
-        and parent.plan == job.plan_identity
-        and dict(parent.outputs) == outputs
-        and parent.name == job.name
-    )

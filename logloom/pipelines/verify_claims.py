@@ -44,6 +44,10 @@ class Finding:
     partition: str
     message: str
 
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.log_id, self.partition) if part)
+        return f"{place}: {self.message}" if place else self.message
+
 
 Units = Mapping[tuple[str, str], Sequence[Entry]]  # of a log, in an output
 
