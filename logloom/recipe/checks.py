@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from logloom import where
 from logloom.errors import UsageError
 from logloom.recipe.columns import TOLERANT, WINDOWED
 from logloom.recipe.mistakes import Mistake, nearest
-from logloom.transforms import where
 
 
 def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -16,6 +16,7 @@ from typing import get_args
 
 import numpy as np
 
+from logloom import where
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TimeSource, TopicInfo
 from logloom.io.logs.decoding.clouds import settled
@@ -23,8 +24,8 @@ from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
 from logloom.recipe.columns import TOLERANT, WINDOWED
 from logloom.recipe.mistakes import Mistake, Path, nearest
-from logloom.schema import BYTES, STRING, ColumnType, Schema
-from logloom.transforms import derive, where
+from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
+from logloom.transforms import derive
 from logloom.transforms.columns import (
     ColumnPlan,
     DerivedPlan,
@@ -274,8 +275,8 @@ class _Resolving:
         if not rows.where:
             return
         parsed = where.parse(rows.where)
-        known = {**schema.all}
-        if any(name not in known and name != "timestamp" for name in parsed.columns):
+        known = {**schema.all, "timestamp": TIMESTAMP}
+        if any(name not in known for name in parsed.columns):
             return  # of a column that has a mistake of its own
         try:
             parsed.check(known)

@@ -16,6 +16,7 @@ number within its log. In memory `__0.log` is the URI of the log's index file.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 import urllib.parse
@@ -31,7 +32,7 @@ from logloom.errors import DatasetError
 from logloom.io.checks import check_bytes
 from logloom.io.metadata import Count, FileName, Text, parsed, told
 from logloom.io.storage import Store
-from logloom.schema import Schema
+from logloom.schema import ColumnType, Schema
 
 FORMAT = "logloom-table"
 VERSION = 1
@@ -62,6 +63,14 @@ def file_name(log_id: str) -> str:
     if len(name) > LONGEST_NAME:  # the last mark can't come from quoting
         name = f"{name[:LONGEST_NAME]}%-{blake3(log_id.encode()).hexdigest()[:32]}"
     return name
+
+
+def scalars(name: str, ctype: ColumnType) -> list[tuple[str, tuple[int, ...]]]:
+    """The index columns a column stands as: itself, or `name.0`, `name.1`, … of a vector's elements."""
+    if ctype.kind == "string" or not ctype.shape:
+        return [(name, ())]
+    places = itertools.product(*map(range, ctype.tail))
+    return [(".".join([name, *map(str, place)]), place) for place in places]
 
 
 def log_file(log_id: str) -> str:
