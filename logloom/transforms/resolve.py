@@ -22,7 +22,6 @@ from logloom.io.logs.base import FieldSpec, Log, TimeSource, TopicInfo
 from logloom.io.logs.decoding.clouds import settled
 from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
-from logloom.recipe.columns import TOLERANT, WINDOWED
 from logloom.recipe.mistakes import Mistake, Path, nearest
 from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
 from logloom.transforms import derive
@@ -36,6 +35,7 @@ from logloom.transforms.columns import (
     row_type,
 )
 from logloom.transforms.match import LogFiles, expand_logs, group_logs, split_of
+from logloom.transforms.policies import POLICIES
 
 __all__ = ["LogFiles", "expand_logs", "group_logs", "resolve", "split_of"]
 
@@ -183,7 +183,7 @@ class _Resolving:
         spec = self._settled(path, column, self._spec(column, topic))
         message_type = self._message_type(path, column, spec, topic)
         ctype = _row_type(path, column, message_type)
-        is_static = column.resample == "static"  # outside all time
+        is_static = POLICIES[column.resample].uses == "topic"  # outside all time
         time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
         if topic.absent:
             words = f"{_some(topic.absent)} no message of {column.topic}"
@@ -207,12 +207,12 @@ class _Resolving:
     def _sampling(self, column: TopicColumn) -> Sampling:
         # Without a period both stand in the column itself; the recipe's own checks see to that.
         period = int(10**9 / self._clock.rate) if self._clock else 0
-        policy = column.resample
+        rules = POLICIES[column.resample]
         tolerance = column.tolerance if column.tolerance is not None else period
         return Sampling(
-            policy,
-            tolerance if policy in TOLERANT else 0,
-            (column.window or (-period, 0)) if policy in WINDOWED else (0, 0),
+            column.resample,
+            tolerance if rules.tolerates else 0,
+            (column.window or (-period, 0)) if rules.uses == "window" else (0, 0),
             column.offset,
         )
 

@@ -189,7 +189,7 @@ class _Accounts:
     def tally(self) -> Tally:
         columns = {
             c.name: ColumnTally(used=min(self.rows, len(self._statics[c.name].value)))
-            if c.sampling.policy == "static"
+            if c.sampling.rules.uses == "topic"
             else add_up(self._seen[c.name], c.sampling, self._span)
             for c in self._plan.columns
         }

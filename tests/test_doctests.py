@@ -1,0 +1,15 @@
+"""Examples in the docstrings of pure functions do what they say."""
+
+import doctest
+import importlib
+
+import pytest
+
+MODULES = ["logloom.transforms.kernels", "logloom.transforms.policies"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_do_what_they_say(name):
+    failed, tried = doctest.testmod(importlib.import_module(name))
+    assert tried
+    assert not failed
