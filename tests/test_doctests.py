@@ -5,7 +5,7 @@ import importlib
 
 import pytest
 
-MODULES = ["logloom.transforms.kernels", "logloom.transforms.policies"]
+MODULES = ["logloom.inference", "logloom.transforms.kernels", "logloom.transforms.policies"]
 
 
 @pytest.mark.parametrize("name", MODULES)
