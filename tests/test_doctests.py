@@ -5,7 +5,12 @@ import importlib
 
 import pytest
 
-MODULES = ["logloom.inference", "logloom.transforms.kernels", "logloom.transforms.policies"]
+MODULES = [
+    "logloom.inference",
+    "logloom.transforms.kernels",
+    "logloom.transforms.policies",
+    "logloom.windows",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
