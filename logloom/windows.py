@@ -70,4 +70,5 @@ def whole_windows(positions: Ints, offsets: Ints, starts: Ints) -> Ints:
     """
     low, high = offsets.min(initial=0), offsets.max(initial=0)
     run = np.searchsorted(starts, positions, side="right")
-    return positions[(positions + low >= starts[run - 1]) & (positions + high < starts[run])]
+    is_whole = (positions + low >= starts[run - 1]) & (positions + high < starts[run])
+    return positions[np.flatnonzero(is_whole)]

@@ -3,10 +3,10 @@
 Here: `Description`, its JSON, and the names of files and columns in a table.
 Elsewhere: the rows' index (logloom.io.tables.index), the payload (logloom.io.tables.blobs).
 
-    <table>/table.json                    schema, groups, sizes, logs; a folder without it is no table
-    <table>/index/<log>.parquet           the log's rows: user columns, and service columns that point into
-                                          blobs
-    <table>/parts/<part>/<group>.blob     the chunks of a part's rows, in row order
+    <table>/
+      table.json                    schema, groups, sizes, logs; a folder without it is no table
+      index/<log>.parquet           the log's rows: user columns, and service columns that point into blobs
+      parts/<part>/<group>.blob     the chunks of a part's rows, in row order
 
 Service columns are called `__<n>.<what>`. In a file n is 0; merging tables counts on. For each group there
 are `__0.<group>.blob` (path), `.offset` and `.length` (bytes), in files also `.hash`; `__0.row` is the row's
