@@ -6,9 +6,11 @@ import importlib
 import pytest
 
 MODULES = [
+    "logloom.blocks",
     "logloom.inference",
     "logloom.transforms.kernels",
     "logloom.transforms.policies",
+    "logloom.transforms.ticks",
     "logloom.windows",
 ]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from logloom.blocks import Array, Ragged, Values, empty, take
+from logloom.blocks import Array, Ragged, Values, empty, run_indices, take
 from logloom.errors import LogloomError
 from logloom.schema import NO_AGE, ColumnType
 from logloom.transforms import kernels
@@ -110,6 +110,8 @@ class Choice:
             return np.empty(0, np.intp)
         base = int(lo.min())
         length = int(hi.max()) - base + 1
+        # ranges    [0, 2) [1, 3)   begin at 0 1, end at 2 3
+        # depth     1  2  1  0      how many ranges a message lies in: those begun less those ended
         depth = np.cumsum(np.bincount(lo - base, minlength=length) - np.bincount(hi - base, minlength=length))
         return np.flatnonzero(depth) + base
 
@@ -130,11 +132,7 @@ class Choice:
         if self.policy.between is not None:
             return self._interpolate(*self.policy.between, values[slots[lo]], values[slots[hi - 1]])
         if self.policy.reduce is None:
-            # ticks     t0      t1        lo = 0 2, hi = 2 5; the values of each tick side by side
-            # order   m0 m1  m2 m3 m4     flat = 0 1 | 2 3 4 = arange + (lo - where the tick's values begin)
-            lengths = hi - lo
-            flat = np.arange(lengths.sum()) + np.repeat(lo - (np.cumsum(lengths) - lengths), lengths)
-            return Ragged(values[slots[flat]], lengths)
+            return Ragged(values[slots[run_indices(lo, hi - lo)]], hi - lo)
         return self.policy.reduce(values[slots], lo, hi - lo)
 
     def _interpolate(
@@ -167,16 +165,17 @@ def choose(sampling: Sampling, times: Times, ticks: Times) -> Choice:
     else:
         order = np.argsort(times, kind="stable")  # stable: equal times keep their order in the log
         ordered = times[order]
-    if sampling.rules.uses in ("one", "two"):
+    rules = sampling.rules
+    if rules.uses in ("one", "two"):
         last = np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(ordered)), np.bool_))
         if not last.all():
             order, ordered = order[last], ordered[last]
     if len(ordered):
-        assert sampling.rules.find is not None  # only static has none
-        lo, hi = sampling.rules.find(ordered, ticks, sampling.tolerance, sampling.window)
+        assert rules.find is not None  # only static has none
+        lo, hi = rules.find(ordered, ticks, sampling.tolerance, sampling.window)
     else:
         lo = hi = np.zeros(len(ticks), np.intp)
-    return Choice(sampling.rules, ticks, order, ordered, lo, hi)
+    return Choice(rules, ticks, order, ordered, lo, hi)
 
 
 def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> Values:
