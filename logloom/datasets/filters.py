@@ -6,17 +6,15 @@ Elsewhere: the language (logloom.where).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Values
-from logloom.datasets.picking import near
 from logloom.datasets.sources.base import Ints, RowSource
 from logloom.errors import UsageError
 from logloom.schema import COLUMN_NAME, STRING, TIMESTAMP, ColumnType
-from logloom.where import Categories, Filter, parse
+from logloom.where import Categories, parse
 
 _TEXTS = ("log_id", "partition", "split")
 _ROWS_AT_ONCE = 4096
@@ -32,11 +30,12 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
     Raises:
         UsageError: it can't be parsed, or names what isn't there; says which is nearest.
     """
-    parsed = parse(where)
     own = _index_types(source)
-    types = {**own, **source.schema.all}
-    _check_names(parsed, types, source)
-    parsed.check(types)
+    try:
+        parsed = parse(where)
+        parsed.check({**own, **source.schema.all})
+    except UsageError as error:
+        raise UsageError(f"{source.place}: {error}") from error
     columns = {name: _index_values(source, name, positions) for name in parsed.columns if name in own}
     read = [name for name in parsed.columns if name not in own]
     if not read:
@@ -60,12 +59,6 @@ def _index_types(source: RowSource) -> dict[str, ColumnType]:
         if COLUMN_NAME.fullmatch(name):
             types[name] = STRING if values.dtype.kind == "O" else ColumnType(values.dtype)
     return types
-
-
-def _check_names(parsed: Filter, types: Mapping[str, ColumnType], source: RowSource) -> None:
-    for name in parsed.columns:
-        if name not in types:
-            raise UsageError(f"where: {source.place} has no column {name!r}; {near(name, types)}")
 
 
 def _index_values(source: RowSource, name: str, positions: Ints) -> Values | Categories:
