@@ -136,14 +136,12 @@ class Ragged:
     def _gathered(self, rows: NDArray[np.integer[Any]]) -> Array:
         """(total, *tail) copies of some rows, end to end."""
         lengths, starts = self.lengths[rows], self.offsets[:-1][rows]
-        ends = np.cumsum(lengths)
-        total = int(ends[-1]) if len(ends) else 0
+        total = int(lengths.sum())
         if total < _SLICE_ITEMS * len(rows):
-            where = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-            gathered: Array = self.values[where]
+            gathered: Array = self.values[run_indices(starts, lengths)]
             return gathered
         found: Array = np.empty((total, *self.tail), self.dtype)
-        places = zip(starts.tolist(), lengths.tolist(), ends.tolist(), strict=True)
+        places = zip(starts.tolist(), lengths.tolist(), np.cumsum(lengths).tolist(), strict=True)
         for start, length, end in places:
             found[end - length : end] = self.values[start : start + length]
         return found
@@ -169,6 +167,22 @@ class Ragged:
 
 
 Values = Array | Ragged
+
+
+# starts    2      7            where runs lie:     . . a b . . . c d e
+# lengths   2      3            where they come to: a b c d e
+# begins    0      2            = cumsum(lengths) - lengths
+# indices   2 3    7 8 9        = arange(5) + repeat(starts - begins, lengths) = 0 1 2 3 4 + 2 2 5 5 5
+def run_indices(starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """(total,) the indices of (n,) runs, end to end.
+
+    >>> run_indices(np.array([2, 7]), np.array([2, 3])).tolist()
+    [2, 3, 7, 8, 9]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    indices: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return indices
 
 
 def take(values: Values, rows: NDArray[np.integer[Any]] | slice) -> Values:

@@ -27,23 +27,24 @@ WITH_BEAM = (
     "/beam.py",
 )
 # What each room may import beside itself and what is beneath it; the order is that of CONTRIBUTING.md.
-VALUES = ("uris", "words", "errors", "extras", "schema", "blocks", "digests", "software")
+VALUES = (
+    *("uris", "words", "errors", "extras", "schema", "blocks", "digests", "software", "validation"),
+    *("windows", "inference", "where_grammar", "where"),
+)
 BENEATH = {
     **{room: VALUES[:number] for number, room in enumerate(VALUES)},
     "io": VALUES,
-    "recipe": (*VALUES, "io"),
-    "transforms": (*VALUES, "io", "recipe"),
+    "resample": (*VALUES, "io"),
+    "recipe": (*VALUES, "io", "resample"),
+    "transforms": (*VALUES, "io", "resample", "recipe"),
     "runners": VALUES,
     "demo": VALUES,
-    "pipelines": (*VALUES, "io", "recipe", "transforms", "runners", "demo"),
-    "cli": (*VALUES, "io", "recipe", "transforms", "runners", "demo", "pipelines"),
+    "pipelines": (*VALUES, "io", "resample", "recipe", "transforms", "runners", "demo"),
+    "cli": (*VALUES, "io", "resample", "recipe", "transforms", "runners", "demo", "pipelines"),
     "datasets": (*VALUES, "io"),
     "testing": (*VALUES, "io"),
 }
 UPWARDS = {
-    # The language of filters is checked with the recipe, and spoken by datasets that are open.
-    ("logloom.recipe.checks", "logloom.transforms.where"),
-    ("logloom.datasets.filters", "logloom.transforms.where"),
     # Who knows granular looks for its Loader beside its bags.
     ("logloom.io.bags", "logloom.datasets.loader"),
 }

@@ -15,8 +15,9 @@ import numpy as np
 
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.sources.base import RowSource, Stretches
-from logloom.datasets.sources.splits import MixedSource, wider
+from logloom.datasets.sources.splits import MixedSource
 from logloom.errors import UsageError
+from logloom.inference import wider
 from logloom.schema import ColumnType, Schema
 
 

@@ -1,22 +1,20 @@
-"""Filters: which rows pass `where`, in the language of a recipe's `rows: {where: …}`.
+"""Filters: which rows of a dataset pass a `where`.
 
 Here: what can be named beside the columns, and reading no more columns than the filter looks at.
-Elsewhere: the language (logloom.transforms.where).
+Elsewhere: the language (logloom.where).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array
-from logloom.datasets.picking import near
+from logloom.blocks import Values
 from logloom.datasets.sources.base import Ints, RowSource
 from logloom.errors import UsageError
 from logloom.schema import COLUMN_NAME, STRING, TIMESTAMP, ColumnType
-from logloom.transforms.where import Filter, parse
+from logloom.where import Categories, parse
 
 _TEXTS = ("log_id", "partition", "split")
 _ROWS_AT_ONCE = 4096
@@ -32,11 +30,12 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
     Raises:
         UsageError: it can't be parsed, or names what isn't there; says which is nearest.
     """
-    parsed = parse(where)
     own = _index_types(source)
-    types = {**own, **source.schema.all}
-    _check_names(parsed, types, source)
-    parsed.check(types)
+    try:
+        parsed = parse(where)
+        parsed.check({**own, **source.schema.all})
+    except UsageError as error:
+        raise UsageError(f"{source.place}: {error}") from error
     columns = {name: _index_values(source, name, positions) for name in parsed.columns if name in own}
     read = [name for name in parsed.columns if name not in own]
     if not read:
@@ -46,7 +45,7 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
         some = slice(start, start + _ROWS_AT_ONCE)
         batch = source.batch(positions[some], read)
         values = {name: _comparable(batch[name]) for name in read}
-        values |= {name: column[some] for name, column in columns.items()}
+        values |= {name: _part(column, some) for name, column in columns.items()}
         kept.append(positions[some][parsed.mask(values, len(positions[some]))])
     return np.concatenate([np.empty(0, np.int64), *kept])
 
@@ -62,13 +61,7 @@ def _index_types(source: RowSource) -> dict[str, ColumnType]:
     return types
 
 
-def _check_names(parsed: Filter, types: Mapping[str, ColumnType], source: RowSource) -> None:
-    for name in parsed.columns:
-        if name not in types:
-            raise UsageError(f"where: {source.place} has no column {name!r}; {near(name, types)}")
-
-
-def _index_values(source: RowSource, name: str, positions: Ints) -> Array:
+def _index_values(source: RowSource, name: str, positions: Ints) -> Values | Categories:
     if name in source.small:
         return _comparable(source.small[name][positions])
     if name == "timestamp":
@@ -79,17 +72,17 @@ def _index_values(source: RowSource, name: str, positions: Ints) -> Array:
     if name == "row":
         return positions - stretches.log_starts()[numbers]
     texts = {"log_id": stretches.log_ids, "partition": stretches.partitions, "split": stretches.splits}[name]
-    return _as_bytes(texts)[numbers]
+    return Categories.of(texts, numbers)
 
 
-def _comparable(values: Any) -> Array:
-    """Numbers as they are; texts as the filter compares them, (n,) bytes objects."""
-    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+def _comparable(values: Any) -> Values | Categories:
+    """Numbers as they are; texts as the filter compares them."""
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
         return values
-    return _as_bytes(values)
+    return Categories.of(values, np.arange(len(values)))
 
 
-def _as_bytes(texts: Sequence[str] | Array) -> Array:
-    found = np.empty(len(texts), object)
-    found[:] = [text.encode() if isinstance(text, str) else text for text in texts]
-    return found
+def _part(values: Any, some: slice) -> Any:
+    if isinstance(values, Categories):
+        return Categories(values.texts, values.codes[some])
+    return values[some]

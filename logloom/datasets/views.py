@@ -1,7 +1,8 @@
 """Which rows a view of a dataset shows: pure functions that make arrays of row positions.
 
-Here: shuffling, sharding, taking, and windows as arithmetic on positions.
-Elsewhere: the dataset that holds such an array (logloom.datasets.dataset), reading rows (its source).
+Here: shuffling, sharding, taking, and what windows are asked for.
+Elsewhere: windows as arithmetic on positions (logloom.windows), the dataset that holds such an array
+(logloom.datasets.dataset), reading rows (its source).
 Positions are int64 numbers of rows in stored order, (n,) each.
 """
 
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from logloom.datasets.sources.base import Stretches
 from logloom.errors import UsageError
+from logloom.windows import rows_around, run_starts, whole_windows
 
 Ints = NDArray[np.int64]
 OnEdge = Literal["drop", "pad", "error"]
@@ -87,12 +89,9 @@ def checked(numbers: ArrayLike, length: int) -> Ints:
 
 def runs_of(stretches: Stretches, stamps: Ints | None, max_gap: int | None) -> Ints:
     """(R + 1,) where runs begin: rows of one log without a gap longer than `max_gap` ns."""
-    starts = np.zeros(stretches.num_rows + 1, np.bool_)
-    starts[stretches.log_starts()] = True
-    starts[[0, -1]] = True
-    if max_gap is not None and stamps is not None and len(stamps):
-        starts[1:-1] |= np.diff(stamps) > max_gap
-    return np.flatnonzero(starts).astype(np.int64)
+    begins = np.zeros(stretches.num_rows + 1, np.bool_)
+    begins[stretches.log_starts()] = True
+    return run_starts(begins, stamps, max_gap)
 
 
 @dataclass(frozen=True)
@@ -113,17 +112,11 @@ class WindowSpec:
 
     def rows(self, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         """(n, k) positions around each row, and which of them are rows of its run."""
-        rows = positions[:, None] + self.steps
-        run = np.searchsorted(self.runs, positions, side="right")[:, None]
-        exists = (rows >= self.runs[run - 1]) & (rows < self.runs[run])
-        return rows, exists
+        return rows_around(positions, self.steps, self.runs)
 
     def whole(self, positions: Ints) -> Ints:
         """The positions whose windows are whole."""
-        low, high = min(0, *self.steps.tolist()), max(0, *self.steps.tolist())
-        run = np.searchsorted(self.runs, positions, side="right")
-        is_whole = (positions + low >= self.runs[run - 1]) & (positions + high < self.runs[run])
-        return positions[np.flatnonzero(is_whole)]
+        return whole_windows(positions, self.steps, self.runs)
 
 
 def steps_of(offsets: Sequence[int], stride: int) -> Ints:

@@ -148,7 +148,7 @@ class WriteTo(beam.PTransform):
             raise UsageError("; ".join(problems))
         store = Store.at(os.fspath(path), storage_options)
         marks = tuple(last or filter(None, [file]))
-        self._dataset = _Dataset(store, form, schema, options, period, file, marks)
+        self._dataset = _WrittenDataset(store, form, schema, options, period, file, marks)
 
     def expand(self, blocks: Any) -> Any:
         dataset = self._dataset
@@ -175,7 +175,7 @@ _Staged = tuple[int, Entry]  # the block's first row
 
 
 @dataclass(frozen=True)
-class _Dataset:
+class _WrittenDataset:
     """What is written where; its methods are what workers do. Small and picklable."""
 
     store: Store

@@ -2,8 +2,7 @@
 
 Here: these records, and where they lie:
 
-    parts/<output>/<identity>/entry.json   a finished unit, or a portion that units share; written last, the
-                                           completion mark
+    parts/<output>/<identity>/entry.json   a finished unit, or a portion that units share; written last
     logs/<digest>.parquet                  a log's part of a manifest: a row for each unit
 
 Elsewhere: manifests, which name them (logloom.io.manifest); strict and canonical JSON (logloom.io.metadata).

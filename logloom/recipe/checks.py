@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from logloom import where
 from logloom.errors import UsageError
-from logloom.recipe.columns import TOLERANT, WINDOWED
 from logloom.recipe.mistakes import Mistake, nearest
-from logloom.transforms import where
+from logloom.resample.policies import POLICIES
 
 
 def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -53,10 +53,11 @@ def _without_period(data: Mapping[str, Any], columns: Mapping[str, Mapping[str, 
         return
     for name, column in columns.items():
         policy = column.get("resample", "previous")
-        if "derive" in column or not isinstance(policy, str):
+        if "derive" in column or not isinstance(policy, str) or policy not in POLICIES:
             continue
-        for key, policies in (("tolerance", TOLERANT), ("window", WINDOWED)):
-            if policy in policies and column.get(key) is None:
+        rules = POLICIES[policy]
+        for key, is_needed in (("tolerance", rules.tolerates), ("window", rules.uses == "window")):
+            if is_needed and column.get(key) is None:
                 why = f"resample: {policy} needs a `{key}` where the clock is a topic"
                 yield Mistake(("columns", name, key), why)
 

@@ -8,28 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from logloom.errors import UsageError
 from logloom.recipe.mistakes import nearest
 from logloom.recipe.values import Duration, LengthOfTime
+from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
 
-Single = Literal["previous", "next", "nearest", "exact"]
-Between = Literal["linear", "slerp", "angle"]
-Reduced = Literal["mean", "min", "max", "sum", "count", "first", "last"]
-Policy = Single | Between | Reduced | Literal["window", "static"]
-
-SINGLE = frozenset(get_args(Single))
-BETWEEN = frozenset(get_args(Between))
-REDUCED = frozenset(get_args(Reduced))
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 ADAPTERS = ("image", "points", "scan", "navsat", "rotation_matrix", "transforms", "file")
-TOLERANT = frozenset({"previous", "next", "nearest", *BETWEEN})  # the policies that `tolerance` bounds
-WINDOWED = frozenset({"window", *REDUCED})
-_NO_ROTATION = frozenset({"linear", "angle", "mean", "min", "max", "sum", "count"})
 
 _ADAPTER = re.compile(r"([a-z_]\w*)(?:\[ *(\w+(?: *, *\w+)*) *\])?", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -74,10 +64,9 @@ def _adapter_problem(adapter: str) -> str | None:
 
 
 def _policy(value: Any) -> Any:
-    known = [*sorted(SINGLE), *sorted(BETWEEN), "window", *sorted(REDUCED), "static"]
-    if value in known:
+    if value in list(POLICIES):  # not in the table itself: the value may be anything
         return value
-    raise ValueError(f"no such policy as {value!r}{nearest(str(value), known)}"[:300])
+    raise ValueError(f"no such policy as {value!r}{nearest(str(value), list(POLICIES))}"[:300])
 
 
 def _dtype_problem(dtype: str, known: tuple[str, ...] = DTYPES) -> str | None:
@@ -125,7 +114,7 @@ class TopicColumn(RecipePart):
     topic: Topic
     field: Annotated[tuple[FieldPath, ...], BeforeValidator(as_list)] = ()
     as_: Annotated[str, text_check(_adapter_problem)] | None = Field(None, alias="as")
-    resample: Annotated[Policy, BeforeValidator(_policy)] = "previous"
+    resample: Annotated[str, BeforeValidator(_policy)] = "previous"
     tolerance: LengthOfTime | None = None
     window: tuple[Duration, Duration] | None = None
     offset: Duration = 0
@@ -151,21 +140,21 @@ class TopicColumn(RecipePart):
         return self
 
     def _problems(self) -> Iterator[str]:
-        policy = self.resample
+        policy, rules = self.resample, POLICIES[self.resample]
         if not self.field and self.as_ is None:
             yield "needs a `field` or an adapter (`as`)"
-        if self.tolerance is not None and policy not in TOLERANT:
+        if self.tolerance is not None and not rules.tolerates:
             yield f"`tolerance` has no meaning with resample: {policy}"
-        if self.window is not None and policy not in WINDOWED:
+        if self.window is not None and rules.uses != "window":
             yield f"`window` has no meaning with resample: {policy}"
         if self.window is not None and self.window[0] >= self.window[1]:
             yield "`window` must start before it ends"
-        if self.offset and policy == "static":
-            yield "`offset` has no meaning with resample: static"
+        if self.offset and rules.uses == "topic":
+            yield f"`offset` has no meaning with resample: {policy}"
         if self.as_ == "rotation_matrix":
             if len(self.field) != 1:
                 yield "`as: rotation_matrix` needs one `field`, of a quaternion"
-            if policy in _NO_ROTATION:
+            if not rules.keeps_rotations:
                 yield f"resample: {policy} of rotations is no rotation; use slerp or nearest"
         for key in ("shape", "resize", "encode"):
             if getattr(self, key) is not None and self.as_ != "image":

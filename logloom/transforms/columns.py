@@ -14,7 +14,7 @@ from decimal import Decimal
 import numpy as np
 
 from logloom.io.logs.base import FieldSpec, TimeSource
-from logloom.recipe.columns import BETWEEN, REDUCED, Policy
+from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.schema import ColumnType, Schema
 
 
@@ -23,29 +23,34 @@ class Sampling:
     """Which messages a tick uses.
 
     Attributes:
-        tolerance: for previous, next, nearest, linear, slerp and angle.
-        window: (a, b) for window and the reductions: messages with t + a < m <= t + b.
+        policy: one of `POLICIES`.
+        tolerance: for policies that tolerate a distance.
+        window: (a, b) for those that use a window: messages with t + a < m <= t + b.
         offset: added to the stamp of every message of the column to give its message time.
     """
 
-    policy: Policy
+    policy: str
     tolerance: int = 0
     window: tuple[int, int] = (0, 0)
     offset: int = 0
 
     @property
+    def rules(self) -> ResamplePolicy:
+        return POLICIES[self.policy]
+
+    @property
     def back(self) -> int:
         """How far before a tick a used message can lie; never negative."""
-        if self.policy in ("previous", "nearest") or self.policy in BETWEEN:
-            return self.tolerance
-        return max(0, -self.window[0]) if self.policy == "window" or self.policy in REDUCED else 0
+        if self.rules.uses == "window":
+            return max(0, -self.window[0])
+        return self.tolerance if self.rules.before else 0
 
     @property
     def forward(self) -> int:
         """How far after a tick a used message can lie; never negative."""
-        if self.policy in ("next", "nearest") or self.policy in BETWEEN:
-            return self.tolerance
-        return max(0, self.window[1]) if self.policy == "window" or self.policy in REDUCED else 0
+        if self.rules.uses == "window":
+            return max(0, self.window[1])
+        return self.tolerance if self.rules.after else 0
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ class Span:
         return f"{self.start}-{self.stop}"
 
 
-def row_type(message: ColumnType, policy: Policy, dtype: str | None) -> ColumnType:
+def row_type(message: ColumnType, policy: str, dtype: str | None) -> ColumnType:
     """The type of a row's value, given the type of a message's value (design of types: see docs/rows.md).
 
     linear, slerp, angle, mean and sum give float64, count int64 (one number), window a leading ragged axis,
@@ -163,20 +168,20 @@ def row_type(message: ColumnType, policy: Policy, dtype: str | None) -> ColumnTy
         ValueError: the policy can't be applied to this type; says why.
     """
     numeric = message.kind == "array" and message.dtype.names is None and message.dtype.kind in "iufb"
-    result, shape, kind = message.dtype, message.shape, message.kind
-    if policy == "count":
-        result, shape, kind = np.dtype("<i8"), (), "array"
-    elif policy in BETWEEN or policy in REDUCED or policy == "window":
+    rules = POLICIES[policy]
+    result = message.dtype if rules.result is None else np.dtype(rules.result)
+    shape, kind = message.shape, message.kind
+    if rules.takes == "nothing":
+        shape, kind = (), "array"
+    elif rules.takes != "any":
         if message.is_ragged:
             raise ValueError(f"{policy} can't be applied to {message}, whose length differs by message")
-        if not numeric and not (policy in ("window", "first", "last") and message.kind == "array"):
+        if not numeric and not (rules.takes == "fixed" and message.kind == "array"):
             raise ValueError(f"{policy} needs numbers, got {message}")
-        if policy == "slerp" and message.shape[-1:] != (4,):
-            raise ValueError(f"slerp needs quaternions (x, y, z, w), got {message}")
-        if policy == "window":
+        if rules.takes == "quaternions" and message.shape[-1:] != (4,):
+            raise ValueError(f"{policy} needs quaternions (x, y, z, w), got {message}")
+        if rules.uses == "window" and rules.reduce is None:
             shape = (None, *message.shape)
-        elif policy in BETWEEN or policy in ("mean", "sum"):
-            result = np.dtype("<f8")
     if dtype is not None:
         if not numeric:
             raise ValueError(f"dtype casts numbers, got {message}")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
-from logloom.recipe.columns import BETWEEN
 from logloom.transforms.columns import ColumnPlan, RowPlan, Sampling, Span
 from logloom.transforms.pieces import Sampled, requests_of
 from logloom.transforms.resample import Indices
@@ -68,7 +67,7 @@ def _trace(log: Log, column: ColumnPlan, found: Mapping[str, Messages], tick: in
     topic, sampling = column.topic, column.sampling
     if topic not in log.summary.topics:
         return Lineage(column, (), f"the log has no topic {topic}")
-    if sampling.policy == "static":
+    if sampling.rules.uses == "topic":
         last = log.last_message(topic)
         if not len(last):
             return Lineage(column, (), f"{topic} has no message")
@@ -103,12 +102,13 @@ def _sources(
 def _missing(sampling: Sampling) -> str:
     """Why there is no message for a policy that had some to choose from."""
     tolerance = f"{sampling.tolerance / 1e6:g} ms"
-    if sampling.policy in BETWEEN:
+    if sampling.rules.uses == "two":
         return f"no messages within {tolerance} on both sides of the tick"
-    sides = {"previous": "before", "next": "after", "nearest": "around"}
-    if sampling.policy in sides:
-        return f"no message within {tolerance} {sides[sampling.policy]} the tick"
-    if sampling.policy == "exact":
+    if sampling.rules.tolerates:
+        back, forward = sampling.rules.before, sampling.rules.after
+        side = "around" if back and forward else "before" if back else "after"
+        return f"no message within {tolerance} {side} the tick"
+    if sampling.rules.uses == "one":
         return "no message at the very time of the tick"
     first, last = (f"{edge / 1e6:g} ms" for edge in sampling.window)
     return f"no message in the window from {first} to {last}"
@@ -126,7 +126,7 @@ def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
         span = Span(start, stop)
         sampled = Sampled(column, messages, np.array([tick], np.int64), span, log.summary.uris[0])
         sides = _beside(sampled.usable, messages, at, sampling)
-        if len(sides) == (2 if sampling.policy in BETWEEN else 1) or _is_all(log, column, start, stop):
+        if len(sides) == (2 if sampling.rules.uses == "two" else 1) or _is_all(log, column, start, stop):
             return _sources(log, column, messages, sides, tick)
         reach *= 2
 
@@ -135,14 +135,15 @@ def _beside(usable: Indices, messages: Messages, at: int, sampling: Sampling) ->
     """The last usable message up to a time and the first from there on; where one will do, the nearer."""
     times = messages.time[usable]
     before, after = usable[times <= at], usable[times >= at]
+    rules = sampling.rules
     sides = []
-    if len(before) and sampling.policy != "next":
+    if len(before) and (rules.before or not rules.after):
         latest = before[messages.time[before] == messages.time[before].max()]
         sides.append(latest[-1])
-    if len(after) and sampling.policy != "previous":
+    if len(after) and (rules.after or not rules.before):
         earliest = after[messages.time[after] == messages.time[after].min()]
         sides.append(earliest[-1])
-    if sampling.policy not in BETWEEN:
+    if sampling.rules.uses != "two":
         sides = sorted(sides, key=lambda row: abs(int(messages.time[row]) - at))[:1]
     return np.array(sides, np.intp)
 

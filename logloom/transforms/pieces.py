@@ -16,8 +16,8 @@ import numpy as np
 from logloom.blocks import Ragged, Values, empty
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, Messages, Refusal, TopicRequest
+from logloom.resample import kernels
 from logloom.schema import NO_AGE
-from logloom.transforms import kernels
 from logloom.transforms.columns import ColumnPlan, RateClock, RowPlan, Span, TopicClock
 from logloom.transforms.resample import Indices, Mask, Times, cast_values, choose, shifted
 from logloom.transforms.tally import Seen, see, within
@@ -46,7 +46,7 @@ def read_statics(log: Log, plan: RowPlan) -> dict[str, Static]:
         LogReadError: a message doesn't fit its definition.
         LogloomError: a value doesn't fit the column's dtype.
     """
-    return {c.name: _read_static(log, c) for c in plan.columns if c.sampling.policy == "static"}
+    return {c.name: _read_static(log, c) for c in plan.columns if c.sampling.rules.uses == "topic"}
 
 
 def _read_static(log: Log, column: ColumnPlan) -> Static:
@@ -70,7 +70,7 @@ class Piece:
         self.columns: dict[str, Sampled | Still] = {}
         uri = log.summary.uris[0] if log.summary.uris else ""
         for column in plan.columns:
-            if column.sampling.policy == "static":
+            if column.sampling.rules.uses == "topic":
                 self.columns[column.name] = Still(column, statics[column.name], self.ticks)
             else:
                 messages = self.messages.get(column.topic)
@@ -89,7 +89,7 @@ def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, Top
     """The span itself and the halo of its columns, by topic."""
     rules: dict[str, tuple[object, ...]] = {}
     requests: dict[str, TopicRequest] = {}
-    sources: list[ColumnPlan | TopicClock] = [c for c in plan.columns if c.sampling.policy != "static"]
+    sources: list[ColumnPlan | TopicClock] = [c for c in plan.columns if c.sampling.rules.uses != "topic"]
     if isinstance(plan.clock, TopicClock):
         sources.append(plan.clock)
     for source in sources:
@@ -125,7 +125,7 @@ class Sampled:
         self._times = none if messages is None else messages.time
         self.usable = np.arange(len(self._times))  # messages that may be used at all
         self._refused: tuple[Refusal, ...] = ()
-        rotates = column.sampling.policy == "slerp" or _adapter(column) is not None
+        rotates = column.sampling.rules.takes == "quaternions" or _adapter(column) is not None
         if rotates and not column.message_type.is_ragged and messages is not None and len(messages):
             self._refuse_zero_norms(messages, uri)
         times = shifted(self._times[self.usable], column.sampling.offset)
@@ -144,7 +144,7 @@ class Sampled:
         """The column at some of the piece's ticks."""
         column, choice = self._column, self._choice.select(ticks)
         used = self.usable[choice.rows]
-        if column.sampling.policy == "count" or self._messages is None or len(used) == 0:
+        if column.sampling.rules.takes == "nothing" or self._messages is None or len(used) == 0:
             values = empty(column.message_type)
         else:
             values = _checked(column, self._messages.take(column.spec, used))

@@ -16,7 +16,7 @@ from logloom.io.units import Portion, PortionedFormat, format_named
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import READING_SEMANTICS, Job, LogTask, plain
-from logloom.transforms.where import parse
+from logloom.where import parse
 
 
 def plan_part(plan: RowPlan, names: Iterable[str]) -> RowPlan:

@@ -1,8 +1,8 @@
 """Resampling: which messages each tick uses, and what their values become.
 
 Here: `choose` and `Choice`, pure functions over arrays.
-Elsewhere: ticks (logloom.transforms.ticks), arithmetic on values (logloom.transforms.kernels), reading
-messages and making blocks (logloom.transforms.rows).
+Elsewhere: ticks (ticks), what each policy does (logloom.resample.policies), reading messages
+and making blocks (rows).
 
 Messages are ordered by (message time, position in the log). Policies of one or two messages see only the last
 of equal times; windows and counts see all. Times are int64 ns, those of messages with the column's offset.
@@ -10,24 +10,20 @@ of equal times; windows and counts see all. Times are int64 ns, those of message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, Values, empty, take
+from logloom.blocks import Array, Ragged, Values, empty, run_indices, take
 from logloom.errors import LogloomError
-from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.recipe.columns import BETWEEN, REDUCED, SINGLE, Policy
+from logloom.resample import kernels
+from logloom.resample.kernels import Floats
+from logloom.resample.policies import Indices, Mask, ResamplePolicy, Times, shifted
 from logloom.schema import NO_AGE, ColumnType
-from logloom.transforms import kernels
 from logloom.transforms.columns import Sampling
 
-Times = NDArray[np.int64]
-Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
-Range = tuple[Indices, Indices]
+__all__ = ["Choice", "Indices", "Mask", "Times", "cast_values", "choose", "shifted"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class Choice:
         lo, hi: (T,) ranges in `order`; empty where no message is usable.
     """
 
-    policy: Policy
+    policy: ResamplePolicy
     ticks: Times
     order: Indices
     times: Times
@@ -51,14 +47,16 @@ class Choice:
     @property
     def available(self) -> Mask:
         """(T,) whether there was a usable message; a count is always available."""
-        return np.ones(len(self.ticks), np.bool_) if self.policy == "count" else self.lo < self.hi
+        counts = self.policy.takes == "nothing"
+        return np.ones(len(self.ticks), np.bool_) if counts else self.lo < self.hi
 
     @property
     def age(self) -> Times:
         """(T,) tick minus the time of the message used: the earlier of two, the latest of a window."""
         age = np.full(len(self.ticks), NO_AGE)
         used = np.flatnonzero(self.lo < self.hi)
-        age[used] = self.ticks[used] - self.times[(self.lo if self.policy in BETWEEN else self.hi - 1)[used]]
+        shown = self.lo if self.policy.uses == "two" else self.hi - 1
+        age[used] = self.ticks[used] - self.times[shown[used]]
         return age
 
     @property
@@ -112,12 +110,14 @@ class Choice:
             return np.empty(0, np.intp)
         base = int(lo.min())
         length = int(hi.max()) - base + 1
+        # ranges    [0, 2) [1, 3)   begin at 0 1, end at 2 3
+        # depth     1  2  1  0      how many ranges a message lies in: those begun less those ended
         depth = np.cumsum(np.bincount(lo - base, minlength=length) - np.bincount(hi - base, minlength=length))
         return np.flatnonzero(depth) + base
 
     def _resample(self, values: Values) -> Values:
         """One value for each tick, all of which are available."""
-        if self.policy == "count":
+        if self.policy.takes == "nothing":
             return (self.hi - self.lo).astype(np.int64)
         needed = self._needed()
         base = int(needed[0]) if len(needed) else 0
@@ -125,39 +125,31 @@ class Choice:
         slots = np.zeros((int(needed[-1]) - base + 1) if len(needed) else 0, np.intp)
         slots[needed[np.argsort(self.order[needed])] - base] = np.arange(len(needed))
         lo, hi = self.lo - base, self.hi - base
-        if self.policy in SINGLE:
+        if self.policy.uses == "one":
             return take(values, slots[lo])
         if isinstance(values, Ragged):
-            raise LogloomError(f"{self.policy} can't be applied to values whose length differs by message")
-        if self.policy in BETWEEN:
-            return self._interpolate(values[slots[lo]], values[slots[hi - 1]])
-        if self.policy == "window":
-            lengths = hi - lo
-            flat = np.arange(lengths.sum()) + np.repeat(lo - (np.cumsum(lengths) - lengths), lengths)
-            return Ragged(values[slots[flat]], lengths)
-        return kernels.reduce_windows(self.policy, values[slots], lo, hi - lo)
+            raise LogloomError("values whose length differs by message can't be resampled like this")
+        if self.policy.between is not None:
+            return self._interpolate(*self.policy.between, values[slots[lo]], values[slots[hi - 1]])
+        if self.policy.reduce is None:
+            return Ragged(values[slots[run_indices(lo, hi - lo)]], hi - lo)
+        return self.policy.reduce(values[slots], lo, hi - lo)
 
-    def _interpolate(self, a: Array, b: Array) -> Array:
+    def _interpolate(
+        self,
+        kernel: Callable[[Floats, Floats, Floats], Floats],
+        alone: Callable[[Floats], Floats],
+        a: Array,
+        b: Array,
+    ) -> Array:
         """Between the messages before and after each tick; where they are one, its value."""
         before, after = self.times[self.lo], self.times[self.hi - 1]
         apart = np.flatnonzero(before != after)
-        kernel, alone = _BETWEEN[self.policy]
         a = a.astype(np.float64)
         result = alone(a)
         w = (self.ticks - before)[apart] / (after - before)[apart]
         result[apart] = kernel(a[apart], b[apart].astype(np.float64), w)
         return result
-
-
-Kernel = Callable[[kernels.Floats, kernels.Floats, kernels.Floats], kernels.Floats]
-Alone = Callable[[kernels.Floats], kernels.Floats]
-
-# Between two messages, and at the very time of one.
-_BETWEEN: Mapping[str, tuple[Kernel, Alone]] = {
-    "linear": (kernels.linear, kernels.canonical),
-    "slerp": (kernels.slerp, kernels.normalised),
-    "angle": (kernels.angle, lambda a: kernels.canonical(kernels.wrap(a))),
-}
 
 
 def choose(sampling: Sampling, times: Times, ticks: Times) -> Choice:
@@ -173,83 +165,17 @@ def choose(sampling: Sampling, times: Times, ticks: Times) -> Choice:
     else:
         order = np.argsort(times, kind="stable")  # stable: equal times keep their order in the log
         ordered = times[order]
-    if sampling.policy in SINGLE or sampling.policy in BETWEEN:
+    rules = sampling.rules
+    if rules.uses in ("one", "two"):
         last = np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(ordered)), np.bool_))
         if not last.all():
             order, ordered = order[last], ordered[last]
     if len(ordered):
-        lo, hi = _RANGES[sampling.policy](sampling, ordered, ticks)
+        assert rules.find is not None  # only static has none
+        lo, hi = rules.find(ordered, ticks, sampling.tolerance, sampling.window)
     else:
         lo = hi = np.zeros(len(ticks), np.intp)
-    return Choice(sampling.policy, ticks, order, ordered, lo, hi)
-
-
-def _previous(sampling: Sampling, times: Times, ticks: Times) -> Range:
-    at = np.searchsorted(times, ticks, "right") - 1
-    return _one(at, _gap_back(times, ticks, at) <= sampling.tolerance)
-
-
-def _next(sampling: Sampling, times: Times, ticks: Times) -> Range:
-    at = np.searchsorted(times, ticks, "left")
-    return _one(at, _gap_forward(times, ticks, at) <= sampling.tolerance)
-
-
-def _nearest(sampling: Sampling, times: Times, ticks: Times) -> Range:
-    before, after = np.searchsorted(times, ticks, "right") - 1, np.searchsorted(times, ticks, "left")
-    back, forward = _gap_back(times, ticks, before), _gap_forward(times, ticks, after)
-    return _one(np.where(back <= forward, before, after), np.minimum(back, forward) <= sampling.tolerance)
-
-
-def _exact(sampling: Sampling, times: Times, ticks: Times) -> Range:
-    at = np.searchsorted(times, ticks, "left")
-    return _one(at, _gap_forward(times, ticks, at) == 0)
-
-
-def _both(sampling: Sampling, times: Times, ticks: Times) -> Range:
-    before, after = np.searchsorted(times, ticks, "right") - 1, np.searchsorted(times, ticks, "left")
-    widest = np.maximum(_gap_back(times, ticks, before), _gap_forward(times, ticks, after))
-    usable = widest <= sampling.tolerance
-    return np.where(usable, before, 0), np.where(usable, after + 1, 0)
-
-
-def _window(sampling: Sampling, times: Times, ticks: Times) -> Range:
-    lo, hi = (np.searchsorted(times, shifted(ticks, by), "right") for by in sampling.window)
-    return lo, np.maximum(lo, hi)
-
-
-_RANGES: Mapping[str, Callable[[Sampling, Times, Times], Range]] = {
-    "previous": _previous,
-    "next": _next,
-    "nearest": _nearest,
-    "exact": _exact,
-    **dict.fromkeys(BETWEEN, _both),
-    **dict.fromkeys(REDUCED | {"window"}, _window),
-}
-
-
-def _one(at: Indices, usable: Mask) -> Range:
-    return np.where(usable, at, 0), np.where(usable, at + 1, 0)
-
-
-_NEVER = np.iinfo(np.uint64).max
-
-
-# Distances are unsigned: between a negative stamp and a tick they may outgrow int64.
-def _gap_back(times: Times, ticks: Times, at: Indices) -> NDArray[np.uint64]:
-    """(T,) from message `at` forward to the tick; the largest number where `at` is -1."""
-    gap = ticks.view(np.uint64) - times[np.maximum(at, 0)].view(np.uint64)
-    return np.where(at >= 0, gap, _NEVER)
-
-
-def _gap_forward(times: Times, ticks: Times, at: Indices) -> NDArray[np.uint64]:
-    """(T,) from the tick forward to message `at`; the largest number where `at` is past the end."""
-    gap = times[np.minimum(at, len(times) - 1)].view(np.uint64) - ticks.view(np.uint64)
-    return np.where(at < len(times), gap, _NEVER)
-
-
-def shifted(times: Times, by: int) -> Times:
-    """times + by, held within int64."""
-    return np.minimum(times, MAX_TIME - by) + by if by >= 0 else np.maximum(times, MIN_TIME - by) + by
+    return Choice(rules, ticks, order, ordered, lo, hi)
 
 
 def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> Values:

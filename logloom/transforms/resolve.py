@@ -16,17 +16,18 @@ from typing import get_args
 
 import numpy as np
 
+from logloom import where
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TimeSource, TopicInfo
 from logloom.io.logs.decoding.clouds import settled
 from logloom.io.logs.match import LogFiles, group_logs
 from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
-from logloom.recipe.columns import TOLERANT, WINDOWED
 from logloom.recipe.logs import expand_logs, split_of
 from logloom.recipe.mistakes import Mistake, nearest
-from logloom.schema import BYTES, STRING, ColumnType, Schema
-from logloom.transforms import derive, where
+from logloom.resample.policies import POLICIES
+from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
+from logloom.transforms import derive
 from logloom.transforms.columns import (
     ColumnPlan,
     DerivedPlan,
@@ -184,7 +185,7 @@ class _Resolving:
         spec = self._settled(path, column, self._spec(column, topic))
         message_type = self._message_type(path, column, spec, topic)
         ctype = _row_type(path, column, message_type)
-        is_static = column.resample == "static"  # outside all time
+        is_static = POLICIES[column.resample].uses == "topic"  # outside all time
         time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
         if topic.absent:
             words = f"{_some(topic.absent)} no message of {column.topic}"
@@ -208,12 +209,12 @@ class _Resolving:
     def _sampling(self, column: TopicColumn) -> Sampling:
         # Without a period both stand in the column itself; the recipe's own checks see to that.
         period = int(10**9 / self._clock.rate) if self._clock else 0
-        policy = column.resample
+        rules = POLICIES[column.resample]
         tolerance = column.tolerance if column.tolerance is not None else period
         return Sampling(
-            policy,
-            tolerance if policy in TOLERANT else 0,
-            (column.window or (-period, 0)) if policy in WINDOWED else (0, 0),
+            column.resample,
+            tolerance if rules.tolerates else 0,
+            (column.window or (-period, 0)) if rules.uses == "window" else (0, 0),
             column.offset,
         )
 
@@ -276,8 +277,8 @@ class _Resolving:
         if not rows.where:
             return
         parsed = where.parse(rows.where)
-        known = {**schema.all}
-        if any(name not in known and name != "timestamp" for name in parsed.columns):
+        known = {**schema.all, "timestamp": TIMESTAMP}
+        if any(name not in known for name in parsed.columns):
             return  # of a column that has a mistake of its own
         try:
             parsed.check(known)

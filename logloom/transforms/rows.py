@@ -3,7 +3,7 @@
 Here: `build_blocks`, which works on a span piece by piece, so that memory stays bounded however long it is.
 Rows don't depend on how a log is cut into spans, pieces and blocks.
 Elsewhere: pieces and their columns (logloom.transforms.pieces), where spans are cut (spans), accounts
-(tally), filters (where) and derived columns (derive).
+(tally), filters (logloom.where) and derived columns (derive).
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom import where
 from logloom.blocks import Block, Ragged, Values, empty, take
 from logloom.errors import UsageError
 from logloom.io.logs.base import Log, Refusal
-from logloom.transforms import derive, where
+from logloom.schema import TIMESTAMP
+from logloom.transforms import derive
 from logloom.transforms.columns import DerivedPlan, RowPlan, Span
 from logloom.transforms.pieces import Piece, Sampled, Static, read_statics
 from logloom.transforms.resample import Indices, Times
@@ -187,7 +189,7 @@ class _Accounts:
     def tally(self) -> Tally:
         columns = {
             c.name: ColumnTally(used=min(self.rows, len(self._statics[c.name].value)))
-            if c.sampling.policy == "static"
+            if c.sampling.rules.uses == "topic"
             else add_up(self._seen[c.name], c.sampling, self._span)
             for c in self._plan.columns
         }
@@ -208,7 +210,7 @@ class _RowMaker:
         self._unchecked = set(self._derived)
         self._filter = where.parse(plan.where) if plan.where else None
         if self._filter is not None:
-            self._filter.check(plan.schema.all)
+            self._filter.check({**plan.schema.all, "timestamp": TIMESTAMP})
 
     def rows(self, part: Piece, ticks: Indices) -> dict[str, Values]:
         """`timestamp` and every column of the schema, at those of the given ticks that pass the filter."""

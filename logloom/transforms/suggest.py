@@ -19,8 +19,8 @@ from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
-from logloom.recipe.columns import BETWEEN
 from logloom.recipe.values import duration_text
+from logloom.resample.policies import POLICIES
 from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
 from logloom.transforms.resolve import resolve
 from logloom.transforms.sampling import Sample, sample
@@ -279,7 +279,7 @@ def _topic_lines(
     if topic.name in found.mixed and (turned := _without_mixing(topic, columns)) != columns:
         yield _comment("messages of several frames take turns, so nothing is interpolated between them")
         columns = turned
-    elif topic.name in found.per_time and any(column.policy in BETWEEN for column in columns):
+    elif topic.name in found.per_time and any(POLICIES[column.policy].uses == "two" for column in columns):
         yield _comment("several messages share a time, so nothing is interpolated between them")
     for column in columns:
         name = _free_name(topic.base, column.suffix, taken)
@@ -303,7 +303,7 @@ def _comment(words: str) -> str:
 
 def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> list[Candidate]:
     """Columns of a topic on which messages of several frames take turns."""
-    if any(column.policy in BETWEEN for column in columns):
+    if any(POLICIES[column.policy].uses == "two" for column in columns):
         adapter = FieldSpec(adapter="transforms")
         try:
             topic.log.column_type(topic.name, adapter)
@@ -314,7 +314,7 @@ def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> lis
 
 
 def _apart(column: Candidate) -> Candidate:
-    return column.with_keys(resample="nearest") if column.policy in BETWEEN else column
+    return column.with_keys(resample="nearest") if POLICIES[column.policy].uses == "two" else column
 
 
 def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:
@@ -336,7 +336,7 @@ def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str,
         keys["dtype"] = found.image_dtypes[topic.name]
     if column.policy == "static" or not topic.period:
         return keys | {"resample": "static"}
-    if topic.name in found.per_time and column.policy in BETWEEN:
+    if topic.name in found.per_time and POLICIES[column.policy].uses == "two":
         keys["resample"] = "nearest"
     return keys | {"tolerance": duration_text(nice(topic.period * 3 // 2))}
 

@@ -215,7 +215,7 @@ def _topic_account(
         if column.topic != topic:
             continue
         parts = [tally.columns.get(column.name, ColumnTally()) for tally in tallies]
-        if column.sampling.policy == "static":
+        if column.sampling.rules.uses == "topic":
             # Stamps don't matter to it, so it may well use a message that other columns can't.
             used = max((part.used for part in parts), default=0)
             columns[column.name] = ColumnAccount(used, messages - used, 0)

@@ -23,6 +23,9 @@ SLOWEST, FASTEST = Decimal("1e-9"), Decimal("1e9")  # a tick in 31 years; a tick
 def tick_time(rate: Decimal, k: int) -> int:
     """The time of tick k of a rate clock, floor(k * 10**9 / rate) ns.
 
+    >>> [tick_time(Decimal(3), k) for k in (-1, 0, 1, 2)]
+    [-333333334, 0, 333333333, 666666666]
+
     Raises:
         UsageError: the rate lies outside 1e-9 to 1e9 Hz, as everywhere in this module.
     """
@@ -31,7 +34,11 @@ def tick_time(rate: Decimal, k: int) -> int:
 
 
 def tick_range(rate: Decimal, first: int, last: int) -> tuple[int, int]:
-    """The range of k whose ticks lie in [first, last], both ends included; empty as (k, k)."""
+    """The range of k whose ticks lie in [first, last], both ends included; empty as (k, k).
+
+    >>> tick_range(Decimal(10), 100_000_000, 250_000_000)
+    (1, 3)
+    """
     numerator, denominator = _step(rate)
     start = -(-first * denominator // numerator)
     stop = -(-(last + 1) * denominator // numerator)
@@ -39,7 +46,11 @@ def tick_range(rate: Decimal, first: int, last: int) -> tuple[int, int]:
 
 
 def rate_ticks(rate: Decimal, start: int, stop: int) -> NDArray[np.int64]:
-    """(stop - start,) the ticks of k in [start, stop)."""
+    """(stop - start,) the ticks of k in [start, stop).
+
+    >>> rate_ticks(Decimal(3), 1, 4).tolist()
+    [333333333, 666666666, 1000000000]
+    """
     numerator, denominator = _step(rate)
     # k * numerator outgrows int64 within seconds of 1970, so only the way from tick `start` is vectorised.
     base, rest = divmod(start * numerator, denominator)

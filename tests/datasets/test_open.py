@@ -276,7 +276,7 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
     refused("no output 'tabel'; did you mean 'table'", output="tabel")
     refused("no split 'trian'; did you mean 'train'.*train, val", split="trian")
     refused(r"no column matches 'ego\.sped'; did you mean 'ego.speed'", columns=["ego.sped"])
-    refused("where: .*no column 'ego.sped'; did you mean 'ego.speed'", where="ego.sped > 3")
+    refused("where, character 1 of .*no column 'ego.sped'; did you mean 'ego.speed'", where="ego.sped > 3")
     refused("only single numbers", where="ego.position > 3")
     dataset = logloom.datasets.open(root)
     for wrong, match in [

@@ -408,7 +408,7 @@ def _parse_recipe(text: str) -> object:
 
 
 def _parse_where(text: str) -> object:
-    from logloom.transforms.where import parse
+    from logloom.where import parse
 
     return parse(text)
 

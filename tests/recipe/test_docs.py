@@ -18,7 +18,8 @@ from logloom.recipe import (
     TopicColumn,
 )
 from logloom.recipe import yaml as recipe_yaml
-from logloom.recipe.columns import ADAPTERS, BETWEEN, DTYPES, REDUCED, SINGLE
+from logloom.recipe.columns import ADAPTERS, DTYPES
+from logloom.resample.policies import POLICIES
 
 TEXT = (pathlib.Path(__file__).parents[2] / "docs" / "recipe.md").read_text(encoding="utf-8")
 BASE = {"name": "t", "logs": "x", "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
@@ -48,9 +49,27 @@ def test_every_key_is_explained(model):
         assert re.search(rf"\b{info.alias or name}\b", TEXT), f"{model.__name__}.{info.alias or name}"
 
 
-@pytest.mark.parametrize("word", sorted([*SINGLE, *BETWEEN, *REDUCED, "window", "static", *ADAPTERS]))
+@pytest.mark.parametrize("word", sorted([*POLICIES, *ADAPTERS]))
 def test_every_policy_and_adapter_is_explained(word):
     assert re.search(rf"`{word}[`\[]", TEXT)
+
+
+def tables_of_policies(page):
+    """By policy, the cells beside it in each table of policies of a page."""
+    for table in re.findall(r"^\| `resample` .*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE):
+        cells = [line.strip("|\n ").split(" | ") for line in table.splitlines()]
+        yield {policy: line[1:] for line in cells for policy in re.findall(r"`(\w+)`", line[0])}
+
+
+def test_the_tables_of_policies_list_those_that_there_are():
+    rows = (pathlib.Path(__file__).parents[2] / "docs" / "rows.md").read_text(encoding="utf-8")
+    (chosen,), (given,) = tables_of_policies(rows), tables_of_policies(TEXT)
+    assert chosen.keys() == given.keys() == POLICIES.keys()
+    for policy, (uses, usable) in chosen.items():
+        rules = POLICIES[policy]
+        assert ("`tolerance`" in usable) == rules.tolerates, policy
+        assert ("window" in uses or "t + a" in uses) == (rules.uses == "window"), policy
+        assert ("before" in uses or "after" in uses) == (rules.uses == "two") or rules.uses == "one", policy
 
 
 @pytest.mark.parametrize(("key", "value"), re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", TEXT, re.MULTILINE))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.transforms import kernels
+from logloom.resample import kernels
 
 CANONICAL = 0x7FF8000000000000
 
@@ -67,27 +67,27 @@ def test_angles_exactly_half_a_turn_apart_turn_positive():
 def test_sums_run_from_left_to_right():
     values = np.array([1.0] + [1e-16] * 9999)  # pairwise summing would find the small ones
     lengths = np.array([len(values)])
-    assert kernels.reduce_windows("sum", values, np.array([0]), lengths).tolist() == [1.0]
+    assert kernels.total(values, np.array([0]), lengths).tolist() == [1.0]
     starts = np.zeros(20000, np.intp)  # many windows take the other way through the code
-    many = kernels.reduce_windows("sum", values[:100], starts, np.full(20000, 100))
+    many = kernels.total(values[:100], starts, np.full(20000, 100))
     assert (many == 1.0).all()
 
 
 def test_a_sum_of_negative_zeros_is_negative_zero():
-    total = kernels.reduce_windows("sum", np.array([-0.0, -0.0]), np.array([0]), np.array([2]))
+    total = kernels.total(np.array([-0.0, -0.0]), np.array([0]), np.array([2]))
     assert math.copysign(1, total[0]) == -1
 
 
 @pytest.mark.parametrize("many", [1, 5000])
-@pytest.mark.parametrize(("policy", "sign"), [("min", 1), ("max", -1)])
-def test_extremes_keep_the_first_of_equals_and_the_first_nan(policy, sign, many):
+@pytest.mark.parametrize(("reduce", "sign"), [(kernels.smallest, 1), (kernels.largest, -1)])
+def test_extremes_keep_the_first_of_equals_and_the_first_nan(reduce, sign, many):
     first_nan, other_nan = np.array([0x7FF8000000000007, 0x7FF8000000000009], np.uint64).view(np.float64)
     cases = [
         ([3.0, -0.0, 0.0, 5.0] if sign == 1 else [-3.0, -0.0, 0.0, -5.0], -0.0),
         ([1.0, first_nan, -7.0 * sign, other_nan], first_nan),
     ]
     for values, expected in cases:
-        found = kernels.reduce_windows(policy, np.array(values), np.zeros(many, int), np.full(many, 4))
+        found = reduce(np.array(values), np.zeros(many, int), np.full(many, 4))
         assert set(found.view(np.uint64).tolist()) == {np.float64(expected).view(np.uint64)}
 
 
@@ -98,9 +98,9 @@ def test_few_long_windows_and_many_short_ones_give_the_same_bits(data):
         [0.0, -0.0, 1.0, 0.1, 1e17, np.nan, -5.5], (40, 2), p=[0.2, 0.2, 0.1, 0.2, 0.1, 0.02, 0.18]
     )
     start, length = data.draw(st.integers(0, 20)), data.draw(st.integers(1, 20))
-    for policy in ("sum", "mean", "min", "max"):
-        one = kernels.reduce_windows(policy, values, np.array([start]), np.array([length]))
-        many = kernels.reduce_windows(policy, values, np.full(50, start), np.full(50, length))
+    for reduce in (kernels.total, kernels.mean, kernels.smallest, kernels.largest):
+        one = reduce(values, np.array([start]), np.array([length]))
+        many = reduce(values, np.full(50, start), np.full(50, length))
         assert (many.view(np.uint64) == one.view(np.uint64)).all()
 
 
@@ -110,7 +110,7 @@ def test_nan_results_have_one_bit_pattern():
         kernels.linear(odd, odd, np.zeros(1)),
         kernels.angle(odd, odd, np.zeros(1)),
         kernels.slerp(np.full((1, 4), odd), np.full((1, 4), odd), np.zeros(1)),
-        kernels.reduce_windows("sum", odd, np.array([0]), np.array([1])),
+        kernels.total(odd, np.array([0]), np.array([1])),
     ):
         assert set(result.view(np.uint64).ravel().tolist()) == {CANONICAL}
 

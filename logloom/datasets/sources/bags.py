@@ -13,8 +13,9 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import Ints, RowSource, Stretches, type_of
+from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.errors import DatasetError
+from logloom.inference import type_of
 from logloom.io import bags
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.spec import is_sequence

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, rows_of, scattered, stacked_rows
 from logloom.errors import DatasetError, LogloomError
-from logloom.schema import ColumnType, Schema
+from logloom.schema import Schema
 
 Ints = NDArray[np.int64]
 
@@ -102,19 +102,6 @@ class Stretches:
     def number_of(self, positions: Ints) -> Ints:
         """(n,) the stretch that each row lies in."""
         return np.searchsorted(self.bounds, positions, side="right") - 1
-
-
-def type_of(one: Array, other: Array) -> ColumnType | None:
-    """The type of a column from two of its values: axes up to the last one that differs are ragged.
-
-    Returns:
-        None where no type holds both.
-    """
-    if one.dtype != other.dtype or one.ndim != other.ndim:
-        return None
-    differ = [axis for axis in range(one.ndim) if one.shape[axis] != other.shape[axis]]
-    ragged = max(differ, default=-1) + 1
-    return ColumnType(one.dtype, (None,) * ragged + one.shape[ragged:])
 
 
 class RowSource(abc.ABC):

@@ -12,7 +12,8 @@ from logloom.blocks import Array
 from logloom.datasets.batches import Batch, stacked_rows
 from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
 from logloom.errors import UsageError
-from logloom.schema import ColumnType, Schema
+from logloom.inference import wider
+from logloom.schema import Schema
 
 
 class MixedSource(ChainedSource):
@@ -78,18 +79,3 @@ def _common_schema(place: str, splits: Mapping[str, RowSource]) -> Schema:
                 "splits of one dataset; open them one by one"
             )
     return Schema(columns, sampled)
-
-
-def wider(one: ColumnType, other: ColumnType | None) -> ColumnType | None:
-    """A type for values of both; None where there is none."""
-    if other is None or one == other:
-        return None if other is None else one
-    if (one.kind, one.dtype, len(one.shape)) != (
-        "array",
-        other.dtype,
-        len(other.shape),
-    ) or other.kind != "array":
-        return None
-    differ = [axis + 1 for axis, (a, b) in enumerate(zip(one.shape, other.shape, strict=True)) if a != b]
-    ragged = max([*differ, one.num_ragged, other.num_ragged])
-    return ColumnType(one.dtype, (None,) * ragged + one.shape[ragged:])

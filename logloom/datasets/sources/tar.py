@@ -15,8 +15,9 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import Ints, RowSource, Stretches, type_of
+from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.errors import DatasetError
+from logloom.inference import type_of
 from logloom.io.braces import braceexpand
 from logloom.io.storage import Store, file_name_of
 from logloom.io.tar.index import ShardIndex

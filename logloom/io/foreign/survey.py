@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, Ragged, Values, empty
+from logloom.inference import Kind, common_shape, kind_of
 from logloom.schema import ColumnType, dtype_from_json, dtype_to_json
 
 
@@ -43,9 +44,6 @@ class RawColumn:
 
 class UnfitValuesError(ValueError):
     """Values that make no column together; the message says why."""
-
-
-Kind = Literal["array", "bytes", "string"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class SeenColumn:
             )
         assert isinstance(values, list)
         present = [value for value in values if value is not None]
-        kinds = {_kind(value) for value in present}
+        kinds = {kind_of(type(value)) for value in present}
         if len(kinds) > 1:
             raise UnfitValuesError(f"rows are of different kinds: {', '.join(sorted(kinds))}")
         (kind,) = kinds or {"array"}
@@ -137,16 +135,9 @@ class SeenColumn:
             raise UnfitValuesError("no row has a value, so nothing says its type")
         if self.kind != "array":
             return ColumnType(self.dtype, (None,), self.kind)
-        differ = [axis + 1 for axis, (a, b) in enumerate(zip(self.low, self.high, strict=True)) if a != b]
-        ragged = max([*differ, int(self.is_sequence)])
-        shape = (*[None] * ragged, *self.high[ragged:])
+        of_sequence = [(None, *self.high[1:])] if self.is_sequence else []
+        shape = common_shape([self.low, self.high, *of_sequence]) or ()
         return ColumnType(_stored(self.dtype), shape, unit="ns" if self.dtype.kind in "mM" else "")
-
-
-def _kind(value: Any) -> Kind:
-    if isinstance(value, bytes | memoryview):
-        return "bytes"
-    return "string" if isinstance(value, str) else "array"
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -197,8 +188,8 @@ def _stacked_rows(rows: Sequence[Any], ctype: ColumnType) -> Values:
     for number, row in enumerate(rows):
         if row is None:
             arrays.append(missing)
-        elif _kind(row) != ctype.kind:
-            raise UnfitValuesError(f"row {number} of the batch is {_kind(row)}, should be {ctype}")
+        elif kind_of(type(row)) != ctype.kind:
+            raise UnfitValuesError(f"row {number} of the batch is {kind_of(type(row))}, should be {ctype}")
         elif ctype.kind == "array":
             arrays.append(_fitting(row, ctype, number))
         else:

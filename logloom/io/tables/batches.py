@@ -285,7 +285,11 @@ class _ChunkCursor:
             self._too_short(row, name, (), size)
         if not size:
             return np.empty(0, np.uint8)
-        # Every byte is seen as the begin of a value, so that numpy copies each in one piece.
+        # Every byte is seen as the begin of a value, so that numpy copies each in one piece:
+        #
+        # data        a b c d e f g h       size 2, at 1 and 5
+        # anywhere    ab bc cd de ef fg gh
+        # found          bc          fg
         anywhere: Array = np.ndarray(len(self._data) - size + 1, f"V{size}", self._data, 0, 1)
         found = anywhere[self._at].view(np.uint8)
         self._at = self._at + size
@@ -311,6 +315,9 @@ class _ChunkCursor:
         return [data[start:end].tobytes() for start, end in places]
 
 
+# lengths     5         8         3            multiples of 8 keep what stands in a chunk aligned
+# scratch   | AAAAA...| BBBBBBBB| CCC..... |
+# starts      0         8         16
 def _side_by_side(lengths: Ints) -> tuple[NDArray[np.uint8], Ints, list[tuple[memoryview, ...]]]:
     """Memory for chunks, each from a multiple of 8 on, where each starts, and their targets."""
     starts = np.zeros(len(lengths) + 1, np.int64)

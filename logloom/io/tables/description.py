@@ -3,10 +3,10 @@
 Here: `Description`, its JSON, and the names of files and columns in a table.
 Elsewhere: the rows' index (logloom.io.tables.index), the payload (logloom.io.tables.blobs).
 
-    <table>/table.json                    schema, groups, sizes, logs; a folder without it is no table
-    <table>/index/<log>.parquet           the log's rows: user columns, and service columns that point into
-                                          blobs
-    <table>/parts/<part>/<group>.blob     the chunks of a part's rows, in row order
+    <table>/
+      table.json                    schema, groups, sizes, logs; a folder without it is no table
+      index/<log>.parquet           the log's rows: user columns, and service columns that point into blobs
+      parts/<part>/<group>.blob     the chunks of a part's rows, in row order
 
 Service columns are called `__<n>.<what>`. In a file n is 0; merging tables counts on. For each group there
 are `__0.<group>.blob` (path), `.offset` and `.length` (bytes), in files also `.hash`; `__0.row` is the row's
@@ -16,6 +16,7 @@ number within its log. In memory `__0.log` is the URI of the log's index file.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 import urllib.parse
@@ -31,7 +32,7 @@ from logloom.errors import DatasetError
 from logloom.io.checks import check_bytes
 from logloom.io.metadata import Count, FileName, Text, parsed
 from logloom.io.storage import Store
-from logloom.schema import Schema
+from logloom.schema import ColumnType, Schema
 from logloom.validation import describe_first
 
 FORMAT = "logloom-table"
@@ -63,6 +64,14 @@ def file_name(log_id: str) -> str:
     if len(name) > LONGEST_NAME:  # the last mark can't come from quoting
         name = f"{name[:LONGEST_NAME]}%-{blake3(log_id.encode()).hexdigest()[:32]}"
     return name
+
+
+def scalars(name: str, ctype: ColumnType) -> list[tuple[str, tuple[int, ...]]]:
+    """The index columns a column stands as: itself, or `name.0`, `name.1`, … of a vector's elements."""
+    if ctype.kind == "string" or not ctype.shape:
+        return [(name, ())]
+    places = itertools.product(*map(range, ctype.tail))
+    return [(".".join([name, *map(str, place)]), place) for place in places]
 
 
 def log_file(log_id: str) -> str:

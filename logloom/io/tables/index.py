@@ -32,7 +32,8 @@ from logloom.io.storage import is_local, stored_file
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import HASH_BYTES
 from logloom.io.tables.versions import open_table
-from logloom.io.tables.where import Where, to_expression
+from logloom.io.tables.where import Where, index_columns, mask, to_filter
+from logloom.where import Filter
 
 ROWS_PER_GROUP = 1 << 16
 LOG = d.service(0, "log")
@@ -58,9 +59,9 @@ def read_index(
         uri: of the table, anything fsspec opens; of one that `logloom build` made ROOT, ROOT@version or
             ROOT/v00000007/table/SPLIT, with or without a view.
         columns: names or globs of index columns to load beside log_id and timestamp; None is all.
-        where: load only rows for which this holds: "speed > 3 and log_id == 'a'", tuples
-            [("speed", ">", 3), …] that must all hold, or a pyarrow expression. Files and row groups that
-            can't have such rows are not read.
+        where: load only rows for which this holds: "speed > 3 and log_id == 'a'" (logloom.where), tuples
+            [("speed", ">", 3), …] that must all hold, or a pyarrow expression. Of row groups without such
+            rows only the columns are read that it looks at.
         logs: log_ids to load rows of; files of others are not opened.
         threads: that read index files; None is one per core and never less than four.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
@@ -74,7 +75,7 @@ def read_index(
         table = _only_logs(table, logs, root)
     user = _chosen(table, columns, root)
     try:
-        expression = to_expression(where, table.index) if where is not None else None
+        chosen = where if where is None or isinstance(where, pc.Expression) else to_filter(where, table)
     except UsageError as error:
         raise UsageError(f"{root}: {error}") from error
     fields = [d.service(0, g, field) for g in table.groups for field in ("blob", "offset", "length")]
@@ -83,10 +84,10 @@ def read_index(
     def read(log: d.LogRows) -> pa.Table:
         if table.files is not None:
             table.files.prepare(log.log_id)
-        return read_file(table.file_uri(root, log.file), stored, table, storage_options, expression)
+        return read_file(table.file_uri(root, log.file), stored, table, storage_options, chosen)
 
     with ThreadPoolExecutor(threads or max(4, os.cpu_count() or 1)) as pool:
-        if expression is None:
+        if chosen is None:
             frame = _Columns(root, table, [*user, LOG, ROW, *fields], [log.rows for log in table.logs])
             list(
                 pool.map(lambda number: frame.fill(number, read(table.logs[number])), range(len(table.logs)))
@@ -118,7 +119,8 @@ def _chosen(table: d.Description, columns: Sequence[str] | None, root: str) -> l
         return list(table.index)
     chosen = set(table.keys)
     for pattern in [columns] if isinstance(columns, str) else columns:
-        parts = {f"{pattern}.{place}" for place in _places(table, pattern)}  # a vector stands as scalars
+        ctype = table.schema.all.get(pattern)
+        parts = [] if ctype is None or ctype.is_ragged else [name for name, _ in d.scalars(pattern, ctype)]
         found = {name for name in table.index if name in parts or fnmatch.fnmatchcase(name, pattern)}
         if not found:
             raise UsageError(
@@ -127,14 +129,6 @@ def _chosen(table: d.Description, columns: Sequence[str] | None, root: str) -> l
             )
         chosen |= found
     return [name for name in table.index if name in chosen]
-
-
-def _places(table: d.Description, name: str) -> list[str]:
-    """Of a column with fixed axes, what follows its name in those of its scalars: "0", "1", …"""
-    ctype = table.schema.all.get(name)
-    if ctype is None or ctype.is_ragged:
-        return []
-    return [".".join(map(str, place)) for place in np.ndindex(ctype.tail)]
 
 
 class _Columns:
@@ -247,29 +241,46 @@ def read_file(
     names: Sequence[str],
     table: d.Description,
     storage_options: Mapping[str, Any] | None = None,
-    expression: Any = None,
+    where: Filter | pc.Expression | None = None,
 ) -> pa.Table:
-    """Columns of one log's index; texts as dictionaries.
+    """Columns of one log's index, of all rows or those that pass a filter; texts as dictionaries.
 
     Raises:
         DatasetError: the file is missing or damaged.
     """
     texts = [name for name in names if is_text(name, table)]
+    looked_at = index_columns(where, table) if isinstance(where, Filter) else []
+    texts = [name for name in {*names, *looked_at} if is_text(name, table)]
+    reading = {"read_dictionary": texts, "page_checksum_verification": True}
     with parquet_source(uri, storage_options) as source:
-        if expression is None:
-            with pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True) as file:
-                rows = file.read(columns=list(names), use_threads=False)
+        if isinstance(where, pc.Expression):
+            rows = pq.read_table(source, columns=list(names), filters=where, use_threads=False, **reading)
         else:
-            rows = pq.read_table(
-                source,
-                columns=list(names),
-                filters=expression,
-                use_threads=False,
-                read_dictionary=texts,
-                page_checksum_verification=True,
-            )
+            with pq.ParquetFile(source, **reading) as file:
+                if where is None:
+                    rows = file.read(columns=list(names), use_threads=False)
+                else:
+                    rows = _passing(file, list(names), where, looked_at, table)
         _check_types(rows, names, table)
         return rows
+
+
+def _passing(
+    file: pq.ParquetFile, names: list[str], where: Filter, looked_at: list[str], table: d.Description
+) -> pa.Table:
+    """The rows that pass; of row groups without any, only what the filter looks at is read."""
+    parts = [file.read_row_groups([], columns=names)]
+    others = [name for name in names if name not in looked_at]
+    for number in range(file.num_row_groups):
+        seen = file.read_row_group(number, columns=looked_at, use_threads=False)
+        _check_types(seen, looked_at, table)
+        passed = mask(where, seen, table)
+        if passed.any():
+            rows = file.read_row_group(number, columns=others, use_threads=False)
+            for name in set(names).intersection(looked_at):
+                rows = rows.append_column(name, seen[name])
+            parts.append(rows.select(parts[0].column_names).filter(passed))
+    return pa.concat_tables(parts)
 
 
 def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> None:

@@ -62,7 +62,7 @@ class TablePlan:
         found = {key: keys[key] for key in self.keys}
         for name in self.index:
             ctype = self.schema.all[name]
-            found |= {scalar: _index_dtype(ctype) for scalar, _ in scalars(name, ctype)}
+            found |= {scalar: _index_dtype(ctype) for scalar, _ in d.scalars(name, ctype)}
         return found
 
 
@@ -111,14 +111,6 @@ def index_problem(ctype: ColumnType) -> str:
     if row_bytes(ctype) > _MAX_INDEX_VALUES * ctype.dtype.itemsize:
         return f"{ctype} is more than {_MAX_INDEX_VALUES} numbers; the index holds small values only"
     return ""
-
-
-def scalars(name: str, ctype: ColumnType) -> list[tuple[str, tuple[int, ...]]]:
-    """The index columns a column stands as: itself, or `name.0`, `name.1`, … of a vector's elements."""
-    if ctype.kind == "string" or not ctype.shape:
-        return [(name, ())]
-    places = itertools.product(*map(range, ctype.tail))
-    return [(".".join([name, *map(str, place)]), place) for place in places]
 
 
 def _index_dtype(ctype: ColumnType) -> str:
@@ -208,7 +200,7 @@ class PartWriter:
                 yield name, [value.tobytes().decode("utf-8") for value in values]
                 continue
             array = values.values if isinstance(values, Ragged) else values
-            for scalar, place in scalars(name, ctype):
+            for scalar, place in d.scalars(name, ctype):
                 everywhere: Any = (slice(None), *place)
                 yield scalar, array[everywhere].astype(_index_dtype(ctype))
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array, Block, Ragged, Values, empty
 from logloom.errors import UsageError
+from logloom.inference import common_shape, kind_of
 from logloom.io.tables.chunks import row_bytes
 from logloom.io.tables.description import KEYS
 from logloom.schema import BYTES, NO_AGE, STRING, ColumnType, Schema, check_column_name
@@ -187,7 +188,7 @@ def _infer(columns: Mapping[str, Sequence[Any]], dtypes: Mapping[str, np.dtype[A
 
 
 def _infer_type(name: str, values: Sequence[Any]) -> ColumnType:
-    kinds = {_kind(kind) for kind in set(map(type, values))}
+    kinds = {kind_of(kind) for kind in set(map(type, values))}
     if len(kinds) > 1:
         raise UsageError(f"column {name}: {' and '.join(sorted(kinds))} in one column; pass types=")
     if kinds == {"string"}:
@@ -204,13 +205,11 @@ def _infer_type(name: str, values: Sequence[Any]) -> ColumnType:
         )
     if common.kind not in "biufcV" or common.hasobject:
         raise UsageError(f"column {name}: values of type {common} can't be stored; use numbers, bytes or str")
-    ranks = {len(shape) for _, shape in found}
-    if len(ranks) > 1:
-        raise UsageError(f"column {name}: {sorted(ranks)} axes in one column; pass types=")
-    shapes = np.array([shape for _, shape in found]).reshape(len(found), -1)
-    differs = (shapes != shapes[0]).any(axis=0) if shapes.size else np.zeros(0, bool)
-    ragged = int(np.flatnonzero(differs)[-1]) + 1 if differs.any() else 0
-    return ColumnType(common, (None,) * ragged + arrays[0].shape[ragged:])
+    shape = common_shape(shape for _, shape in found)
+    if shape is None:
+        ranks = sorted({len(shape) for _, shape in found})
+        raise UsageError(f"column {name}: {ranks} axes in one column; pass types=")
+    return ColumnType(common, shape)
 
 
 def _array_of(name: str, row: int, value: Any) -> Any:
@@ -220,12 +219,6 @@ def _array_of(name: str, row: int, value: Any) -> Any:
         return np.asarray(value)
     except ValueError as error:  # of lists that differ in length
         raise UsageError(f"column {name}: value {row}, {value!r:.80}, is no array: {error}") from error
-
-
-def _kind(kind: type) -> str:
-    if issubclass(kind, str):
-        return "string"
-    return "bytes" if issubclass(kind, bytes | bytearray | memoryview) else "array"
 
 
 def _is_null(value: Any) -> bool:

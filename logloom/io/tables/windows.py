@@ -1,7 +1,8 @@
 """Which rows a window covers: neighbours in the log as stored, whatever the frame was filtered to.
 
 Here: `Windows`, which finds the rows around a position and where their chunks lie.
-Elsewhere: reading them (logloom.io.tables.loader), rows of a log as stored (logloom.io.tables.index).
+Elsewhere: windows as arithmetic on positions (logloom.windows), reading them (logloom.io.tables.loader), rows
+of a log as stored (logloom.io.tables.index).
 
 Where the neighbours stand in the frame too (an unfiltered frame), their places are taken from there. Else
 the log's index file is read, once. A window ends where the log ends, and at gaps longer than the table's
@@ -26,6 +27,7 @@ from logloom.io.tables.index import StoredLog, read_log
 from logloom.io.tables.merging import MergeStep
 from logloom.io.tables.plans import Step
 from logloom.io.tables.ranges import RangeReader, Ranges
+from logloom.windows import rows_around, run_numbers, run_starts
 
 _CACHE_BYTES = 256 << 20
 _NO_GAP = int(np.iinfo(np.int64).max)
@@ -107,16 +109,14 @@ class Windows:
         """(N,) equal numbers for rows of the frame that lie side by side in their log, without a gap."""
         slot = self._slots[0]
         logs, rows = slot.log_codes, slot.rows
-        breaks = (logs[1:] != logs[:-1]) | (rows[1:] != rows[:-1] + 1)
+        begins = np.ones(len(rows) + 1, np.bool_)
+        begins[1:-1] = (logs[1:] != logs[:-1]) | (rows[1:] != rows[:-1] + 1)
         gaps = np.array([self._gap_of(table) for table in range(len(slot.tables))], np.int64)
-        if (gaps != _NO_GAP).any():
-            if not self._stamps_are_stored():  # only the log's file can tell where the gaps are
-                return np.arange(len(rows), dtype=np.int32)
-            assert self._stamps is not None
-            breaks |= np.diff(self._stamps) > gaps[slot.tables_of_rows()[1:]]
-        runs = np.zeros(len(rows), np.int32)
-        np.cumsum(breaks, out=runs[1:])
-        return runs
+        if (gaps == _NO_GAP).all():
+            return run_numbers(run_starts(begins))
+        if not self._stamps_are_stored():  # only the log's file can tell where the gaps are
+            return np.arange(len(rows), dtype=np.int32)
+        return run_numbers(run_starts(begins, self._stamps, gaps[slot.tables_of_rows()[1:]]))
 
     def _stamps_are_stored(self) -> bool:
         """Whether the frame has timestamps, and still those of its logs, which the latest one tells."""
@@ -130,14 +130,10 @@ class Windows:
         first = self._log(0, position)
         own = int(self._slots[0].rows[position])
         # The row itself comes along, last: where it was merged to tells whether keys still say so.
-        rows = np.append(offsets, 0) + own
-        exists = (rows >= 0) & (rows < first.rows)
-        stamps = first.columns.get("timestamp")
-        if stamps is not None:
-            table = int(self._slots[0].table_of_log[self._slots[0].log_codes[position]])
-            runs = np.zeros(first.rows, np.int64)
-            np.cumsum(np.diff(stamps) > self._gap_of(table), out=runs[1:])
-            exists &= runs[np.where(exists, rows, 0)] == runs[own]
+        table = int(self._slots[0].table_of_log[self._slots[0].log_codes[position]])
+        begins = np.zeros(first.rows + 1, np.bool_)
+        starts = run_starts(begins, first.columns.get("timestamp"), self._gap_of(table))
+        (rows,), (exists,) = rows_around(np.array([own]), np.append(offsets, 0), starts)
         stored: list[tuple[StoredLog | None, Ints]] = [(first, np.where(exists, rows, -1))]
         for step in self._steps:
             log = self._merged_log(step, position, stored)

@@ -86,6 +86,10 @@ def test_only_the_wanted_columns_are_loaded(table):
             lambda r: r["speed"] > 0.5 and r["weather"] == "sun"),
         (pc.field("timestamp") >= 2 * 10**11, lambda r: r["timestamp"] >= 2 * 10**11),
         ("speed > 99", lambda r: False),
+        ("ego.position[0] > speed", lambda r: r["ego.position"][0] > r["speed"]),
+        ([("log_id", "in", ("drive-1", "it's")), ("speed", "<=", np.float32(0.5))], lambda r: r["log_id"] ==
+        "drive-1" and r["speed"] <= 0.5),
+        (f"pedestrians_count < {10**23} and not speed in []", lambda r: True),
     ],
 )  # fmt: skip
 def test_a_filter_loads_just_the_rows_for_which_it_holds(table, where, holds):
@@ -103,23 +107,25 @@ def test_a_filter_loads_just_the_rows_for_which_it_holds(table, where, holds):
     ("where", "words"),
     [
         ("velocity > 3", "no column 'velocity'; there are log_id"),
-        ("speed >", "can't be read"),
-        ("__import__('os').system('true')", "compares index columns with constants"),
-        ("speed > timestamp", "compares index columns with constants"),
-        ("speed ** 2 > 1", "compares index columns with constants"),
+        ("speed >", "character 8 .*expected a column"),
+        ("__import__('os').system('true')", "character 11 .*expected an operator"),
+        ("speed ** 2 > 1", r"character 7 .*'\*' has no meaning"),
+        ("ego.position[3] > 1", "character 1 .*index 3 is out of range"),
+        ("ego.position > 1", "character 1 .*only single numbers and text"),
         ([("speed", "~", 1)], "operator '~'"),
         ([], "an empty list"),
-        ("speed > 'a'", r"speed is a number \(<f8\), so it can't be compared with 'a'"),
-        ("weather == 1", r"weather is text \(str\), so it can't be compared with 1"),
-        ("log_id", r"log_id is text \(str\), so it can't be compared with True"),
-        ("weather in 'rain'", r"weather in 'rain'; give a list, such as weather in \['rain'\]"),
-        ("speed in [0, 'a']", r"speed is a number \(<f8\), so it can't be compared with 'a'"),
-        ([("speed", "==", None)], "so it can't be compared with None"),
-        (f"pedestrians_count < {10**23}", r"pedestrians_count \(<i8\) is never as large as 1000"),
+        ("speed > 'a'", "character 9 .*a number is compared with a text"),
+        ([("speed", ">", "a")], "character 11 .*a number is compared with a text"),
+        ("weather == 1", "character 12 .*a text is compared with a number"),
+        ("log_id", "character 1 .*a condition is true or false, this is a text"),
+        ("weather in 'rain'", "character 12 .*expected a list"),
+        ([("weather", "in", "rain")], r"weather in 'rain'; give a list, such as weather in \['rain'\]"),
+        ("speed in [0, 'a']", "character 14 .*a number is compared with a text"),
+        ([("speed", "==", None)], "speed == None: neither a number, nor text"),
     ],
 )
 def test_a_filter_that_can_not_be_understood_is_refused(table, where, words):
-    with pytest.raises(UsageError, match=f"^{table[0]}: where: .*{words}"):
+    with pytest.raises(UsageError, match=f"^{table[0]}: where.*{words}"):
         tt.read_index(str(table[0]), where=where)
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Ragged
+from logloom.blocks import Ragged, run_indices
 from logloom.io.logs.raw import RawMessages
 from logloom.schema import BYTES
 
@@ -189,6 +189,11 @@ class Cursor:
         opaque = np.dtype(f"V{width}")
         packed = np.empty(len(self), opaque)
         for buffer, rows, start, step in self._runs:
+            # Equal distances, as of an uncompressed chunk of one topic: one strided view.
+            #
+            # buffer   | head AAAA rest | head AAAA rest |      start + at = 4, step = 12, width 4
+            #
+            # Else each byte begins an item of an overlapping view, of which those wanted are picked.
             if step is not None and isinstance(at, int):
                 every = np.ndarray((rows.stop - rows.start,), opaque, buffer.data, start + at, (step,))
                 packed[rows] = every
@@ -209,8 +214,7 @@ class Cursor:
         for buffer, rows, _, _ in self._runs:
             if few:
                 first, stop = int(begins[rows.start]), int(ends[rows.stop - 1])
-                where = np.repeat(starts[rows] - begins[rows], lengths[rows])
-                joined[first:stop] = buffer[np.arange(first, stop) + where]
+                joined[first:stop] = buffer[run_indices(starts[rows], lengths[rows])]
                 continue
             places = zip(starts[rows].tolist(), begins[rows].tolist(), ends[rows].tolist(), strict=True)
             for start, begin, end in places:

@@ -11,7 +11,7 @@ sums and its BLAS give other bits on other CPUs. Whoever calls silences floating
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.recipe.columns import Policy
 
+Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -42,17 +42,29 @@ def canonical(values: Floats) -> Floats:
 
 
 def linear(a: Floats, b: Floats, w: Floats) -> Floats:
-    """a + (b - a) * w, of (n, ...) values with (n,) weights."""
+    """a + (b - a) * w, of (n, ...) values with (n,) weights.
+
+    >>> linear(np.array([1.0, 10.0]), np.array([3.0, 20.0]), np.array([0.5, 0.25])).tolist()
+    [2.0, 12.5]
+    """
     return canonical(a + (b - a) * _beside(w, a))
 
 
 def angle(a: Floats, b: Floats, w: Floats) -> Floats:
-    """Radians along the shorter arc from a to b, positive where they are exactly half a turn apart."""
+    """Radians along the shorter arc from a to b, positive where they are exactly half a turn apart.
+
+    >>> angle(np.array([3.0]), np.array([-3.0]), np.array([0.5])).round(3).tolist()  # through pi, not 0
+    [3.142]
+    """
     return canonical(wrap(a + wrap(b - a) * _beside(w, a)))
 
 
 def wrap(angles: Floats) -> Floats:
-    """The angles in (-pi, pi]; those within stay as they are, infinite ones become NaN."""
+    """The angles in (-pi, pi]; those within stay as they are, infinite ones become NaN.
+
+    >>> wrap(np.array([1.0, 4.0, -np.pi])).round(3).tolist()
+    [1.0, -2.283, 3.142]
+    """
     angles = np.where(np.isinf(angles), NAN, angles)
     # Beyond 2**53 turns one step leaves a rest of many turns, hence the loop.
     while (far := np.abs(angles) > TURN).any():
@@ -62,7 +74,11 @@ def wrap(angles: Floats) -> Floats:
 
 
 def slerp(a: Floats, b: Floats, w: Floats) -> Floats:
-    """Unit quaternions on the shorter great arc from a to b; (n, ..., 4) of any norm but zero."""
+    """Unit quaternions on the shorter great arc from a to b; (n, ..., 4) of any norm but zero.
+
+    >>> slerp(np.array([[0.0, 0, 0, 1]]), np.array([[0.0, 0, 1, 0]]), np.array([0.5])).round(3).tolist()
+    [[0.0, 0.0, 0.707, 0.707]]
+    """
     a, b, w = normalised(a), normalised(b), _beside(w, a)
     dot = _dot(a, b)
     b = np.where(dot < 0, -b, b)
@@ -74,7 +90,11 @@ def slerp(a: Floats, b: Floats, w: Floats) -> Floats:
 
 
 def normalised(quaternions: Floats) -> Floats:
-    """The quaternions divided by their norm; NaN where it is zero or not finite."""
+    """The quaternions divided by their norm; NaN where it is zero or not finite.
+
+    >>> normalised(np.array([[0.0, 3, 0, 4]])).round(3).tolist()
+    [[0.0, 0.6, 0.0, 0.8]]
+    """
     # Divided by the largest part first, for squares of very small or large parts leave the range of float64.
     largest = np.abs(quaternions[..., :1])
     for part in range(1, 4):
@@ -85,7 +105,11 @@ def normalised(quaternions: Floats) -> Floats:
 
 
 def has_zero_norm(quaternions: Array) -> Mask:
-    """(n,) whether any quaternion of a message is zero; of (n, ..., 4)."""
+    """(n,) whether any quaternion of a message is zero; of (n, ..., 4).
+
+    >>> has_zero_norm(np.array([[0, 0, 0, 1], [0, 0, 0, 0]])).tolist()
+    [False, True]
+    """
     zero: Mask = np.all(quaternions == 0, axis=-1).reshape(len(quaternions), -1)
     found: Mask = np.logical_or.reduce(zero, axis=1)
     return found
@@ -146,34 +170,70 @@ def _is_nan(values: Array) -> Mask:
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
 
 
-def reduce_windows(
-    policy: Policy, values: Array, starts: NDArray[np.intp], lengths: NDArray[np.intp]
-) -> Array:
-    """Reduces runs of values, each from its first to its last.
+def total(values: Array, starts: Indices, lengths: Indices) -> Array:
+    """(T, ...) float64 sums of runs of (N, ...) values, each added from its first to its last.
 
-    Args:
-        policy: mean, min, max, sum, first or last.
-        values: (N, ...) in message order.
-        starts, lengths: (T,) of the runs, each at least one long.
-
-    Returns:
-        (T, ...) float64 for mean and sum, else the dtype of `values`.
+    >>> total(np.array([1, 2, 4, 8]), np.array([0, 1]), np.array([2, 3])).tolist()
+    [3.0, 14.0]
     """
-    if policy in ("first", "last"):
-        chosen: Array = values[starts if policy == "first" else starts + lengths - 1]
-        return chosen
-    if policy in ("mean", "sum"):
-        values = values.astype(np.float64)
-    reduced = _fold(_STEPS[policy], values, starts, lengths)
-    if policy == "mean":
-        reduced = reduced / _beside(lengths.astype(np.float64), reduced)
-    return canonical(reduced) if policy in ("mean", "sum") else reduced
+    return canonical(_fold(_add, values.astype(np.float64), starts, lengths))
 
 
-_STEPS: Mapping[str, Step] = {"mean": _add, "sum": _add, "min": _smaller, "max": _larger}
+def mean(values: Array, starts: Indices, lengths: Indices) -> Array:
+    """(T, ...) float64 sums of runs divided by their lengths.
+
+    >>> mean(np.array([1, 2, 4, 8]), np.array([0, 1]), np.array([2, 2])).tolist()
+    [1.5, 3.0]
+    """
+    sums = _fold(_add, values.astype(np.float64), starts, lengths)
+    return canonical(sums / _beside(lengths.astype(np.float64), sums))
 
 
-def _fold(step: Step, values: Array, starts: NDArray[np.intp], lengths: NDArray[np.intp]) -> Array:
+def smallest(values: Array, starts: Indices, lengths: Indices) -> Array:
+    """(T, ...) the first of the smallest values of runs, or the first NaN.
+
+    >>> smallest(np.array([3, 1, 2]), np.array([0, 2]), np.array([3, 1])).tolist()
+    [1, 2]
+    """
+    return _fold(_smaller, values, starts, lengths)
+
+
+def largest(values: Array, starts: Indices, lengths: Indices) -> Array:
+    """(T, ...) the first of the largest values of runs, or the first NaN.
+
+    >>> largest(np.array([3, 1, 2]), np.array([0, 2]), np.array([3, 1])).tolist()
+    [3, 2]
+    """
+    return _fold(_larger, values, starts, lengths)
+
+
+def first(values: Array, starts: Indices, lengths: Indices) -> Array:
+    """(T, ...) the first values of runs.
+
+    >>> first(np.array([3, 1, 2]), np.array([0, 2]), np.array([2, 1])).tolist()
+    [3, 2]
+    """
+    chosen: Array = values[starts]
+    return chosen
+
+
+def last(values: Array, starts: Indices, lengths: Indices) -> Array:
+    """(T, ...) the last values of runs.
+
+    >>> last(np.array([3, 1, 2]), np.array([0, 2]), np.array([2, 1])).tolist()
+    [1, 2]
+    """
+    chosen: Array = values[starts + lengths - 1]
+    return chosen
+
+
+# One step for all runs at a time, while they last:
+#
+# values   | a b c | d | e f |      starts 0 3 4, lengths 3 1 2
+# result     a       d   e          k = 0
+#            a+b         e+f        k = 1: the runs longer than 1
+#            a+b+c                  k = 2: those longer than 2
+def _fold(step: Step, values: Array, starts: Indices, lengths: Indices) -> Array:
     """step(... step(step(v0, v1), v2) ..., vn) of every run, from left to right."""
     result = values[starts]
     longest = int(lengths.max(initial=0))
@@ -193,16 +253,24 @@ def _fold(step: Step, values: Array, starts: NDArray[np.intp], lengths: NDArray[
 
 
 def _halve(step: Step, values: Array) -> Array:
-    """Reduces (n, ...) values by an associative step, joining neighbours until one is left."""
+    """Reduces (n, ...) values by an associative step, joining neighbours until one is left.
+
+    >>> _halve(_smaller, np.array([5, 4, 7, 2, 9])).tolist()  # 5 4 7 2 9, 4 2 9, 2 9, 2
+    2
+    """
     while len(values) > 1:
         pairs = step(values[:-1:2], values[1::2])
         values = np.concatenate([pairs, values[-1:]]) if len(values) % 2 else pairs
-    first: Array = values[0]
-    return first
+    whole: Array = values[0]
+    return whole
 
 
 def first_misfit(values: Array, dtype: np.dtype[Any]) -> int | None:
-    """The flat index of the first number that the integer type can't hold; None where all fit."""
+    """The flat index of the first number that the integer type can't hold; None where all fit.
+
+    >>> first_misfit(np.array([1.0, 300.0]), np.dtype("u1"))
+    1
+    """
     if dtype.kind not in "iu" or values.dtype == dtype or values.dtype.kind == "b":
         return None
     limits = np.iinfo(dtype)
@@ -220,6 +288,9 @@ def cast(values: Array, dtype: np.dtype[Any]) -> Array:
     """The values in another type: to integers half to even, to bool whether they differ from zero.
 
     Numbers that an integer type can't hold must be excluded before (see `first_misfit`).
+
+    >>> cast(np.array([0.5, 1.5, 2.6]), np.dtype("u1")).tolist()
+    [0, 2, 3]
     """
     if values.dtype.kind == "f" and dtype.kind in "iu":
         values = np.rint(values)

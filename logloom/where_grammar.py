@@ -1,4 +1,4 @@
-"""The grammar of the filter `rows: {where: ...}`: its text as a tree.
+"""The grammar of filters: the text of a `where` as a tree.
 
 Here: the nodes and `parse_tree`, which knows no columns.
 Elsewhere: what a tree means, and whether it fits the columns (where).
@@ -6,17 +6,18 @@ Elsewhere: what a tree means, and whether it fits the columns (where).
     either     = both {"or" both}
     both       = negated {"and" negated}
     negated    = "not" negated | comparison
-    comparison = operand {operator operand} | operand ["not"] "in" "(" literal {"," literal} ")"
+    comparison = operand {operator operand} [["not"] "in" "(" [literal {"," literal} [","]] ")"]
     operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
     operand    = literal | column {"[" index "]"} | "available" "(" column ")" | "(" either ")"
-    literal    = ["-"] number | 'text' | "text" | true | false
+    literal    = ["-" | "+"] number | 'text' | "text" | true | false
 
-Comparisons chain as in mathematics (0 < speed < 3); lists may stand in square brackets, too.
+Comparisons chain as in mathematics (0 < speed < 3). Lists may stand in square brackets and braces, too, and
+names in backticks: `in` is a column. Numbers are written as in Python, texts as they are: a backslash means
+itself.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,14 +25,16 @@ from typing import Literal, NoReturn
 
 from logloom.errors import UsageError
 
-MAX_LENGTH, MAX_DEPTH = 10_000, 50
+MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may name all logs of a table
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 
+_DIGITS = r"\d+(_\d+)*"
 _TOKEN = re.compile(
-    r"(?P<number>(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_]\w*(\.\w+)*)"
+    r"(?P<number>0[xX](_?[\da-fA-F]){1,16}|0[oO](_?[0-7]){1,22}|0[bB](_?[01]){1,64}"
+    rf"|({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][+-]?\d+)?)"
+    r"|(?P<name>([A-Za-z_]\w*|`[^`]*`)(\.(\w+|`[^`]*`))*)"
     r"|(?P<text>'[^']*'|\"[^\"]*\")"
-    r"|(?P<sign><=|>=|==|!=|[<>()\[\],-])",
+    r"|(?P<sign><=|>=|==|!=|[<>()\[\]{},+-])",
     re.ASCII,
 )
 _TRUTHS = {"true": True, "True": True, "false": False, "False": False}
@@ -130,23 +133,27 @@ class _WhereParser:
     def _comparison(self) -> Node:
         at = self.at
         operands, operators = [self._operand()], []
-        negated = self._skip("not")
-        if self.word == "in" or negated:
-            self._expect("in")
-            return Membership(operands[0], self._items(), negated, at)
         while self.word in OPERATORS and self.kind == "sign":
             operators.append(self._next())
             operands.append(self._operand())
-        return Comparison(tuple(operands), tuple(operators), at) if operators else operands[0]
+        compared = Comparison(tuple(operands), tuple(operators), at) if operators else operands[0]
+        negated = self._skip("not")
+        if self.word != "in" and not negated:
+            return compared
+        self._expect("in")
+        member = Membership(operands[-1], self._items(), negated, operands[-1].at)
+        return Join("and", (compared, member), at) if operators else member
 
     def _items(self) -> tuple[Constant, ...]:
-        closing = {"(": ")", "[": "]"}.get(self.word)
+        closing = {"(": ")", "[": "]", "{": "}"}.get(self.word)
         if closing is None or self.kind != "sign":
             self.fail("expected a list such as (1, 2)")
         self._next()
-        items = [self._literal()]
-        while self._skip(","):
+        items: list[Constant] = []
+        while self.word != closing:
             items.append(self._literal())
+            if not self._skip(","):
+                break
         self._expect(closing)
         return tuple(items)
 
@@ -173,27 +180,26 @@ class _WhereParser:
 
     def _literal(self) -> Constant:
         at, negative = self.at, self._skip("-")
+        signed = negative or self._skip("+")
         if self.kind == "number":
             number = self._number()
             return Constant(-number if negative else number, at)
-        if self.kind == "text" and not negative:
-            return Constant(self._next()[1:-1].encode(), at)
-        if self.word in _TRUTHS and not negative:
+        if self.kind == "text" and not signed:
+            return Constant(self._next()[1:-1].encode("utf-8", "surrogatepass"), at)
+        if self.word in _TRUTHS and not signed:
             return Constant(_TRUTHS[self._next()], at)
-        return self.fail("expected a number" if negative else "expected a column, a number or a 'text'")
+        return self.fail("expected a number" if signed else "expected a column, a number or a 'text'")
 
     def _number(self) -> float | int:
-        word = self.word
-        value = int(word) if word.isdigit() and len(word) <= 20 else float(word)
-        if math.isinf(value):
-            self.fail("the number is too large")
-        self._next()
-        return value
+        word = self._next().replace("_", "")
+        if word[1:2] in ("x", "X", "o", "O", "b", "B"):
+            return int(word, 0)
+        return int(word) if word.isdigit() and len(word) <= 20 else float(word)
 
     def _name(self) -> str:
         if self.kind != "name" or self.word in _WORDS:
             self.fail("expected a column")
-        return self._next()
+        return self._next().replace("`", "")
 
     def _deeper(self, inner: Callable[[], Node]) -> Node:
         self._depth += 1

@@ -1,14 +1,17 @@
-"""The filter of `rows: {where: ...}`: its checks and its evaluation over columns.
+"""Filters, the `where` of recipes, datasets and tables: their checks and their evaluation over columns.
 
 Here: `parse` and `Filter`. Nothing is ever evaluated as Python.
-Elsewhere: the grammar (where_grammar), where the filter drops ticks (logloom.transforms.rows).
+Elsewhere: the grammar (where_grammar), where filters drop ticks (logloom.transforms.rows), choose rows of a
+dataset (logloom.datasets.filters) and of a table's index (logloom.io.tables.where).
 
-Floating point numbers are compared as float64. A comparison with NaN is false, `!=` and `not in` included.
+Floating point numbers are compared as float64, texts by their UTF-8 bytes. A comparison with NaN is false,
+`!=` and `not in` included.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values
 from logloom.schema import ColumnType
-from logloom.transforms.where_grammar import (
+from logloom.where_grammar import (
     Available,
     ColumnName,
     Comparison,
@@ -35,6 +38,8 @@ from logloom.transforms.where_grammar import (
 Mask = NDArray[np.bool_]
 Kind = Literal["number", "text", "truth"]
 
+_JOIN: Mapping[str, np.ufunc] = {"and": np.logical_and, "or": np.logical_or}
+
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -43,6 +48,30 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Texts of rows, each distinct one once, so that a comparison looks at it once.
+
+    Attributes:
+        texts: (K,) bytes objects.
+        codes: (N,) which of them each row has.
+    """
+
+    texts: NDArray[np.object_]
+    codes: NDArray[np.integer[Any]]
+
+    @classmethod
+    def of(cls, texts: Iterable[str | bytes], codes: NDArray[np.integer[Any]]) -> Categories:
+        found = [text.encode() if isinstance(text, str) else text for text in texts]
+        return cls(_objects(found), codes)
+
+    @property
+    def rows(self) -> NDArray[np.object_]:
+        """(N,) the text of each row."""
+        found: NDArray[np.object_] = self.texts[self.codes]
+        return found
 
 
 @dataclass(frozen=True)
@@ -58,7 +87,7 @@ class Filter:
         return tuple(sorted({name for name, _ in _names(self._root)}))
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Checks that every column is one of `names` (those of `Schema.all` and `timestamp`).
+        """Checks that every column is one of `names`.
 
         Raises:
             UsageError: says where the unknown column stands and which is nearest.
@@ -74,17 +103,17 @@ class Filter:
         """Checks names and types.
 
         Args:
-            types: of every column of `Schema.all`.
+            types: of every column that there is, `timestamp` among them.
 
         Raises:
             UsageError: says where what does not fit.
         """
-        self.check_names([*types, "timestamp"])
+        self.check_names(types)
         kind = self._kind(self._root, types)
         if kind != "truth":
             refuse(self.text, self._root.at, f"a condition is true or false, this is a {kind}")
 
-    def mask(self, columns: Mapping[str, Values], num_rows: int) -> Mask:
+    def mask(self, columns: Mapping[str, Values | Categories], num_rows: int) -> Mask:
         """(num_rows,) whether each row passes.
 
         Args:
@@ -100,7 +129,7 @@ class Filter:
                     "truth" if isinstance(value, bool) else "text" if isinstance(value, bytes) else "number"
                 )
             case ColumnName(name, index, at):
-                return "number" if name == "timestamp" else self._column_kind(types[name], index, at)
+                return self._column_kind(types[name], index, at)
             case Available():
                 return "truth"
             case Not(inner):
@@ -108,12 +137,10 @@ class Filter:
             case Join(_, parts):
                 for part in parts:
                     self._expect_truth(part, types)
-            case Comparison(operands, operators):
+            case Comparison(operands):
                 kind = self._kind(operands[0], types)
-                for word, other in zip(operators, operands[1:], strict=True):
+                for other in operands[1:]:
                     self._expect_kind(other, kind, types)
-                    if kind != "number" and word not in ("==", "!="):
-                        refuse(self.text, other.at, f"{word} compares numbers, this is a {kind}")
             case Membership(operand, items):
                 kind = self._kind(operand, types)
                 for item in items:
@@ -164,11 +191,11 @@ def _names(node: Node) -> Iterator[tuple[str, int]]:
                 yield from _names(part)
 
 
-def _evaluate(node: Node, columns: Mapping[str, Values]) -> Any:
-    """A truth (or an array of them), a number, or text as an array of bytes objects."""
+def _evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
+    """A truth, a number or text (0-d, a bytes object), or an array of them or `Categories`."""
     match node:
         case Constant(value):
-            return value
+            return np.array(value, object) if isinstance(value, bytes) else value
         case ColumnName(name, index):
             return _comparable(columns[name], index)
         case Available(name):
@@ -176,37 +203,45 @@ def _evaluate(node: Node, columns: Mapping[str, Values]) -> Any:
         case Not(inner):
             return np.logical_not(_evaluate(inner, columns))
         case Join(word, parts):
-            join = np.logical_and if word == "and" else np.logical_or
-            result = _evaluate(parts[0], columns)
-            for part in parts[1:]:
-                result = join(result, _evaluate(part, columns))
-            return result
+            return functools.reduce(_JOIN[word], (_evaluate(part, columns) for part in parts))
         case Comparison(operands, operators):
             values = [_evaluate(operand, columns) for operand in operands]
             pairs = zip(operators, values[:-1], values[1:], strict=True)
-            return np.logical_and.reduce(np.broadcast_arrays(*[_compare(*pair) for pair in pairs]))
+            return functools.reduce(np.logical_and, (_compare(*pair) for pair in pairs))
         case Membership(operand, items, negated):
             value = _evaluate(operand, columns)
-            found = [_compare("!=" if negated else "==", value, item.value) for item in items]
-            return (np.logical_and if negated else np.logical_or).reduce(found)
+            sign, join = ("!=", _JOIN["and"]) if negated else ("==", _JOIN["or"])
+            found = (_compare(sign, value, _evaluate(item, columns)) for item in items)
+            return functools.reduce(join, found, np.bool_(negated))
 
 
-def _comparable(values: Values, index: tuple[int, ...]) -> Any:
+def _comparable(values: Values | Categories, index: tuple[int, ...]) -> Any:
+    if isinstance(values, Categories):
+        return values
     if not isinstance(values, np.ndarray):
-        texts = np.empty(len(values), object)
-        texts[:] = [row.tobytes() for row in values]
-        return texts
+        return _objects([row.tobytes() for row in values])
     for i in index:
         values = values[:, i]
     return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 
+def _objects(texts: list[bytes]) -> NDArray[np.object_]:
+    found = np.empty(len(texts), object)
+    found[:] = texts
+    return found
+
+
 def _compare(word: str, a: Any, b: Any) -> Any:
+    if isinstance(a, Categories) and isinstance(b, np.ndarray) and not b.ndim:
+        return _COMPARE[word](a.texts, b)[a.codes]
+    if isinstance(b, Categories) and isinstance(a, np.ndarray) and not a.ndim:
+        return _COMPARE[word](a, b.texts)[b.codes]
+    a, b = (value.rows if isinstance(value, Categories) else value for value in (a, b))
     if isinstance(a, float) or isinstance(b, float):
         a, b = _as_float(a), _as_float(b)
     result = np.asarray(_COMPARE[word](a, b), np.bool_)
     for value in (a, b):
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        if np.asarray(value).dtype.kind == "f":
             result = result & ~np.isnan(value)
     return result
 

@@ -1,0 +1,1 @@
+"""The resample policies: which messages they use, how far they look, and their arithmetic."""

@@ -1,0 +1,74 @@
+"""Windows of rows: those at some offsets around a row, as long as they lie in its run.
+
+Here: where runs begin, and which rows windows have, as arithmetic on positions.
+Elsewhere: views of datasets (logloom.datasets.views), windows of a table (logloom.io.tables.windows).
+
+A run is rows of one log, side by side as stored, without a gap that is too long:
+
+    rows      0  1  2 | 3  4 | 5  6         starts 0 3 5 7
+    of log    a  a  a | a  a | b  b         (a has a gap between rows 2 and 3)
+    around 3 at -1, 0, 1: rows 2 3 4, of which 3 and 4 exist
+
+Positions are int64 numbers of rows, offsets too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def run_starts(
+    begins: NDArray[np.bool_], stamps: Ints | None = None, max_gap: int | Ints | None = None
+) -> Ints:
+    """(R + 1,) where each of R runs begins, and where the last one ends.
+
+    Args:
+        begins: (N + 1,) rows before which a run ends anyway; the first and the last may be anything.
+        stamps: (N,) ns; None where there are none.
+        max_gap: ns between two rows of a run, one for all or (N - 1,); None: no limit.
+
+    >>> begins = np.array([True, False, False, False, True, False])
+    >>> run_starts(begins, np.array([0, 10, 90, 100, 110]), 20).tolist()
+    [0, 2, 4, 5]
+    """
+    starts = begins.copy()
+    starts[[0, -1]] = True
+    if max_gap is not None and stamps is not None:
+        starts[1:-1] |= np.diff(stamps) > max_gap
+    return np.flatnonzero(starts).astype(np.int64)
+
+
+def run_numbers(starts: Ints) -> NDArray[np.int32]:
+    """(N,) the run of each row, for looking up one row at a time.
+
+    >>> run_numbers(np.array([0, 2, 4, 5])).tolist()
+    [0, 0, 1, 1, 2]
+    """
+    return np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
+
+
+def rows_around(positions: Ints, offsets: Ints, starts: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """(n, k) the rows at (k,) offsets from (n,) rows, and which of them lie in the same run.
+
+    >>> rows, exists = rows_around(np.array([3]), np.array([-1, 0, 1]), np.array([0, 3, 5, 7]))
+    >>> rows.tolist(), exists.tolist()
+    ([[2, 3, 4]], [[False, True, True]])
+    """
+    rows = positions[:, None] + offsets
+    run = np.searchsorted(starts, positions, side="right")[:, None]
+    return rows, (rows >= starts[run - 1]) & (rows < starts[run])
+
+
+def whole_windows(positions: Ints, offsets: Ints, starts: Ints) -> Ints:
+    """The positions all of whose offsets, and all between these and the row itself, lie in its run.
+
+    >>> whole_windows(np.arange(7), np.array([-1, 0]), np.array([0, 3, 5, 7])).tolist()
+    [1, 2, 4, 6]
+    """
+    low, high = offsets.min(initial=0), offsets.max(initial=0)
+    run = np.searchsorted(starts, positions, side="right")
+    is_whole = (positions + low >= starts[run - 1]) & (positions + high < starts[run])
+    return positions[np.flatnonzero(is_whole)]
