@@ -3,9 +3,9 @@
 Elsewhere: formats (logloom.io.units), the transforms named after them (`beam.py` in each format's package),
 builds from recipes, whose units outlive a job (logloom.transforms.build_logs).
 
-No payload is shuffled. Each block becomes a unit of its own at once, in `<path>.stage`, and only the units'
-entries are gathered. Then workers join the units of a partition or, where the format is assembled, make the
-files of one dataset of all of them; so rows are written twice.
+No payload is shuffled. Each block becomes a unit of its own at once, in `<path>.stage` or in
+`<path>/tmp/pieces`, and only the units' entries are gathered. Then workers join the units of a partition or,
+where the format is assembled, make the files of one dataset of all of them; so rows are written twice.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class LogByLog(Protocol):
 
 Units = Callable[[Store], Sequence[Reader | LogByLog]]  # picklable
 _SPLIT = "all"
+_PIECES = "tmp/pieces"
 _Share = tuple[str, int, Any]  # uri, number of the unit, log; None for all logs
 
 
@@ -101,10 +102,10 @@ def _read(
     max_bytes: int,
 ) -> Iterator[Block]:
     uri, number, log = share
-    unit = units(Store.at(uri, storage_options))[number]
-    if isinstance(unit, LogByLog):
-        return unit.log_blocks(log, columns, max_bytes)
-    return unit.blocks(columns, max_bytes)
+    unit: Any = units(Store.at(uri, storage_options))[number]
+    found: Iterator[Block]
+    found = unit.blocks(columns, max_bytes) if log is None else unit.log_blocks(log, columns, max_bytes)
+    return found
 
 
 class WriteTo(beam.PTransform):
@@ -157,7 +158,7 @@ class WriteTo(beam.PTransform):
             _ = (
                 units
                 | "CountUnits" >> beam.combiners.Count.Globally()
-                | "RemoveStage" >> beam.Map(dataset.remove_stage)
+                | "RemovePieces" >> beam.Map(dataset.remove_pieces, beam.pvalue.AsList(staged))
             )
             return units
         entries = staged | "Entries" >> beam.Values() | "ListEntries" >> beam.combiners.ToList()
@@ -187,8 +188,13 @@ class _Dataset:
 
     @property
     def stage(self) -> Store:
-        """Where blocks lie as units until they are part of something whole."""
-        return Store(f"{self.store.uri}.stage", self.store.options)
+        """Where blocks lie as units until they are part of something whole.
+
+        A folder of units may be written by several at a time, a dataset by one.
+        """
+        beside = isinstance(self.form, AssembledFormat)
+        place = f"{self.store.uri}.stage" if beside else self.store.uri_of(_PIECES)
+        return Store(place, self.store.options)
 
     def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
         """Writes a block as a unit, named by its content: a second attempt finds it there."""
@@ -278,6 +284,11 @@ class _Dataset:
         folder, stored = self.stage.uri_of(entry.folder), self.stage.options
         return self.form.reader(folder, self.schema, self.options, entry.unit, storage_options=stored)
 
+    def remove_pieces(self, done: int, staged: Sequence[tuple[tuple[str, str], _Staged]]) -> None:
+        """Removes what was joined, once all is."""
+        for folder in {entry.folder for _, (_, entry) in staged}:
+            _remove(self.stage, folder)
+
     # --- one dataset of all units ---
 
     def plan(self, staged: Sequence[_Staged]) -> AssemblyPlan:
@@ -321,16 +332,16 @@ class _Dataset:
         marks = self._marks(plan)
         for name in sorted(plan.files, key=lambda name: (name in marks, name)):
             self.store.replace(name, plan.files[name])
-        self.remove_stage(len(written))
+        _remove(self.stage, "")
         return self.store.uri_of(self.file)
 
-    def remove_stage(self, done: int) -> None:
-        """Removes the staged units once all is written; what can't be removed stays."""
-        stage = self.stage
-        if stage.local is not None:
-            shutil.rmtree(stage.local, ignore_errors=True)
-        elif stage.fs.exists(stage.fs_path("")):
-            stage.fs.rm(stage.fs_path(""), recursive=True)
+
+def _remove(store: Store, folder: str) -> None:
+    """Removes a folder; what can't be removed stays."""
+    if store.local is not None:
+        shutil.rmtree(store.path_of(folder), ignore_errors=True)
+    elif store.fs.exists(store.fs_path(folder)):
+        store.fs.rm(store.fs_path(folder), recursive=True)
 
 
 def _in_row_order(log_id: str, partition: str, staged: Iterable[_Staged]) -> list[Entry]:
