@@ -15,14 +15,15 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from logloom.blocks import Block
-from logloom.digests import digest_of
+from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.storage import Store, explained
-from logloom.io.units import AssemblyPlan, Reader
+from logloom.io.units import AssembledFormat, AssemblyPlan, Reader, StagedUnit, UnitContext
 from logloom.schema import Schema
 
 with beam_needed():
@@ -223,22 +224,99 @@ def _read_log(
     return opener(path, storage_options=storage_options).log_blocks(log, columns, max_bytes)
 
 
-class Assembling(Protocol):
-    """What a format does so that blocks become one dataset. Picklable."""
+@dataclass(frozen=True)
+class Assembling:
+    """What becomes one dataset at `target`: blocks of `schema`, staged in `<target>.stage` as they come.
 
-    last: ClassVar[tuple[str, ...]]  # files whose presence says that a dataset is whole
+    Attributes:
+        last: files whose presence says that the dataset is whole.
+    """
 
-    def stage(self, block: Block, stage: Store) -> Any:
-        """Stages a block with rows as a unit named by its content; gives what `plan` needs of it."""
-        ...
+    format: AssembledFormat
+    target: Store
+    schema: Schema
+    options: Any
+    last: tuple[str, ...]
+    period: int | None = None
 
-    def plan(self, units: Sequence[Any]) -> AssemblyPlan:
+    @property
+    def staged(self) -> Store:
+        return Store(f"{self.target.uri}.stage", self.target.options)
+
+    def stage(self, block: Block) -> _StagedBlock:
+        """Stages a block with rows as a unit named by its content: a second attempt finds it there.
+
+        What views show of units goes to the target itself.
+        """
+        context = UnitContext(block.log_id, block.log_id, block.partition, "", self.period)
+        with self.staged.scratch() as folder:
+            writer = self.format.writer(folder, self.schema, self.options, context)
+            writer.append(block)
+            unit = writer.close()
+            columns = unit.pop("columns", None) or _digests(block, self.schema)
+            files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+            for file, shown in self.format.view(0, files).items():
+                _create(self.target, shown, (folder / file).read_bytes())
+                (folder / file).unlink()
+                files.remove(file)
+            name = digest_of([block.log_id, block.partition, block.first_row, columns])[:32]
+            self.staged.publish(folder, name, last=files[-1])
+        of_log = block.log_id, block.log_id, ""
+        return int(block.timestamp[0]), StagedUnit(*of_log, block.partition, name, len(block), unit, columns)
+
+    def plan(self, staged: Sequence[_StagedBlock]) -> AssemblyPlan:
         """Plans the dataset of all units, which come in any order; reads nothing."""
-        ...
+        units = [unit for _, unit in sorted(staged, key=lambda found: (found[1].log_id, found[0]))]
+        return self.format.plan_assembly(self.staged, units, self.schema, self.options, self.period)
 
-    def make(self, stage: Store, task: Any) -> tuple[str, bytes]:
-        """The name and the bytes of the file that a task of the plan means."""
-        ...
+    def tasks(self, staged: Sequence[_StagedBlock]) -> Sequence[Any]:
+        """What files there are to be made.
+
+        Raises:
+            UsageError: there is a dataset already.
+        """
+        for name in self.last:
+            if self.target.exists(name):
+                place = self.target.uri_of(name)
+                raise UsageError(f"{place}: there is a dataset already; remove it or choose another path")
+        return self.plan(staged).tasks
+
+    def write(self, task: Any) -> str:
+        """Makes a file; gives its name."""
+        name, data = self.format.make_chunk(self.staged, task)
+        self.target.replace(name, data)
+        return name
+
+    def finish(self, staged: Sequence[_StagedBlock], written: Sequence[str]) -> str:
+        """Writes the other files, what says that the dataset is whole last.
+
+        Args:
+            written: files that are there, to be waited for.
+        """
+        files = self.plan(staged).files
+        for name in sorted(files, key=lambda name: (name in self.last, name)):
+            self.target.replace(name, files[name])
+        stage = self.staged
+        if stage.local is not None:
+            shutil.rmtree(stage.local, ignore_errors=True)
+        elif stage.fs.exists(stage.fs_path("")):
+            stage.fs.rm(stage.fs_path(""), recursive=True)
+        return self.target.uri
+
+
+_StagedBlock = tuple[int, StagedUnit]  # its first timestamp
+
+
+def _digests(block: Block, schema: Schema) -> dict[str, str]:
+    digests = RowsDigest(schema)
+    digests.update(block)
+    return digests.hexdigests()
+
+
+def _create(target: Store, name: str, data: bytes) -> None:
+    """Creates a file; one that is there must hold the same, as after an attempt that was repeated."""
+    if not target.create(name, data) and target.read(name) != data:
+        raise UsageError(f"{target.uri_of(name)}: another dataset's file; remove it or choose another folder")
 
 
 class WriteAssembled(beam.PTransform):
@@ -248,68 +326,22 @@ class WriteAssembled(beam.PTransform):
     shuffle; their rows are written twice. Rows are ordered by (log_id, timestamp).
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        form: Assembling,
-        storage_options: Mapping[str, Any] | None,
-    ):
+    def __init__(self, form: Assembling):
         super().__init__()
-        self._target = Store.at(os.fspath(path), storage_options)
         self._form = form
 
     def expand(self, blocks: Any) -> Any:
+        form = self._form
         units = (
             blocks
             | "HasRows" >> beam.Filter(len)
-            | "StageBlock" >> beam.Map(_stage_block, self._target, self._form)
+            | "StageBlock" >> beam.Map(form.stage)
             | "ListUnits" >> beam.combiners.ToList()
         )
         written = (
             units
-            | "PlanFiles" >> beam.FlatMap(_plan_files, self._target, self._form)
+            | "PlanFiles" >> beam.FlatMap(form.tasks)
             | "SpreadFiles" >> beam.Reshuffle()
-            | "WriteFile" >> beam.Map(_write_file, self._target, self._form)
+            | "WriteFile" >> beam.Map(form.write)
         )
-        return units | "WriteMetadata" >> beam.Map(
-            _finish, self._target, self._form, beam.pvalue.AsList(written)
-        )
-
-
-def _stage_block(block: Block, target: Store, form: Assembling) -> Any:
-    return form.stage(block, stage_of(target))
-
-
-def _plan_files(units: Sequence[Any], target: Store, form: Assembling) -> Sequence[Any]:
-    if any(target.exists(name) for name in form.last):
-        raise UsageError(f"{target.uri}: there is a dataset already; remove it or choose another path")
-    return form.plan(units).tasks
-
-
-def _write_file(task: Any, target: Store, form: Assembling) -> str:
-    name, data = form.make(stage_of(target), task)
-    target.replace(name, data)
-    return name
-
-
-def _finish(units: Sequence[Any], target: Store, form: Assembling, written: Sequence[str]) -> str:
-    """Writes the metadata, what says that the dataset is whole last; `written` is there to be waited for."""
-    files = form.plan(units).files
-    for name in sorted(files, key=lambda name: (name in form.last, name)):
-        target.replace(name, files[name])
-    remove_stage(target)
-    return target.uri
-
-
-def stage_of(target: Store) -> Store:
-    """Where the units of a dataset lie until it is assembled: `<dataset>.stage`."""
-    return Store(f"{target.uri}.stage", target.options)
-
-
-def remove_stage(target: Store) -> None:
-    """Removes them; what can't be removed stays."""
-    stage = stage_of(target)
-    if stage.local is not None:
-        shutil.rmtree(stage.local, ignore_errors=True)
-    elif stage.fs.exists(stage.fs_path("")):
-        stage.fs.rm(stage.fs_path(""), recursive=True)
+        return units | "WriteMetadata" >> beam.Map(form.finish, beam.pvalue.AsList(written))

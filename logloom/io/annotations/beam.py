@@ -1,8 +1,7 @@
 """Beam transforms over annotation files; their elements are blocks.
 
-Here: wiring, and the few lines that stage single blocks.
-Elsewhere: reading files (reader), staging and assembling (stage, assemble). Builds from recipes have their
-own wiring in logloom.pipelines, with units that outlive a job.
+Elsewhere: the wiring (logloom.io.beam), reading files (reader), staging and assembling (stage, assemble).
+Builds from recipes have their own wiring in logloom.pipelines, with units that outlive a job.
 """
 
 from __future__ import annotations
@@ -12,21 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logloom.blocks import Block
-from logloom.errors import UsageError
 from logloom.extras import beam_needed
-from logloom.io.annotations.assemble import StagedAnnotations, make_file, plan_assembly
-from logloom.io.annotations.mapping import INFO, mapping_of
+from logloom.io.annotations.format import FORMAT
+from logloom.io.annotations.mapping import mapping_of
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.reader import AnnotationReader
-from logloom.io.annotations.stage import INFOS, AnnotationStageWriter
 from logloom.io.storage import Store
-from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
 with beam_needed():
     import apache_beam as beam
 
-from logloom.io.beam import remove_stage, stage_of
+from logloom.io.beam import Assembling, WriteAssembled
 
 
 class ReadFromAnnotations(beam.PTransform):
@@ -54,11 +50,10 @@ class ReadFromAnnotations(beam.PTransform):
         )
 
 
-class WriteToAnnotations(beam.PTransform):
+class WriteToAnnotations(WriteAssembled):
     """Writes blocks as one annotation file with the files it names, and gives its URI once it is whole.
 
-    Files go to `folder` as they come; data infos are staged in `<folder>.stage`, so that no payload crosses a
-    shuffle. Infos are ordered by (log_id, timestamp).
+    Files go to `folder` as they come; otherwise as `WriteAssembled`.
     """
 
     def __init__(
@@ -78,63 +73,19 @@ class WriteToAnnotations(beam.PTransform):
         Raises:
             UsageError: the columns don't fit.
         """
-        super().__init__()
         mapping_of(options, schema)
-        self.target = Store.at(os.fspath(folder), storage_options)
-        self.schema = schema
-        self.options = options
-        self.split = split
+        target, file = Store.at(os.fspath(folder), storage_options), options.file_of(split)
+        # The file's name, whatever split units are of, and where there are none.
+        named = options.model_copy(update={"file": file.replace("{", "{{").replace("}", "}}")})
+        super().__init__(Assembling(FORMAT, target, schema, named, (file,)))
+        self._uri = target.uri_of(file)
 
     def expand(self, blocks: Any) -> Any:
-        return (
-            blocks
-            | "StageBlock" >> beam.FlatMap(_stage_block, self.target, self.schema, self.options, self.split)
-            | "ListUnits" >> beam.combiners.ToList()
-            | "WriteFile" >> beam.Map(_write_file, self.target, self.options, self.split)
-        )
+        uri = self._uri
+        return super().expand(blocks) | "NameFile" >> beam.Map(lambda _: uri)
 
 
 def _read(
     uri: str, columns: Sequence[str] | None, max_bytes: int, storage_options: Mapping[str, Any] | None
 ) -> Iterator[Block]:
     return AnnotationReader(uri, storage_options).blocks(columns, max_bytes)
-
-
-def _stage_block(
-    block: Block, target: Store, schema: Schema, options: Options, split: str
-) -> Iterator[StagedAnnotations]:
-    """Stages one block as a unit of its own, named by its infos: a second attempt finds it there."""
-    if not len(block):
-        return
-    stage = stage_of(target)
-    with stage.scratch() as folder:
-        writer = AnnotationStageWriter(
-            folder, schema, options, UnitContext(block.log_id, "", block.partition, split)
-        )
-        writer.append(block)
-        unit = writer.close()
-        digest = unit.pop("columns")[INFO]
-        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / INFOS):
-            _create(target, path.relative_to(folder).as_posix(), path.read_bytes())
-            path.unlink()
-        stage.publish(folder, digest[:32], last=INFOS)
-    yield StagedAnnotations(block.log_id, digest[:32], unit, digest)
-
-
-def _create(target: Store, name: str, data: bytes) -> None:
-    """Creates a file; one that is there must hold the same, as after an attempt that was repeated."""
-    if not target.create(name, data) and target.read(name) != data:
-        raise UsageError(f"{target.uri_of(name)}: another dataset's file; remove it or choose another folder")
-
-
-def _write_file(units: Sequence[StagedAnnotations], target: Store, options: Options, split: str) -> str:
-    """Writes the annotation file, whose presence says that the dataset is whole."""
-    name = options.file_of(split)
-    if target.exists(name):
-        raise UsageError(f"{target.uri_of(name)}: is there already; remove it or choose another folder")
-    ordered = sorted(units, key=lambda unit: (unit.log_id, unit.unit["span"]))
-    stage = stage_of(target)
-    for task in plan_assembly(ordered, options, split).tasks:
-        target.create(*make_file(stage, task))
-    remove_stage(target)
-    return target.uri_of(name)

@@ -52,7 +52,7 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path):
     store = store_at(tmp_path)
     folder, _ = assemble(store, stage(store, make_block(3)))
     before = files_in(folder)["annotations/all.json"]
-    with pytest.raises(Exception, match="is there already"), beam.Pipeline("DirectRunner") as p:
+    with pytest.raises(Exception, match="there is a dataset already"), beam.Pipeline("DirectRunner") as p:
         p | beam.Create([make_block(4)]) | WriteToAnnotations(folder, SCHEMA, options())
     assert files_in(folder)["annotations/all.json"] == before
 
