@@ -96,13 +96,15 @@ class PartsJson(BaseModel):
 def parts_said(
     units: Iterable[StagedUnit],
     digest: Callable[[StagedUnit], str] = lambda unit: digest_of(dict(unit.columns)),
+    counts: Callable[[StagedUnit], Sequence[int]] = lambda unit: [unit.rows],
 ) -> list[list[Any]]:
     """What a plan says of its units, from which `part_problems` proves the dataset.
 
     Args:
         digest: of a unit's rows as they are read back.
+        counts: how many of each array the unit holds, of rows first.
     """
-    return [[unit.log_id, unit.partition, unit.rows, digest(unit)] for unit in units]
+    return [[unit.log_id, unit.partition, *counts(unit), digest(unit)] for unit in units]
 
 
 # --- proof ----------------------------------------------------------------------------------------------

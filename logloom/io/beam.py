@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from logloom.blocks import Block
-from logloom.digests import RowsDigest, digest_of
+from logloom.digests import digest_of, digests_of_rows
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.storage import Store, explained
@@ -253,7 +253,7 @@ class Assembling:
             writer = self.format.writer(folder, self.schema, self.options, context)
             writer.append(block)
             unit = writer.close()
-            columns = unit.pop("columns", None) or _digests(block, self.schema)
+            columns = unit.pop("columns", None) or digests_of_rows([block], self.schema)
             files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
             for file, shown in self.format.view(0, files).items():
                 _create(self.target, shown, (folder / file).read_bytes())
@@ -305,12 +305,6 @@ class Assembling:
 
 
 _StagedBlock = tuple[int, StagedUnit]  # its first timestamp
-
-
-def _digests(block: Block, schema: Schema) -> dict[str, str]:
-    digests = RowsDigest(schema)
-    digests.update(block)
-    return digests.hexdigests()
 
 
 def _create(target: Store, name: str, data: bytes) -> None:

@@ -136,8 +136,12 @@ class StageReader(abc.ABC):
     def file(self, name: str) -> File:
         """A file of the unit, to be read by `read_range`."""
         if name not in self._files:
-            self._files[name] = File(self.store.uri_of(name), self.store.options)
+            self._files[name] = staged_file(self.store, name)
         return self._files[name]
+
+
+def staged_file(store: Store, name: str) -> File:
+    return File(store.uri_of(name), store.options)
 
 
 def read_range(file: File, start: int, stop: int) -> Array:

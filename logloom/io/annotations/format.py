@@ -12,7 +12,6 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.annotations.assemble import (
-    AnnotationFileTask,
     AnnotationPlanJson,
     make_file,
     plan_assembly,
@@ -92,9 +91,7 @@ class AnnotationsFormat(AssembledFormat):
             check_unit(ClosedAnnotations, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, options, units[0].split if units else "")
 
-    def make_chunk(self, store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:
-        """The name and the bytes of an annotation file."""
-        return make_file(store, task)
+    make_chunk = staticmethod(make_file)
 
     def assembled_problems(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from logloom.blocks import Array
-from logloom.digests import ColumnDigest, RowsDigest, digest_of
+from logloom.digests import ColumnDigest, digest_of, digests_of_rows
 from logloom.errors import DatasetError
 from logloom.io.assembling import (
     CHECK_BYTES,
@@ -28,7 +28,6 @@ from logloom.io.assembling import (
     ranges_within,
     told,
 )
-from logloom.io.files import File
 from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS, SCENES
@@ -46,6 +45,7 @@ from logloom.io.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, rows_of
 from logloom.io.l5kit.stage import Runs, read_rows
 from logloom.io.metadata import Count, Text
+from logloom.io.staging import staged_file
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, StagedUnit
 from logloom.schema import ColumnType
@@ -91,10 +91,7 @@ def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: in
     files = group_files() | mask_files(options.masks, totals["agents"])
     for name, rows in {"scenes": len(scenes), **totals}.items():
         files[f"{ARRAYS[name].key}/.zarray"] = _metadata(name, rows).to_bytes()
-    parts = [
-        [*said[:2], *(unit.unit["rows"][name] for name in _STAGED), said[-1]]
-        for unit, said in zip(units, parts_said(units), strict=True)
-    ]
+    parts = parts_said(units, counts=lambda unit: [unit.unit["rows"][name] for name in _STAGED])
     masks = {str(probability): totals["agents"] for probability in options.masks}
     return AssemblyPlan(tasks, files, {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks})
 
@@ -155,7 +152,7 @@ def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, byte
     kind = ARRAYS[task.array]
     parts = [np.frombuffer(task.literal, kind.dtype)]
     for piece in task.pieces:
-        file = File(store.uri_of(f"{piece.folder}/{task.array}"), store.options)
+        file = staged_file(store, f"{piece.folder}/{task.array}")
         rows = read_rows(file, kind.dtype, piece.start, piece.stop)
         for field, base in zip(INTERVALS.values(), piece.bases, strict=False):  # of frames alone
             rows[field] += base
@@ -190,10 +187,8 @@ def problems(
             ends = [read("frames", at, at + 1)[INTERVALS[name]][0] for at in (start, stop - 1)]
             if (int(ends[0][0]), int(ends[1][1])) != wanted:
                 raise DatasetError(f"the intervals of {name} differ from what was written")
-        found = RowsDigest(MAPPED_SCHEMA)
-        for block in read_blocks(read, start, stop, part.log_id, "", dataset.path, CHECK_BYTES):
-            found.update(block)
-        return digest_of(found.hexdigests())
+        blocks = read_blocks(read, start, stop, part.log_id, "", dataset.path, CHECK_BYTES)
+        return digest_of(digests_of_rows(blocks, MAPPED_SCHEMA))
 
     yield from part_problems(unit, digest)
     for name, rows in unit.get("masks", {}).items():

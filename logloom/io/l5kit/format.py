@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.l5kit.assemble import (
-    L5KitChunkTask,
     L5KitPlanJson,
     make_chunk,
     plan_assembly,
@@ -16,7 +15,6 @@ from logloom.io.l5kit.assemble import (
 )
 from logloom.io.l5kit.dtypes import FOLDERS
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
-from logloom.io.l5kit.mask_chunks import MaskTask
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
 from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
 from logloom.io.storage import Store
@@ -89,15 +87,8 @@ class L5KitFormat(AssembledFormat):
             check_unit(ClosedL5Kit, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, options, period)
 
-    def make_chunk(self, store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, bytes]:
-        """The name and the bytes of one chunk."""
-        return make_chunk(store, task)
-
-    def assembled_problems(
-        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
-    ) -> Iterator[str]:
-        """How a dataset differs from what was staged for it."""
-        return problems(folder, unit, storage_options)
+    make_chunk = staticmethod(make_chunk)
+    assembled_problems = staticmethod(problems)
 
 
 FORMAT = L5KitFormat()

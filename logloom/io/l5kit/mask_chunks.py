@@ -15,7 +15,6 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.io.assembling import ranges_within
-from logloom.io.files import File
 from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
@@ -23,6 +22,7 @@ from logloom.io.l5kit.mask import MaskThresholds, mask_of_rows
 from logloom.io.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.l5kit.rows import rows_of
 from logloom.io.l5kit.stage import read_rows
+from logloom.io.staging import staged_file
 from logloom.io.storage import Store
 
 FOLDER = "agents_mask"
@@ -109,7 +109,7 @@ def make_mask_chunk(store: Store, task: MaskTask) -> tuple[str, bytes]:
     def read(name: str, start: int, stop: int) -> Array:
         parts = [np.empty(0, ARRAYS[name].dtype)]
         for number, first, last in ranges_within(task.edges[name], start, stop):
-            file = File(store.uri_of(f"{task.folders[number]}/{name}"), store.options)
+            file = staged_file(store, f"{task.folders[number]}/{name}")
             rows = read_rows(file, ARRAYS[name].dtype, first, last)
             if name == "frames":
                 rows["agent_index_interval"] += task.edges["agents"][number]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array
-from logloom.digests import RowsDigest, digest_of
+from logloom.digests import digest_of, digests_of_rows
 from logloom.errors import UsageError
 from logloom.io.assembling import (
     CHECK_BYTES,
@@ -28,7 +28,7 @@ from logloom.io.assembling import (
     parts_said,
     ranges_within,
 )
-from logloom.io.files import File
+from logloom.io.staging import staged_file
 from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, StagedUnit
 from logloom.io.zarr.arrays import LogArray
@@ -144,7 +144,7 @@ def make_file(store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
     """
     parts: list[Array] = [np.zeros(1, task.layout.dtype)] if task.leads else []
     for piece in task.pieces:
-        file = File(store.uri_of(f"{piece.folder}/{task.staged.file}"), store.options)
+        file = staged_file(store, f"{piece.folder}/{task.staged.file}")
         entries = read_staged(file, task.staged, piece.rows, piece.start, piece.stop)
         parts.append(entries + piece.bases[0] if piece.bases else entries)
     entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -169,9 +169,7 @@ def problems(
         return
 
     def digest(part: Part) -> str:
-        found = RowsDigest(reader.schema)
-        for block in reader.log(part.log_id).blocks(None, CHECK_BYTES, part.row, part.row + part.rows):
-            found.update(block)
-        return stored_digest(found.hexdigests(), reader.schema)
+        blocks = reader.log(part.log_id).blocks(None, CHECK_BYTES, part.row, part.row + part.rows)
+        return stored_digest(digests_of_rows(blocks, reader.schema), reader.schema)
 
     yield from part_problems(unit, digest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
@@ -11,7 +11,7 @@ from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of
-from logloom.io.zarr.assemble import ZarrFileTask, make_file, plan_assembly, problems
+from logloom.io.zarr.assemble import make_file, plan_assembly, problems
 from logloom.io.zarr.groups import log_problems
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.others import FILES
@@ -78,15 +78,8 @@ class ZarrFormat(AssembledFormat):
             check_unit(ClosedZarr, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, options.stored(schema), options)
 
-    def make_chunk(self, store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
-        """The name and the bytes of one file."""
-        return make_file(store, task)
-
-    def assembled_problems(
-        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
-    ) -> Iterator[str]:
-        """How a dataset differs from what was staged for it."""
-        return problems(folder, unit, storage_options)
+    make_chunk = staticmethod(make_file)
+    assembled_problems = staticmethod(problems)
 
 
 FORMAT = ZarrFormat()
