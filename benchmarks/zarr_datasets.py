@@ -25,9 +25,9 @@ from benchmarks.harness import Contender, compare, in_process, print_table, spre
 from benchmarks.scripts.sides import LOADERS, Side
 from logloom.blocks import Block, Ragged
 from logloom.io.storage import Store
-from logloom.io.units import UnitContext
+from logloom.io.units import StagedUnit, UnitContext
 from logloom.io.zarr import ZarrOptions, ZarrReader
-from logloom.io.zarr.assemble import StagedZarr, make_file, plan_assembly
+from logloom.io.zarr.assemble import make_file, plan_assembly
 from logloom.io.zarr.stage import ZarrStageWriter
 from logloom.schema import BYTES, ColumnType, Schema
 
@@ -36,6 +36,7 @@ SMALL = {"state": ColumnType(np.dtype("<f8"), (16,)), "label": ColumnType(np.dty
 FIXED = Schema(
     {"camera": ColumnType("u1", (61_000,)), "points": ColumnType(np.dtype("<f4"), (2048, 4)), **SMALL}
 )
+NAMES = ("log_id", "timestamp", "camera", "points", *SMALL)
 RAGGED = Schema({"camera": BYTES, "points": ColumnType(np.dtype("<f4"), (None, 4)), **SMALL})
 
 
@@ -67,7 +68,9 @@ def write_ours(folder: pathlib.Path, schema: Schema, blocks: list[Block], option
     writer = ZarrStageWriter(folder / "unit", schema, UnitContext("drive", "", "p", "all"))
     for block in blocks:
         writer.append(block)
-    plan = plan_assembly([StagedZarr("drive", "unit", writer.close(), "")], schema, options)
+    rows = sum(map(len, blocks))
+    unit = StagedUnit("drive", "", "all", "p", "unit", rows, writer.close(), dict.fromkeys(NAMES, ""))
+    plan = plan_assembly([unit], schema, options)
     store = Store.at(str(folder))
     for name, data in itertools.chain((make_file(store, task) for task in plan.tasks), plan.files.items()):
         path = folder / "zarr" / name

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,14 @@ class RowsDigest:
 
     def hexdigests(self) -> dict[str, str]:
         return {name: digest.hexdigest() for name, digest in self._digests.items()}
+
+
+def digests_of_rows(blocks: Iterable[Block], schema: Schema) -> dict[str, str]:
+    """Each column's digest, over rows in blocks of any size."""
+    digest = RowsDigest(schema)
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigests()
 
 
 def _field_paths(dtype: np.dtype[Any]) -> list[tuple[str, ...]]:

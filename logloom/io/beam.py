@@ -22,10 +22,17 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit
-from logloom.io.manifest import LogRecord
 from logloom.io.rows import uris_of
 from logloom.io.storage import Store, explained
-from logloom.io.units import AssembledFormat, AssemblyPlan, Format, Reader, UnitContext, closed
+from logloom.io.units import (
+    AssembledFormat,
+    AssemblyPlan,
+    Format,
+    Reader,
+    StagedUnit,
+    UnitContext,
+    closed,
+)
 from logloom.schema import Schema
 
 with beam_needed():
@@ -295,12 +302,12 @@ class _WrittenDataset:
         """How all units, which come in any order, become one dataset; reads no payload."""
         assert isinstance(self.form, AssembledFormat)
         entries = sorted((entry for _, entry in staged), key=lambda entry: (entry.log_id, entry.start))
-        pairs = [(self._record(entry), entry) for entry in entries]
-        return self.form.plan_assembly(self.stage, pairs, self.schema, self.options, self.period)
-
-    def _record(self, entry: Entry) -> LogRecord:
-        log_id, rows = entry.log_id, entry.rows
-        return LogRecord(log_id, (log_id,), "", _SPLIT, "", "whole", "", rows, rows, dropped={}, refused=0)
+        units = [
+            StagedUnit(e.log_id, e.log_id, _SPLIT, e.partition, e.folder, e.rows, e.unit, e.columns)
+            for e in entries
+            if e.rows
+        ]
+        return self.form.plan_assembly(self.stage, units, self.schema, self.options, self.period)
 
     def _marks(self, plan: AssemblyPlan) -> tuple[str, ...]:
         return self.last or tuple(name for name in plan.files if "/" not in name) or tuple(plan.files)

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from logloom.blocks import Block
 from logloom.digests import RowsDigest
 from logloom.errors import UsageError
+from logloom.io.assembling import PartsJson, row_problems, told
 from logloom.io.entries import Entry
 from logloom.io.manifest import LogRecord, Manifest, version_file
 from logloom.io.metadata import Count, Text, checked
@@ -275,17 +276,47 @@ class AssemblyPlan:
     unit: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class StagedUnit:
+    """A finished unit with rows, as putting it together with others needs to know it.
+
+    Attributes:
+        log_uri: the log's first file.
+        folder: of the unit, within the store.
+        unit: what its writer's `close` gave.
+        columns: digest of each column as the unit's reader gives it back.
+    """
+
+    log_id: str
+    log_uri: str
+    split: str
+    partition: str
+    folder: str
+    rows: int
+    unit: Mapping[str, Any]
+    columns: Mapping[str, str]
+
+    @classmethod
+    def of(cls, record: LogRecord, entry: Entry) -> StagedUnit:
+        """A unit of a root."""
+        of_log = record.log_id, record.uris[0], record.split
+        return cls(*of_log, entry.partition, entry.folder, entry.rows, entry.unit, entry.columns)
+
+
 @runtime_checkable
-class AssembledFormat(Protocol):
-    """A format whose units are only stages: one dataset is put together from all units of a split."""
+class AssembledFormat(Format, Protocol):
+    """A format whose units are only stages: one dataset is put together from all units of a split.
+
+    To be subclassed; logloom.io.staging and logloom.io.assembling have what its methods are made of.
+
+    Attributes:
+        planned: what its plans say.
+    """
+
+    planned: type[BaseModel] = PartsJson
 
     def plan_assembly(
-        self,
-        store: Store,
-        units: Sequence[tuple[LogRecord, Entry]],
-        schema: Schema,
-        options: Any,
-        period: int | None,
+        self, store: Store, units: Sequence[StagedUnit], schema: Schema, options: Any, period: int | None
     ) -> AssemblyPlan:
         """Plans the dataset from its units in row order; reads no payload."""
         ...
@@ -294,11 +325,34 @@ class AssembledFormat(Protocol):
         """The name and the bytes of one chunk."""
         ...
 
+    def assembled_problems(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """How the dataset, read through its reader, differs from what was written; errors tell of damage.
+
+        As it stands, for formats whose `units` read the dataset.
+        """
+        return row_problems(unit, self.units(Store.at(folder, storage_options)))
+
     def assembled_differences(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Says how the dataset, read through its reader, differs from what was written."""
-        ...
+        """Says how the dataset differs from what was written, and where it is damaged.
+
+        Args:
+            folder: URI of the dataset.
+            unit: of its `AssemblyPlan`.
+
+        Raises:
+            DatasetError: `unit` isn't what a plan says; names the field.
+            StorageError: the dataset can't be read.
+        """
+        check_unit(self.planned, unit, folder)
+        return told(folder, lambda: self.assembled_problems(folder, unit, storage_options))
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """What a version's view shows of a unit beside what is assembled; nothing."""
+        return {}
 
 
 @runtime_checkable

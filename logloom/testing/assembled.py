@@ -18,12 +18,9 @@ import numpy as np
 import pytest
 
 from logloom.blocks import Block
-from logloom.digests import file_digest
 from logloom.errors import DatasetError, LogloomError, StorageError
-from logloom.io.entries import Entry, FileEntry
-from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, AssemblyPlan
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.formats import FormatContract
 from logloom.testing.processes import without_beam
@@ -37,7 +34,7 @@ class Staged:
     """Finished units of a few logs, and what putting them together takes. Small and picklable."""
 
     format: Any
-    units: tuple[tuple[LogRecord, Entry], ...]
+    units: tuple[StagedUnit, ...]
     schema: Any
     options: Any
     period: int | None
@@ -70,30 +67,11 @@ class AssembledContract(FormatContract):
             block = self.make_block(self.held(), _ROWS, number)
             for start, stop in itertools.pairwise((0, 5, _ROWS)):
                 part = Block(log_id, f"p{start}", 0, block.take(slice(start, stop)))
-                units.append((_record(log_id), self._entry(root, part, f"{number}{start:031d}")))
+                folder = f"parts/{self.format.name}/{number}{start:031d}"
+                unit = self.write(root / folder, [part])
+                of_log = log_id, f"/logs/{log_id}.mcap", "all"
+                units.append(StagedUnit(*of_log, part.partition, folder, len(part), unit.entry, unit.columns))
         return Staged(self.format, tuple(units), self.held(), self.chosen, self.period)
-
-    def _entry(self, root: pathlib.Path, block: Block, identity: str) -> Entry:
-        folder = root / "parts" / self.format.name / identity
-        unit = self.write(folder, [block])
-        files = tuple(
-            FileEntry(name, len(data), file_digest(folder / name)) for name, data in files_in(folder).items()
-        )
-        stamps = block.timestamp.tolist()
-        return Entry(
-            output=self.format.name,
-            identity=identity,
-            log_id=block.log_id,
-            content_id="c",
-            partition=block.partition,
-            start=stamps[0],
-            stop=stamps[-1] + 1,
-            rows=len(block),
-            files=files,
-            columns=unit.columns,
-            unit=unit.entry,
-            tally={},
-        )
 
     @pytest.fixture
     def staged(self, tmp_path: pathlib.Path) -> Staged:
@@ -190,22 +168,6 @@ class AssembledContract(FormatContract):
             except StorageError as error:
                 failed += names(error, store.uri)
         assert failed
-
-
-def _record(log_id: str) -> LogRecord:
-    return LogRecord(
-        log_id=log_id,
-        uris=(f"/logs/{log_id}.mcap",),
-        content_id="c",
-        split="all",
-        key="k",
-        status="whole",
-        part="p",
-        rows=_ROWS,
-        planned=_ROWS,
-        dropped={},
-        refused=0,
-    )
 
 
 def _write(folder: pathlib.Path, files: Mapping[str, bytes]) -> None:

@@ -19,7 +19,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from logloom.blocks import Block
-from logloom.digests import file_digest
+from logloom.digests import digests_of_rows, file_digest
 from logloom.errors import LogloomError, StorageError
 from logloom.io.checks import check_all, with_check
 from logloom.io.entries import FileEntry
@@ -32,7 +32,6 @@ from logloom.testing.rows import (
     TYPES,
     assert_equal_rows,
     cut,
-    digests,
     random_block,
     rows_in,
 )
@@ -67,7 +66,7 @@ class Unit:
     def read(self, storage_options: Mapping[str, Any] | None = None, uri: str = "") -> dict[str, str]:
         """The digest of each column as the reader gives it back."""
         reader = self.reader(storage_options, uri)
-        return digests(reader.blocks(), reader.schema)
+        return digests_of_rows(reader.blocks(), reader.schema)
 
     @property
     def known(self) -> Mapping[str, tuple[bytes, str]]:
@@ -133,7 +132,7 @@ class FormatContract:
         for block in blocks:
             writer.append(block)
         entry = writer.close()
-        columns = entry.pop("columns", None) or digests(blocks, schema)
+        columns = entry.pop("columns", None) or digests_of_rows(blocks, schema)
         return Unit(self.format, folder, schema, self.chosen, entry, columns)
 
     @pytest.fixture
@@ -195,7 +194,7 @@ class FormatContract:
         for max_bytes in (1, 1000, 64 << 20):
             reader = unit.reader()
             blocks = list(reader.blocks(max_bytes=max_bytes))
-            assert unit.without(digests(blocks, reader.schema)) == []
+            assert unit.without(digests_of_rows(blocks, reader.schema)) == []
             assert {(block.log_id, block.partition) for block in blocks} == {("car/drive", "p3")}
             counts = [0, *itertools.accumulate(len(block) for block in blocks)]
             assert [block.first_row for block in blocks] == counts[:-1]
@@ -230,12 +229,12 @@ class FormatContract:
 
     def test_some_columns_are_those_among_all(self, unit: Unit) -> None:
         reader = unit.reader()
-        everything = digests(reader.blocks(), reader.schema)
+        everything = digests_of_rows(reader.blocks(), reader.schema)
         assert [list(block.columns) for block in reader.blocks(())] == [["timestamp"]]
         for name, ctype in reader.schema.columns.items():
             blocks = list(reader.blocks([name]))
             assert {tuple(block.columns) for block in blocks} == {("timestamp", name)}
-            found = digests(blocks, Schema({name: ctype}))
+            found = digests_of_rows(blocks, Schema({name: ctype}))
             assert found == {own: everything[own] for own in found}
             assert list(reader.row(1, [name])) == ["log_id", "timestamp", name]
 
@@ -258,12 +257,12 @@ class FormatContract:
         assert_equal_rows(reader[_ROWS - 1], last)
         used: Reader = pickle.loads(pickle.dumps(reader))
         assert_equal_rows(used[_ROWS - 1], last)
-        assert digests(used.blocks(), used.schema) == unit.read()
+        assert digests_of_rows(used.blocks(), used.schema) == unit.read()
 
     def test_a_forked_process_reads_what_its_parent_does(self, unit: Unit) -> None:
         reader = unit.reader()
         first, expected = reader[0], unit.read()
-        assert in_fork(lambda: digests(reader.blocks(), reader.schema)) == expected
+        assert in_fork(lambda: digests_of_rows(reader.blocks(), reader.schema)) == expected
         assert_equal_rows(reader[0], first)
 
     def test_many_threads_read_at_the_same_time(self, unit: Unit) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
-from logloom.digests import RowsDigest
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 START = 1_700_000_000_000_000_000
@@ -96,14 +95,6 @@ def cut(block: Block, at: Iterable[int]) -> list[Block]:
         Block(block.log_id, block.partition, start, block.take(slice(start, stop)))
         for start, stop in itertools.pairwise(bounds)
     ]
-
-
-def digests(blocks: Iterable[Block], schema: Schema) -> dict[str, str]:
-    """Each column's digest, over rows in blocks of any size."""
-    digest = RowsDigest(schema)
-    for block in blocks:
-        digest.update(block)
-    return digest.hexdigests()
 
 
 def rows_in(

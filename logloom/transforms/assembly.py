@@ -19,7 +19,7 @@ from logloom.errors import DatasetError
 from logloom.io.entries import ENTRY, AssembledEntry, Entry, FileEntry, find_assembled, unit_folder
 from logloom.io.manifest import Assembled, LogRecord, entries_of
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, AssemblyPlan, format_named
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
 from logloom.software import software
 from logloom.transforms.finish import LogOutcome, failures_of, records_of
 from logloom.transforms.finished import check_files, withdraw_assembled
@@ -64,8 +64,9 @@ class Assembly:
 
     def plan(self, job: Target) -> AssemblyPlan:
         """How its units become one dataset."""
+        units = [StagedUnit.of(record, entry) for record, entry in self.units]
         return assembled_format(self.output).plan_assembly(
-            job.store, self.units, job.schema, job.outputs[self.output], job.period
+            job.store, units, job.schema, job.outputs[self.output], job.period
         )
 
 

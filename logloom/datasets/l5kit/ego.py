@@ -13,8 +13,9 @@ from logloom.blocks import Array
 from logloom.datasets.l5kit.config import SampleSettings
 from logloom.datasets.l5kit.geometry import RenderContext
 from logloom.datasets.l5kit.sampling import ImageMaker, Moment, Perturbation, sample_at
-from logloom.datasets.l5kit.scenes import SceneCache, SceneRows
+from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import UsageError
+from logloom.io.caches import LruCache
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.l5kit.mask import stops_of
 
@@ -69,7 +70,7 @@ class EgoDataset:
         self.cumulative_sizes = stops_of(
             self._scenes["frame_index_interval"], len(zarr_dataset.frames), self._name("frame_index_interval")
         )
-        self._cache = SceneCache(SCENE_BYTES)
+        self._cache: LruCache[SceneRows] = LruCache(SCENE_BYTES, least=1)
 
     def __len__(self) -> int:
         return int(self.cumulative_sizes[-1]) if len(self.cumulative_sizes) else 0
@@ -181,7 +182,11 @@ class EgoDataset:
     def _rows(self, scene: int) -> SceneRows:
         if not 0 <= scene < len(self._scenes):
             raise IndexError(f"scene {scene} of {len(self._scenes)}")
-        return self._cache.get(self.dataset, scene, self._interval(scene))
+        rows = self._cache.get(scene)
+        if rows is None:
+            rows = SceneRows(self.dataset, self._interval(scene))
+            self._cache.put(scene, rows)
+        return rows
 
     def _name(self, field: str) -> str:
         return f"{self.dataset.path or 'in memory'}: {field}"

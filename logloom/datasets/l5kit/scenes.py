@@ -1,15 +1,12 @@
-"""The rows of a dataset scene by scene: checked, read once, kept while memory lasts.
+"""The rows of a dataset scene by scene: checked, and read once.
 
-Here: `SceneRows` (frames, agents and lights of a scene) and `SceneCache`.
+Here: `SceneRows`, the frames, agents and lights of a scene.
 Elsewhere: reading arrays (logloom.io.l5kit), what a sample makes of the rows (sampling).
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,29 +106,3 @@ class SceneRows:
         low, high = bounds[place], bounds[place + 1]
         first, last = low + np.searchsorted(frames[low:high], (start, stop))
         return order[first:last], frames[first:last]
-
-
-class SceneCache:
-    """The scenes used last, up to `max_bytes` (always one). Serves many threads; pickles empty."""
-
-    def __init__(self, max_bytes: int):
-        self.max_bytes = max_bytes
-        self._scenes: OrderedDict[int, SceneRows] = OrderedDict()
-        self._num_bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, dataset: ChunkedDataset, scene: int, interval: Interval) -> SceneRows:
-        with self._lock:
-            rows = self._scenes.get(scene)
-            if rows is not None:
-                self._scenes.move_to_end(scene)
-                return rows
-            rows = self._scenes[scene] = SceneRows(dataset, interval)
-            self._num_bytes += rows.nbytes
-            while self._num_bytes > self.max_bytes and len(self._scenes) > 1:
-                _, oldest = self._scenes.popitem(last=False)
-                self._num_bytes -= oldest.nbytes
-            return rows
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (SceneCache, (self.max_bytes,))

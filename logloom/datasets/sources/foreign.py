@@ -7,7 +7,6 @@ Elsewhere: reading them (logloom.io.foreign).
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,7 +73,7 @@ class _Parts:
 
     def __init__(self, dataset: ForeignDataset, parts: Sequence[tuple[str, LogRange]], bounds: Ints):
         self._dataset, self._parts, self._bounds = dataset, parts, bounds
-        self._kept: OrderedDict[tuple[int, tuple[str, ...]], tuple[list[Block], Ints]] = OrderedDict()
+        self._read = functools.lru_cache(maxsize=_KEPT)(self._load)
 
     def __len__(self) -> int:
         return int(self._bounds[-1])
@@ -89,12 +88,7 @@ class _Parts:
         place = int(np.searchsorted(firsts, at, side="right")) - 1
         return blocks[place].row(at - int(firsts[place]), schema, names)
 
-    def _read(self, number: int, names: tuple[str, ...]) -> tuple[list[Block], Ints]:
-        found = self._kept.get((number, names))
-        if found is None:
-            blocks = list(self._dataset.blocks(*self._parts[number], names))
-            lengths = np.array([len(block) for block in blocks], np.int64)
-            found = self._kept[number, names] = blocks, np.cumsum(lengths) - lengths
-            while len(self._kept) > _KEPT:
-                self._kept.pop(next(iter(self._kept)), None)
-        return found
+    def _load(self, number: int, names: tuple[str, ...]) -> tuple[list[Block], Ints]:
+        blocks = list(self._dataset.blocks(*self._parts[number], names))
+        lengths = np.array([len(block) for block in blocks], np.int64)
+        return blocks, np.cumsum(lengths) - lengths

@@ -10,39 +10,20 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
-
-from pydantic import BaseModel
 
 from logloom.blocks import Ragged
 from logloom.digests import ColumnDigest, digest_of
-from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.annotations.files import load_annotations
 from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import read_infos
-from logloom.io.metadata import Count, FileName, Text
+from logloom.io.assembling import PartsJson, by_log, part_problems, parts_of, parts_said
+from logloom.io.metadata import FileName, Text
 from logloom.io.storage import MISSING, Store, explained
-from logloom.io.units import AssemblyPlan
+from logloom.io.units import AssemblyPlan, StagedUnit
 from logloom.schema import STRING
-
-
-@dataclass(frozen=True)
-class StagedAnnotations:
-    """A finished unit, as assembly needs to know it.
-
-    Attributes:
-        folder: of the unit, within the store.
-        unit: what its writer's `close` gave.
-        digest: of its data infos, the column `data_info`.
-    """
-
-    log_id: str
-    folder: str
-    unit: Mapping[str, Any]
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -58,7 +39,7 @@ class AnnotationFileTask:
     parts: tuple[tuple[str, int], ...]
 
 
-def plan_assembly(units: Sequence[StagedAnnotations], options: Options, split: str) -> AssemblyPlan:
+def plan_assembly(units: Sequence[StagedUnit], options: Options, split: str) -> AssemblyPlan:
     """Plans the annotation file of some units; reads nothing.
 
     Args:
@@ -67,16 +48,11 @@ def plan_assembly(units: Sequence[StagedAnnotations], options: Options, split: s
     Raises:
         DatasetError: the units are out of order.
     """
-    for before, after in pairwise(units):
-        ordered = before.log_id < after.log_id
-        follows = before.log_id == after.log_id and before.unit["span"][1] < after.unit["span"][0]
-        if not (ordered or follows):
-            raise DatasetError(f"{after.folder}: its rows don't come after those before them")
+    by_log(units)
     name = options.file_of(split)
-    parts = tuple((unit.folder, int(unit.unit["rows"])) for unit in units)
-    task = AnnotationFileTask(name, options.metainfo, parts)
-    said = [[unit.log_id, unit.unit["partition"], unit.unit["rows"], unit.digest] for unit in units]
-    return AssemblyPlan([task], {}, {"file": name, "metainfo": digest_of(options.metainfo), "parts": said})
+    task = AnnotationFileTask(name, options.metainfo, tuple((unit.folder, unit.rows) for unit in units))
+    parts = parts_said(units, lambda unit: unit.columns[INFO])
+    return AssemblyPlan([task], {}, {"file": name, "metainfo": digest_of(options.metainfo), "parts": parts})
 
 
 def make_file(store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:
@@ -125,52 +101,27 @@ _WRITERS: dict[str, Callable[[Mapping[str, Any], Sequence[str]], bytes]] = {
 }
 
 
-class AnnotationPlanJson(BaseModel):
-    """What an `AssemblyPlan` says; of each unit log_id, partition, rows and digest."""
+class AnnotationPlanJson(PartsJson):
+    """What an `AssemblyPlan` says."""
 
     file: FileName
     metainfo: Text
-    parts: tuple[tuple[Text, Text, Count, Text], ...]
 
 
 # --- proof ----------------------------------------------------------------------------------------------
 
 
-def differences(
-    folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None = None
-) -> Iterator[str]:
-    """Says how an annotation file differs from the data infos that were staged for it.
-
-    Args:
-        folder: URI of the folder that holds it.
-        unit: of its `AssemblyPlan`.
-
-    Raises:
-        StorageError: it can't be read.
-    """
-    place = f"{folder}/{unit['file']}"
-    try:
-        with explained(place, MISSING):
-            found = load_annotations(place, storage_options)
-    except StorageError:
-        raise
-    except (LogloomError, *MISSING, TypeError) as error:
-        yield f"{place}: {error}"
-        return
+def problems(place: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None) -> Iterator[str]:
+    """How an annotation file differs from the data infos that were staged for it."""
+    with explained(place, MISSING):
+        found = load_annotations(place, storage_options)
     if digest_of(found["metainfo"]) != unit["metainfo"]:
-        yield f"{place}: the metainfo differs from what was written"
-    infos, total = found["data_list"], sum(part[2] for part in unit["parts"])
+        yield "the metainfo differs from what was written"
+    infos, total = found["data_list"], sum(part.rows for part in parts_of(unit))
     if len(infos) != total:
-        yield f"{place}: {len(infos)} data infos, {total} were written"
+        yield f"{len(infos)} data infos, {total} were written"
         return
-    first = 0
-    for log_id, partition, rows, digest in unit["parts"]:
-        if digest_of_infos(infos[first : first + rows]) != digest:
-            yield (
-                f"{place}: the data infos {first} to {first + rows} differ from what was written "
-                f"({log_id} {partition})"
-            )
-        first += rows
+    yield from part_problems(unit, lambda part: digest_of_infos(infos[slice(*part.ranges[0])]))
 
 
 def digest_of_infos(infos: Sequence[Mapping[str, Any]]) -> str:

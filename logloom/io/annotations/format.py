@@ -12,15 +12,13 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.annotations.assemble import (
-    AnnotationFileTask,
     AnnotationPlanJson,
-    StagedAnnotations,
-    differences,
     make_file,
     plan_assembly,
+    problems,
 )
 from logloom.io.annotations.infos import check_log_id
-from logloom.io.annotations.mapping import INFO, mapping_of, plan_mapping
+from logloom.io.annotations.mapping import mapping_of, plan_mapping
 from logloom.io.annotations.options import Options as AnnotationsOptions
 from logloom.io.annotations.reader import AnnotationReader
 from logloom.io.annotations.stage import (
@@ -29,19 +27,19 @@ from logloom.io.annotations.stage import (
     AnnotationStageWriter,
     ClosedAnnotations,
 )
-from logloom.io.entries import Entry
-from logloom.io.manifest import LogRecord
+from logloom.io.assembling import told
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.schema import Schema
 
 
-class AnnotationsFormat(Format):
+class AnnotationsFormat(AssembledFormat):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "annotations"
     semantics = 1
     Options = AnnotationsOptions
+    planned = AnnotationPlanJson
     preference = 70
     keeps_columns = False
     has_rows = False
@@ -75,7 +73,6 @@ class AnnotationsFormat(Format):
         storage_options: Mapping[str, Any] | None = None,
     ) -> AnnotationStageReader:
         """Opens one staged unit: its mapped rows."""
-        check_unit(ClosedAnnotations, entry, directory)
         return AnnotationStageReader(directory, mapping_of(options, schema).schema, entry, storage_options)
 
     def units(self, store: Store) -> list[AnnotationReader]:
@@ -89,31 +86,24 @@ class AnnotationsFormat(Format):
     def plan_assembly(
         self,
         store: Store,
-        units: Sequence[tuple[LogRecord, Entry]],
+        units: Sequence[StagedUnit],
         schema: Schema,
         options: AnnotationsOptions,
         period: int | None,
     ) -> AssemblyPlan:
         """See `logloom.io.annotations.assemble.plan_assembly`."""
-        for _, entry in units:
-            check_unit(ClosedAnnotations, entry.unit, store.uri_of(entry.folder))
-        staged = [
-            StagedAnnotations(record.log_id, entry.folder, entry.unit, entry.columns[INFO])
-            for record, entry in units
-            if entry.rows
-        ]
-        return plan_assembly(staged, options, units[0][0].split if units else "all")
+        for unit in units:
+            check_unit(ClosedAnnotations, unit.unit, store.uri_of(unit.folder))
+        return plan_assembly(units, options, units[0].split if units else "")
 
-    def make_chunk(self, store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:
-        """The name and the bytes of an annotation file."""
-        return make_file(store, task)
+    make_chunk = staticmethod(make_file)
 
-    def assembled_differences(
+    def assembled_problems(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Says how an annotation file differs from what was staged for it."""
-        check_unit(AnnotationPlanJson, unit, folder)
-        return differences(folder, unit, storage_options)
+        """How an annotation file differs from what was staged for it."""
+        file = unit["file"]
+        return told(file, lambda: problems(f"{folder}/{file}", unit, storage_options))
 
 
 FORMAT = AnnotationsFormat()

@@ -11,7 +11,8 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
 from logloom.io.entries import repair_hint
 from logloom.io.metadata import FileName, Int64, checked, parsed
+from logloom.io.staging import StageReader, StageWriter
 from logloom.io.storage import MISSING, Store
 from logloom.io.units import Closed, UnitContext
 from logloom.schema import Schema
@@ -30,66 +32,38 @@ from logloom.schema import Schema
 INFOS = "infos"
 
 
-class AnnotationStageWriter:
+class AnnotationStageWriter(StageWriter):
     """Writes the staged files of one partition into a local folder."""
 
     def __init__(self, directory: pathlib.Path, schema: Schema, options: Options, context: UnitContext):
-        """Prepares a unit; files appear with their first rows.
+        """Prepares a unit.
 
         Raises:
             UsageError: the columns don't fit, or the log_id can't name a folder.
         """
+        super().__init__(directory, context)
         self._mapping = mapping_of(options, schema)
         check_log_id(context.log_id)
         self._schema = schema
-        self._directory = directory
-        self._context = context
         self._digest = RowsDigest(self._mapping.schema)
-        self._rows = 0
-        self._span: list[int] = []
-        self._infos: BinaryIO | None = None
 
-    def append(self, block: Block) -> None:
-        """Takes the next rows.
-
-        Raises:
-            LogReadError: a class that the recipe doesn't know.
-        """
-        if not len(block):
-            return
-        if self._infos is None:
-            self._infos = (self._directory / INFOS).open("xb")
+    def stage(self, block: Block) -> None:
         rows = map_rows(self._mapping, block, self._schema)
         for row in rows:
             for name, data in row.files.values():
-                path = self._directory / name
+                path = self.directory / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("xb") as file:
                     file.write(data)
             names = as_json({column: name for column, (name, _) in row.files.items()})
-            self._infos.write(f"{row.timestamp}\t{names}\t{row.info}\n".encode("ascii"))
-        block = mapped_block(block.log_id, block.partition, self._rows, rows, self._mapping.schema.columns)
-        self._digest.update(block)
-        self._span = [self._span[0] if self._span else rows[0].timestamp, rows[-1].timestamp]
-        self._rows += len(rows)
+            self.write(INFOS, f"{row.timestamp}\t{names}\t{row.info}\n".encode("ascii"))
+        names_of = self._mapping.schema.columns
+        self._digest.update(mapped_block(block.log_id, block.partition, self.num_rows, rows, names_of))
 
-    def close(self) -> dict[str, Any]:
-        """Closes the files.
-
-        Returns:
-            columns: digests of the mapped rows; log_id, partition; rows; files: the columns that have some;
-            span: first and last timestamp.
-        """
-        if self._infos is not None:
-            self._infos.close()
-        return {
-            "columns": self._digest.hexdigests(),
-            "log_id": self._context.log_id,
-            "partition": self._context.partition,
-            "rows": self._rows,
-            "files": list(self._mapping.files),
-            "span": self._span,
-        }
+    def said(self) -> dict[str, Any]:
+        """Beside what all say: columns, digests of the mapped rows; files, the columns that have some."""
+        files = list(self._mapping.files)
+        return {**super().said(), "columns": self._digest.hexdigests(), "files": files}
 
 
 def mapped_block(
@@ -148,48 +122,19 @@ class ClosedAnnotations(Closed):
     span: tuple[Int64, ...]
 
 
-class AnnotationStageReader:
-    """The mapped rows of a staged unit: `data_info` as JSON text, and the bytes of its files.
+class AnnotationStageReader(StageReader):
+    """The mapped rows of a staged unit: `data_info` as JSON text, and the bytes of its files."""
 
-    Opens files when needed, pickles, serves many threads.
-    """
+    closed = ClosedAnnotations
 
-    def __init__(
-        self,
-        folder: str,
-        schema: Schema,
-        unit: Mapping[str, Any],
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """Names a unit.
+    @cached_property
+    def _infos(self) -> list[StagedInfo]:
+        return read_infos(self.store, "", len(self)) if len(self) else []
 
-        Args:
-            folder: URI of the unit's folder.
-            schema: of the mapped rows.
-            unit: what `AnnotationStageWriter.close` gave.
-        """
-        self.schema = schema
-        self._store = Store.at(folder, storage_options)
-        self._unit = unit
-        self._lines: list[StagedInfo] | None = None
-
-    def __len__(self) -> int:
-        return int(self._unit["rows"]) if self._unit else 0
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        index = range(len(self))[index]
-        names = self.schema.select(columns)
-        block = self._block(index, [self._row(self._infos()[index], names)], names)
-        return block.row(0, self.schema, names)
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        names = self.schema.select(columns)
+    def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
         rows: list[MappedRow] = []
         size = first = 0
-        for line in self._infos():
+        for line in self._infos[start:stop]:
             row = self._row(line, names)
             more = len(row.info) + sum(len(data) for _, data in row.files.values())
             if rows and size + more > max_bytes:
@@ -201,20 +146,15 @@ class AnnotationStageReader:
             yield self._block(first, rows, names)
 
     def _block(self, first: int, rows: Sequence[MappedRow], names: Sequence[str]) -> Block:
-        return mapped_block(self._unit["log_id"], self._unit["partition"], first, rows, names)
-
-    def _infos(self) -> list[StagedInfo]:
-        if self._lines is None:
-            self._lines = read_infos(self._store, "", len(self)) if len(self) else []
-        return self._lines
+        return mapped_block(self.unit["log_id"], self.unit["partition"], first, rows, names)
 
     def _row(self, line: StagedInfo, names: Sequence[str]) -> MappedRow:
         files = {}
         for column, name in line.files.items():
             if column in names:
                 try:
-                    files[column] = (name, self._store.read(name))
+                    files[column] = (name, self.store.read(name))
                 except MISSING:
-                    place = self._store.uri_of(name)
+                    place = self.store.uri_of(name)
                     raise DatasetError(f"{place}: missing; {repair_hint(place)}") from None
         return MappedRow(line.timestamp, line.info, files)

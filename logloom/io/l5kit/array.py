@@ -1,15 +1,12 @@
 """Reading the rows of one zarr format 2 array.
 
-Here: `ChunkedArray` (rows by index, slice, mask or field) and `CompressedChunkCache` (least recently
-used chunks go first).
+Here: `ChunkedArray` (rows by index, slice, mask or field).
 Elsewhere: what chunks look like (metadata), the four arrays together (chunked).
 """
 
 from __future__ import annotations
 
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,39 +15,10 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, StorageError
+from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
 from logloom.io.l5kit.metadata import ArrayMetadata
 from logloom.io.storage import Store
-
-
-class CompressedChunkCache:
-    """The compressed chunks that were used last, up to `max_bytes`. Serves many threads; pickles empty."""
-
-    def __init__(self, max_bytes: int):
-        self.max_bytes = max_bytes
-        self.num_bytes = 0
-        self._chunks: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, name: str) -> bytes | None:
-        with self._lock:
-            data = self._chunks.get(name)
-            if data is not None:
-                self._chunks.move_to_end(name)
-            return data
-
-    def put(self, name: str, data: bytes) -> None:
-        with self._lock:
-            if name in self._chunks or len(data) > self.max_bytes:
-                return
-            self._chunks[name] = data
-            self.num_bytes += len(data)
-            while self.num_bytes > self.max_bytes:
-                _, oldest = self._chunks.popitem(last=False)
-                self.num_bytes -= len(oldest)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (CompressedChunkCache, (self.max_bytes,))
 
 
 class ChunkedArray:
@@ -65,7 +33,7 @@ class ChunkedArray:
         self,
         store: Store,
         name: str,
-        cache: CompressedChunkCache | None = None,
+        cache: LruCache[bytes] | None = None,
         row_shape: tuple[int, ...] = (),
     ):
         """Opens an array.
@@ -73,6 +41,7 @@ class ChunkedArray:
         Args:
             store: the dataset's folder.
             name: of the array within it.
+            cache: of compressed chunks, by file name, which arrays of a dataset share.
             row_shape: of rows of integers; () for structs.
 
         Raises:

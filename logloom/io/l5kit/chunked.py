@@ -13,8 +13,9 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
+from logloom.io.caches import LruCache
 from logloom.io.l5kit import zipped
-from logloom.io.l5kit.array import ChunkedArray, CompressedChunkCache
+from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.dtypes import (
     AGENTS,
     ARRAYS,
@@ -81,7 +82,7 @@ class ChunkedDataset:
             for name, kind in ARRAYS.items():
                 setattr(self, name, WritableArray(group[kind.key]))
             return self
-        cache = CompressedChunkCache(cache_size_bytes) if cached else None
+        cache = LruCache[bytes](cache_size_bytes, len) if cached else None
         store = self.store
         for name, kind in ARRAYS.items():
             if kind is TL_FACES and not store.exists(f"{kind.key}/.zarray"):

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.entries import Entry
 from logloom.io.l5kit.assemble import (
-    L5KitChunkTask,
     L5KitPlanJson,
-    StagedL5Kit,
-    differences,
     make_chunk,
     plan_assembly,
+    problems,
 )
 from logloom.io.l5kit.dtypes import FOLDERS
-from logloom.io.l5kit.mapping import plan_mapping
-from logloom.io.l5kit.mask_chunks import MaskTask
+from logloom.io.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
 from logloom.io.l5kit.rows import L5KitReader
 from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
-from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.schema import Schema
 
 
-class L5KitFormat(Format):
+class L5KitFormat(AssembledFormat):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "l5kit"
     suffix = ".zarr"
     semantics = 1
     Options = L5KitOptions
+    planned = L5KitPlanJson
     preference = 60
     keeps_columns = False
     has_stamps_at_hand = True
@@ -70,8 +65,7 @@ class L5KitFormat(Format):
         storage_options: Mapping[str, Any] | None = None,
     ) -> L5KitStageReader:
         """Opens one staged unit: its mapped rows."""
-        check_unit(ClosedL5Kit, entry, directory)
-        return L5KitStageReader(directory, entry, storage_options)
+        return L5KitStageReader(directory, MAPPED_SCHEMA, entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder is an L5Kit dataset."""
@@ -85,40 +79,21 @@ class L5KitFormat(Format):
         """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""
         return {**MAPPED_HINTS, "host": options["host"]}
 
-    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """Staged units are not shown, only what is assembled from them."""
-        return {}
-
     def plan_assembly(
         self,
         store: Store,
-        units: Sequence[tuple[LogRecord, Entry]],
+        units: Sequence[StagedUnit],
         schema: Schema,
         options: L5KitOptions,
         period: int | None,
     ) -> AssemblyPlan:
         """See `logloom.io.l5kit.assemble.plan_assembly`."""
-        for _, entry in units:
-            check_unit(ClosedL5Kit, entry.unit, store.uri_of(entry.folder))
-        staged = [
-            StagedL5Kit(
-                record.log_id, record.uris[0], entry.folder, entry.unit, digest_of(dict(entry.columns))
-            )
-            for record, entry in units
-            if entry.rows
-        ]
-        return plan_assembly(staged, options, period)
+        for unit in units:
+            check_unit(ClosedL5Kit, unit.unit, store.uri_of(unit.folder))
+        return plan_assembly(units, options, period)
 
-    def make_chunk(self, store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, bytes]:
-        """The name and the bytes of one chunk."""
-        return make_chunk(store, task)
-
-    def assembled_differences(
-        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
-    ) -> Iterator[str]:
-        """Says how a dataset differs from what was staged for it."""
-        check_unit(L5KitPlanJson, unit, folder)
-        return differences(folder, unit, storage_options)
+    make_chunk = staticmethod(make_chunk)
+    assembled_problems = staticmethod(problems)
 
 
 FORMAT = L5KitFormat()

@@ -7,13 +7,14 @@ Elsewhere: what the counts mean (mask), the arrays that they belong to (assemble
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from logloom.blocks import Array
-from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.errors import DatasetError
+from logloom.io.assembling import ranges_within
 from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
@@ -21,6 +22,7 @@ from logloom.io.l5kit.mask import MaskThresholds, mask_of_rows
 from logloom.io.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.l5kit.rows import rows_of
 from logloom.io.l5kit.stage import read_rows
+from logloom.io.staging import staged_file
 from logloom.io.storage import Store
 
 FOLDER = "agents_mask"
@@ -39,20 +41,12 @@ def array_name(probability: float | str) -> str:
 
 
 @dataclass(frozen=True)
-class UnitPlace:
-    """Where a staged unit's rows lie in the dataset: half-open ranges of frames and of agents."""
-
-    folder: str
-    frames: tuple[int, int]
-    agents: tuple[int, int]
-
-
-@dataclass(frozen=True)
 class MaskTask:
     """One chunk of a mask: the agents [start, stop).
 
     Attributes:
-        units: all that hold frames of these agents' scenes.
+        folders: of all units that hold frames of these agents' scenes.
+        edges: by array, where each of these units begins in the dataset, then where the last of them ends.
         bounds: frames where these scenes begin, then where the last of them ends.
     """
 
@@ -60,27 +54,24 @@ class MaskTask:
     index: int
     start: int
     stop: int
-    units: tuple[UnitPlace, ...]
+    folders: tuple[str, ...]
+    edges: Mapping[str, Sequence[int]]
     bounds: tuple[int, ...]
 
 
 def mask_tasks(
-    probabilities: Sequence[float], units: Sequence[tuple[str, int, int]], scenes: Array
+    probabilities: Sequence[float], folders: Sequence[str], starts: Mapping[str, Sequence[int]], scenes: Array
 ) -> list[MaskTask]:
     """The chunks of a dataset's masks.
 
     Args:
-        units: folder, number of frames and of agents of each, in order.
+        folders: of its units, in order.
+        starts: by array, where each unit begins in it, then where the last one ends.
         scenes: (S, 2) their frames, [start, stop), end to end.
     """
-    frames = np.cumsum([0, *(count for _, count, _ in units)])
-    agents = np.cumsum([0, *(count for _, _, count in units)])
-    places = [
-        UnitPlace(units[i][0], (int(frames[i]), int(frames[i + 1])), (int(agents[i]), int(agents[i + 1])))
-        for i in range(len(units))
-    ]
+    frames, agents = starts["frames"], starts["agents"]
     tasks: list[MaskTask] = []
-    total, step = int(agents[-1]), ARRAYS["agents"].chunk_rows
+    total, step = agents[-1], ARRAYS["agents"].chunk_rows
     scene_edges = np.append(scenes[:, 0], scenes[-1:, 1])
     for index, start in enumerate(range(0, total, step)):
         stop = min(start + step, total)
@@ -89,12 +80,13 @@ def mask_tasks(
         first, last = _overlapping(scene_edges, frames[begin], frames[end])
         bounds = tuple(scene_edges[first : last + 1].tolist())
         begin, end = _overlapping(frames, bounds[0], bounds[-1])
-        own = tuple(places[begin:end])
-        tasks += [MaskTask(probability, index, start, stop, own, bounds) for probability in probabilities]
+        edges = {name: tuple(starts[name][begin : end + 1]) for name in ("frames", "agents")}
+        own = tuple(folders[begin:end]), edges
+        tasks += [MaskTask(probability, index, start, stop, *own, bounds) for probability in probabilities]
     return tasks
 
 
-def _overlapping(edges: Array, start: int, stop: int) -> tuple[int, int]:
+def _overlapping(edges: Sequence[int] | Array, start: int, stop: int) -> tuple[int, int]:
     """Which of the intervals between ascending edges overlap [start, stop)."""
     begin = np.searchsorted(edges, start, side="right") - 1
     return int(begin), int(np.searchsorted(edges, stop, side="left"))
@@ -116,15 +108,12 @@ def make_mask_chunk(store: Store, task: MaskTask) -> tuple[str, bytes]:
 
     def read(name: str, start: int, stop: int) -> Array:
         parts = [np.empty(0, ARRAYS[name].dtype)]
-        for unit in task.units:
-            first, end = unit.frames if name == "frames" else unit.agents
-            begin, until = max(start, first) - first, min(stop, end) - first
-            if begin < until:
-                file = f"{unit.folder}/{name}"
-                rows = read_rows(store, file, ARRAYS[name].dtype, begin, until).copy()
-                if name == "frames":
-                    rows["agent_index_interval"] += unit.agents[0]
-                parts.append(rows)
+        for number, first, last in ranges_within(task.edges[name], start, stop):
+            file = staged_file(store, f"{task.folders[number]}/{name}")
+            rows = read_rows(file, ARRAYS[name].dtype, first, last)
+            if name == "frames":
+                rows["agent_index_interval"] += task.edges["agents"][number]
+            parts.append(rows)
         return np.concatenate(parts)
 
     thresholds = MaskThresholds(task.probability)
@@ -151,25 +140,19 @@ def open_mask(dataset: ChunkedDataset, probability: str) -> ChunkedArray | None:
     return mask
 
 
-def mask_differences(dataset: ChunkedDataset, probability: str, num_rows: int) -> Iterator[str]:
+def mask_problems(dataset: ChunkedDataset, probability: str, num_rows: int) -> Iterator[str]:
     """Says where a dataset's mask differs from what its agents give."""
-    name = array_name(probability)
     scenes = dataset.scenes[:]["frame_index_interval"]
     bounds = [*scenes[:, 0].tolist(), *scenes[-1:, 1].tolist()]
-    try:
-        mask = open_mask(dataset, probability)
-        if mask is None or len(mask) != num_rows:
-            yield f"{name}: {0 if mask is None else len(mask)} rows, {num_rows} were written"
+    mask = open_mask(dataset, probability)
+    if mask is None or len(mask) != num_rows:
+        yield f"{0 if mask is None else len(mask)} rows, {num_rows} were written"
+        return
+    thresholds = MaskThresholds(float(probability))
+    edges = [*range(0, num_rows, ARRAYS["agents"].chunk_rows), num_rows]
+    for start, stop in itertools.pairwise(edges):
+        expected = mask_of_rows(rows_of(dataset), bounds, start, stop, thresholds, dataset.path)
+        wrong = np.flatnonzero((mask[start:stop] != expected).any(axis=1))
+        if wrong.size:
+            yield f"differs from what was written (agent {start + int(wrong[0])})"
             return
-        thresholds = MaskThresholds(float(probability))
-        edges = [*range(0, num_rows, ARRAYS["agents"].chunk_rows), num_rows]
-        for start, stop in itertools.pairwise(edges):
-            expected = mask_of_rows(rows_of(dataset), bounds, start, stop, thresholds, dataset.path)
-            wrong = np.flatnonzero((mask[start:stop] != expected).any(axis=1))
-            if wrong.size:
-                yield f"{name}: differs from what was written (agent {start + int(wrong[0])})"
-                return
-    except StorageError:
-        raise
-    except (LogloomError, ValueError) as error:
-        yield str(error)

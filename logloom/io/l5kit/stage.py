@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,45 +19,36 @@ from pydantic import BaseModel
 from logloom.blocks import Array, Block, Ragged
 from logloom.digests import RowsDigest
 from logloom.errors import DatasetError, LogReadError
-from logloom.io.entries import repair_hint
+from logloom.io.files import File
 from logloom.io.l5kit.dtypes import ARRAYS, FRAMES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, mapping_of
 from logloom.io.l5kit.metadata import row_bytes
 from logloom.io.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.l5kit.rows import INTERVALS, read_blocks, select_columns
 from logloom.io.metadata import Count, Int64, Text
-from logloom.io.storage import Store, explained
+from logloom.io.staging import StageReader, StageWriter, read_range
 from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
 
-class L5KitStageWriter:
+class L5KitStageWriter(StageWriter):
     """Writes the staged files of one partition into a local folder."""
 
     def __init__(self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext):
-        """Prepares a unit; files appear with their first rows.
+        """Prepares a unit.
 
         Raises:
             UsageError: the columns don't fit, or the host is too long.
         """
+        super().__init__(directory, context)
         self._mapping = mapping_of(options, schema)
         host_of(options, context.log_uri, context.log_id)  # assembly would fail on it, after all the work
-        self._directory = directory
-        self._context = context
         self._counts_runs = bool(options.masks)
         self._runs = Runs(gap_limit(options, context.period))
         self._digest = RowsDigest(MAPPED_SCHEMA)
         self._rows = {"frames": 0, "agents": 0, "tl_faces": 0}
-        self._files: dict[str, BinaryIO] = {}
 
-    def append(self, block: Block) -> None:
-        """Takes the next rows.
-
-        Raises:
-            LogReadError: a value doesn't fit its field; or a row holds a track twice where masks are wanted.
-        """
-        if not len(block):
-            return
+    def stage(self, block: Block) -> None:
         mapped = Block(block.log_id, block.partition, block.first_row, self._mapping.apply(block))
         if self._counts_runs:
             _check_tracks(mapped)
@@ -71,33 +62,21 @@ class L5KitStageWriter:
             assert isinstance(structs, Ragged)
             bounds = structs.offsets + self._rows[name]
             frames[field] = np.stack([bounds[:-1], bounds[1:]], axis=1)
-            self._write(name, structs.values)
-        self._write("frames", frames)
+            self._put(name, structs.values)
+        self._put("frames", frames)
 
-    def _write(self, name: str, rows: Array) -> None:
-        if not len(rows):
-            return
-        if name not in self._files:
-            self._files[name] = (self._directory / name).open("xb")
-        self._files[name].write(row_bytes(rows).data)
-        self._rows[name] += len(rows)
+    def _put(self, name: str, rows: Array) -> None:
+        if len(rows):
+            self.write(name, row_bytes(rows).data)
+            self._rows[name] += len(rows)
 
-    def close(self) -> dict[str, Any]:
-        """Closes the files.
-
-        Returns:
-            columns: digests of the mapped rows; log_id, partition; rows: of each array; runs: [start, stop,
-            first, last] of frames without a gap between them, `first` and `last` being their times.
+    def said(self) -> dict[str, Any]:
         """
-        for file in self._files.values():
-            file.close()
-        return {
-            "columns": self._digest.hexdigests(),
-            "log_id": self._context.log_id,
-            "partition": self._context.partition,
-            "rows": self._rows,
-            "runs": self._runs.found,
-        }
+        Returns:
+            columns: digests of the mapped rows; rows: of each array; runs: [start, stop, first, last] of
+            frames without a gap between them, `first` and `last` being their times.
+        """
+        return {"columns": self._digest.hexdigests(), "rows": self._rows, "runs": self._runs.found}
 
 
 def _check_tracks(block: Block) -> None:
@@ -147,7 +126,7 @@ class Runs:
             self.found.append([start, start + frames, first, last])
 
 
-def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: int) -> Array:
+def read_rows(file: File, dtype: np.dtype[Any], start: int, stop: int) -> Array:
     """Rows [start, stop) of a staged file.
 
     Raises:
@@ -156,20 +135,7 @@ def read_rows(store: Store, name: str, dtype: np.dtype[Any], start: int, stop: i
     """
     if start >= stop:
         return np.empty(0, dtype)
-    first, end = start * dtype.itemsize, stop * dtype.itemsize
-    place = store.uri_of(name)
-    try:
-        if store.local is not None:
-            with explained(place, (FileNotFoundError,)), store.path_of(name).open("rb") as file:
-                rows: Array = np.fromfile(file, dtype, stop - start, offset=first)
-        else:
-            data = store.fs.cat_file(store.fs_path(name), start=first, end=end)
-            rows = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
-    except FileNotFoundError:
-        raise DatasetError(f"{place}: missing; {repair_hint(place)}") from None
-    if len(rows) != stop - start:
-        raise DatasetError(f"{place}: ends before byte {end}; {repair_hint(place)}")
-    return rows
+    return read_range(file, start * dtype.itemsize, stop * dtype.itemsize).view(dtype)
 
 
 class _RowsJson(BaseModel):
@@ -187,46 +153,22 @@ class ClosedL5Kit(BaseModel):
     runs: tuple[tuple[Count, Count, Int64, Int64], ...]
 
 
-class L5KitStageReader:
-    """The rows of a staged unit. Opens files for each read, pickles, serves many threads."""
+class L5KitStageReader(StageReader):
+    """The mapped rows of a staged unit."""
 
-    schema = MAPPED_SCHEMA
-
-    def __init__(
-        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None = None
-    ):
-        """Names a unit.
-
-        Args:
-            folder: URI of the unit's folder.
-            unit: what `L5KitStageWriter.close` gave.
-        """
-        self._store = Store.at(folder, storage_options)
-        self._unit = unit
+    closed = ClosedL5Kit
 
     def __len__(self) -> int:
-        return int(self._unit["rows"]["frames"]) if self._unit else 0
+        return int(self.unit["rows"]["frames"]) if self.unit else 0
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        index = range(len(self))[index]
-        (block,) = self._read(index, index + 1, 1)
-        return block.row(0, self.schema, self.schema.select(columns))
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        for block in self._read(0, len(self), max_bytes):
-            yield select_columns(block, columns)
-
-    def _read(self, start: int, stop: int, max_bytes: int) -> Iterator[Block]:
-        if start == stop:
-            return iter(())
-        log_id, partition = self._unit["log_id"], self._unit["partition"]
-        return read_blocks(self._rows, start, stop, log_id, partition, self._store.uri, max_bytes)
+    def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+        if start < stop:
+            of_unit = self.unit["log_id"], self.unit["partition"]
+            for block in read_blocks(self._rows, start, stop, *of_unit, self.store.uri, max_bytes):
+                yield select_columns(block, names)
 
     def _rows(self, name: str, start: int, stop: int) -> Array:
-        if stop > self._unit["rows"][name]:
-            place = self._store.uri_of("frames")
-            raise DatasetError(f"{place}: names {stop} {name} of {self._unit['rows'][name]}: damaged")
-        return read_rows(self._store, name, ARRAYS[name].dtype, start, stop)
+        if stop > self.unit["rows"][name]:
+            place = self.store.uri_of("frames")
+            raise DatasetError(f"{place}: names {stop} {name} of {self.unit['rows'][name]}: damaged")
+        return read_rows(self.file(name), ARRAYS[name].dtype, start, stop)

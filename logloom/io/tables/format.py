@@ -16,8 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
-from logloom.io.entries import Entry
-from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tables import description as d
 from logloom.io.tables.assemble import PartRows, describe, log_index
@@ -26,7 +24,7 @@ from logloom.io.tables.parts import ROWS_FILE, TablePlan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.unit import BlockReader, UnitWriter, check_closed, unit_reader
 from logloom.io.tables.versions import open_table
-from logloom.io.units import AssemblyPlan, Format, UnitContext
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.schema import Schema
 
 
@@ -71,7 +69,7 @@ class LogIndexTask:
     parts: tuple[str, ...]
 
 
-class TableFormat(Format):
+class TableFormat(AssembledFormat):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "table"
@@ -145,29 +143,28 @@ class TableFormat(Format):
     def plan_assembly(
         self,
         store: Store,
-        units: Sequence[tuple[LogRecord, Entry]],
+        units: Sequence[StagedUnit],
         schema: Schema,
         options: TableOptions,
         period: int | None,
     ) -> AssemblyPlan:
         """A task for each log's index, and table.json."""
         plan = options.plan(schema)
-        of_log: dict[str, list[Entry]] = {}
-        for record, entry in units:
-            if entry.rows:
-                check_closed(entry.unit, plan, store.uri_of(entry.folder))
-                of_log.setdefault(record.log_id, []).append(entry)
+        of_log: dict[str, list[StagedUnit]] = {}
+        for unit in units:
+            check_closed(unit.unit, plan, store.uri_of(unit.folder))
+            of_log.setdefault(unit.log_id, []).append(unit)
         tasks = [
-            LogIndexTask(log_id, tuple(e.folder for e in entries), tuple(e.unit["part"] for e in entries))
-            for log_id, entries in sorted(of_log.items())
+            LogIndexTask(log_id, tuple(u.folder for u in own), tuple(u.unit["part"] for u in own))
+            for log_id, own in sorted(of_log.items())
         ]
         logs = [
-            d.LogRows(log_id, d.log_file(log_id), sum(e.rows for e in entries), "")
-            for log_id, entries in sorted(of_log.items())
+            d.LogRows(log_id, d.log_file(log_id), sum(u.rows for u in own), "")
+            for log_id, own in sorted(of_log.items())
         ]
         holders = References(options.references, store.options).holders if options.references else ()
         max_gap = None if period is None else period * 3 // 2
-        closed = [entry.unit for entries in of_log.values() for entry in entries]
+        closed = [unit.unit for own in of_log.values() for unit in own]
         table = describe(plan, closed, logs, max_gap, holders)
         note_use(store.uri, holders, store.options)
         return AssemblyPlan(tasks, {d.FILE: d.to_bytes(table)}, {"logs": len(logs)})

@@ -15,7 +15,7 @@ import fnmatch
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -322,6 +322,7 @@ class StoredLog:
         blobs: group to (distinct blob URIs, (N,) number of each row's blob).
         places: group to (N, 2) offset and length.
         hashes: group to (N,) 32 bytes; empty unless asked for.
+        lookups: by index columns, the row of their values; filled by those who look rows up.
     """
 
     uri: str
@@ -330,6 +331,7 @@ class StoredLog:
     blobs: Mapping[str, tuple[list[str], NDArray[Any]]]
     places: Mapping[str, NDArray[np.int64]]
     hashes: Mapping[str, Sequence[bytes]]
+    lookups: dict[tuple[str, ...], dict[Any, int]] = field(default_factory=dict, compare=False)
 
     @property
     def nbytes(self) -> int:

@@ -12,8 +12,6 @@ one of them lacks doesn't exist.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import UsageError
+from logloom.io.caches import LruCache
 from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.index import StoredLog, read_log
 from logloom.io.tables.merging import MergeStep
@@ -66,19 +65,7 @@ class Windows:
         self._reader, self._storage = reader, storage_options
         self._max_gap, self._may_lack = max_gap, frame.may_lack
         self._runs: NDArray[np.int32] | None = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._logs: OrderedDict[tuple[int, str, bool], StoredLog] = OrderedDict()
-        self._lookups: dict[tuple[int, str], dict[Any, int]] = {}
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_logs", "_lookups", "_lock")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+        self._logs: LruCache[StoredLog] = LruCache(_CACHE_BYTES, least=1)
 
     def holds(self, position: int, low: int, high: int) -> bool:
         """Whether the rows from `low` to `high` around a row stand in the frame as they are stored."""
@@ -208,13 +195,13 @@ class Windows:
                     "the frame lacks can't be found"
                 )
             columns.append(holders[0][0].columns[key][holders[0][1]].tolist())
-        lookup = self._lookups.get((step.slot, log.uri))
+        lookup = log.lookups.get(step.right_on)
         if lookup is None:
             lookup = {}
             keys = zip(*(log.columns[key].tolist() for key in step.right_on), strict=True)
             for row, values in enumerate(keys):
                 lookup[values] = _REPEATED if values in lookup else row
-            self._lookups[step.slot, log.uri] = lookup
+            log.lookups[step.right_on] = lookup
         found = np.array([lookup.get(key, -1) for key in zip(*columns, strict=True)], np.int64)
         if (found[exists] == _REPEATED).any():
             raise UsageError(
@@ -234,11 +221,9 @@ class Windows:
     def log(self, slot: int, uri: str, *, hashes: bool = False) -> StoredLog:
         """A log as stored; the last ones used are kept."""
         key = (slot, uri, hashes)
-        with self._lock:
-            found = self._logs.get(key)
-            if found is not None:
-                self._logs.move_to_end(key)
-                return found
+        found = self._logs.get(key)
+        if found is not None:
+            return found
         own = self._slots[slot]
         table = own.descriptions[own.table_of_log[own.logs.index(uri)]]
         wanted = {"timestamp", *(key for step in self._steps for key in (*step.on, *step.right_on))}
@@ -249,11 +234,7 @@ class Windows:
             hashes=hashes,
             storage_options=self._storage,
         )
-        with self._lock:
-            self._logs[key] = found
-            while len(self._logs) > 1 and sum(log.nbytes for log in self._logs.values()) > _CACHE_BYTES:
-                slot, uri, _ = self._logs.popitem(last=False)[0]
-                self._lookups.pop((slot, uri), None)
+        self._logs.put(key, found)
         return found
 
     def present(self, step: Step, window: RowWindow) -> NDArray[np.bool_]:

@@ -1,14 +1,12 @@
 """Reading the entries of one array, chunk by chunk.
 
-Here: `ArrayReader` and the cache of chunks that its kind shares.
+Here: `ArrayReader`.
 Elsewhere: what chunks look like (layout, shards), which of them are needed (pieces), columns made of arrays
 (reader).
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
+from logloom.io.caches import LruCache
 from logloom.io.checks import without_check
 from logloom.io.storage import Store
 from logloom.io.tar.sources import ByteSource
@@ -30,37 +29,14 @@ _LOCAL_RUN = 256 << 10  # so much stays in a core's cache until it is decoded
 _REMOTE_RUN = 16 << 20
 
 
-class ArrayCache:
-    """Arrays that were used last, up to `max_bytes`: indices of shards, chunks of small columns."""
-
-    def __init__(self, max_bytes: int):
-        self.max_bytes = max_bytes
-        self.num_bytes = 0
-        self._found: OrderedDict[tuple[str, int], Array] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, int]) -> Array | None:
-        with self._lock:
-            found = self._found.get(key)
-            if found is not None:
-                self._found.move_to_end(key)
-            return found
-
-    def put(self, key: tuple[str, int], found: Array) -> None:
-        with self._lock:
-            if key in self._found or found.nbytes > self.max_bytes:
-                return
-            self._found[key] = found
-            self.num_bytes += found.nbytes
-            while self.num_bytes > self.max_bytes:
-                _, oldest = self._found.popitem(last=False)
-                self.num_bytes -= oldest.nbytes
-
-
 class ArrayReader:
     """An array of a dataset. A file or chunk that is missing is an error, never fill values."""
 
-    def __init__(self, store: Store, path: str, layout: ArrayLayout, cache: ArrayCache):
+    def __init__(self, store: Store, path: str, layout: ArrayLayout, cache: LruCache[Array]):
+        """
+        Args:
+            cache: of indices of shards and of chunks of small columns, which arrays of a dataset share.
+        """
         self.layout = layout
         self._store = store
         self._path = path

@@ -11,19 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from logloom.blocks import Array
-from logloom.digests import RowsDigest, digest_of
-from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
-from logloom.io.metadata import Count, Text
+from logloom.digests import digest_of, digests_of_rows
+from logloom.errors import UsageError
+from logloom.io.assembling import (
+    CHECK_BYTES,
+    Part,
+    Piece,
+    by_log,
+    part_problems,
+    parts_of,
+    parts_said,
+    ranges_within,
+)
+from logloom.io.staging import staged_file
 from logloom.io.storage import Store
-from logloom.io.tar.sources import ByteSource
-from logloom.io.units import AssemblyPlan
+from logloom.io.units import AssemblyPlan, StagedUnit
 from logloom.io.zarr.arrays import LogArray
 from logloom.io.zarr.groups import array_attributes, group_files, log_problems
 from logloom.io.zarr.layout import ArrayLayout
@@ -34,47 +41,6 @@ from logloom.io.zarr.stage import StagedArray, read_staged, staged_arrays
 from logloom.schema import Schema
 
 MAX_TREE_ARRAYS = 10_000
-_CHECK_BYTES = 16 << 20
-
-
-@dataclass(frozen=True)
-class StagedZarr:
-    """A finished unit, as assembly needs to know it.
-
-    Attributes:
-        folder: of the unit, within the store.
-        unit: what its writer's `close` gave.
-        digest: of its rows, over all columns that are stored.
-    """
-
-    log_id: str
-    folder: str
-    unit: Mapping[str, Any]
-    digest: str
-
-    @property
-    def rows(self) -> int:
-        return int(self.unit["rows"])
-
-    def length(self, array: LogArray) -> int:
-        """Entries that it adds to an array."""
-        return int(self.unit["values"][array.column]) if array.axis == "values" else self.rows
-
-
-@dataclass(frozen=True)
-class ZarrPiece:
-    """Entries [start, stop) of one unit's array.
-
-    Attributes:
-        rows: of the unit.
-        base: of offsets: how many values the log holds before those of this unit.
-    """
-
-    folder: str
-    start: int
-    stop: int
-    rows: int
-    base: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,10 +58,10 @@ class ZarrFileTask:
     layout: ArrayLayout
     staged: StagedArray
     leads: bool
-    pieces: tuple[ZarrPiece, ...]
+    pieces: tuple[Piece, ...]
 
 
-def plan_assembly(units: Sequence[StagedZarr], schema: Schema, options: ZarrOptions) -> AssemblyPlan:
+def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions) -> AssemblyPlan:
     """Plans the dataset of some units; reads nothing.
 
     Args:
@@ -106,8 +72,8 @@ def plan_assembly(units: Sequence[StagedZarr], schema: Schema, options: ZarrOpti
         UsageError: a log_id can't name a group, or one lies within another.
         DatasetError: the units are out of order.
     """
-    logs = {log_id: list(own) for log_id, own in groupby(units, key=lambda unit: unit.log_id)}
-    _check_order(units, logs)
+    logs = by_log(units)
+    _check_names([*logs])
     staged = staged_arrays(schema)
     tasks: list[ZarrFileTask] = []
     metadata: dict[str, dict[str, Any]] = {}
@@ -124,18 +90,11 @@ def plan_assembly(units: Sequence[StagedZarr], schema: Schema, options: ZarrOpti
     rows = {log_id: sum(unit.rows for unit in own) for log_id, own in logs.items()}
     whole = len(metadata) <= MAX_TREE_ARRAYS
     files = group_files(metadata, rows, schema, options.format, whole)
-    parts = [[u.log_id, u.unit["partition"], u.rows, u.digest] for u in units]
+    parts = parts_said(units, lambda unit: stored_digest(unit.columns, schema))
     return AssemblyPlan(tasks, files, {"parts": parts})
 
 
-def _check_order(units: Sequence[StagedZarr], logs: Mapping[str, Sequence[StagedZarr]]) -> None:
-    ids = [log_id for log_id, _ in groupby(units, key=lambda unit: unit.log_id)]
-    if ids != sorted(set(ids)):
-        raise DatasetError("units of logs out of order, or of a log in two places")
-    for own in logs.values():
-        for before, after in pairwise(own):
-            if after.unit["span"][0] <= before.unit["span"][1]:
-                raise DatasetError(f"{after.folder}: its rows don't come after those before them")
+def _check_names(ids: Sequence[str]) -> None:
     problems = [line for log_id in ids for line in log_problems(log_id)]
     folders = {
         "/".join(log_id.split("/")[:depth]) for log_id in ids for depth in range(1, log_id.count("/") + 1)
@@ -145,10 +104,15 @@ def _check_order(units: Sequence[StagedZarr], logs: Mapping[str, Sequence[Staged
         raise UsageError("; ".join(problems) + ": give log_id another template")
 
 
+def _length(unit: StagedUnit, array: LogArray) -> int:
+    """Entries that a unit adds to an array."""
+    return int(unit.unit["values"][array.column]) if array.axis == "values" else unit.rows
+
+
 def _layout(
-    array: LogArray, units: Sequence[StagedZarr], schema: Schema, options: ZarrOptions
+    array: LogArray, units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions
 ) -> ArrayLayout:
-    length = sum(unit.length(array) for unit in units) + (array.axis == "bounds")
+    length = sum(_length(unit, array) for unit in units) + (array.axis == "bounds")
     ctype = schema.columns.get(array.column)
     # Encoded images don't get smaller.
     plain = array.part == "data" and ctype is not None and ctype.kind != "array"
@@ -156,24 +120,20 @@ def _layout(
 
 
 def _file_tasks(
-    folder: str, staged: StagedArray, layout: ArrayLayout, units: Sequence[StagedZarr]
+    folder: str, staged: StagedArray, layout: ArrayLayout, units: Sequence[StagedUnit]
 ) -> Iterator[ZarrFileTask]:
     array = staged.array
     lead = int(array.axis == "bounds")
-    starts = np.cumsum([lead, *(unit.length(array) for unit in units)]).tolist()
-    bases = np.cumsum([0, *(unit.unit["values"].get(array.column, 0) for unit in units)]).tolist()
+    starts = np.cumsum([lead, *(_length(unit, array) for unit in units)]).tolist()
+    values = np.cumsum([0, *(unit.unit["values"].get(array.column, 0) for unit in units)]).tolist()
     for file in range(layout.num_files):
         first = file * layout.shard
         last = min(first + layout.shard, layout.shape[0])
-        pieces = []
-        at = max(0, int(np.searchsorted(starts, first, side="right")) - 1)
-        while at < len(units) and starts[at] < last:
-            start, stop = max(first, starts[at]) - starts[at], min(last, starts[at + 1]) - starts[at]
-            if start < stop:
-                base = bases[at] if lead else 0
-                pieces.append(ZarrPiece(units[at].folder, start, stop, units[at].rows, base))
-            at += 1
-        yield ZarrFileTask(folder, file, layout, staged, bool(lead) and file == 0, tuple(pieces))
+        pieces = tuple(
+            Piece(units[at].folder, start, stop, units[at].rows, (values[at],) if lead else ())
+            for at, start, stop in ranges_within(starts, first, last)
+        )
+        yield ZarrFileTask(folder, file, layout, staged, bool(lead) and file == 0, pieces)
 
 
 def make_file(store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
@@ -184,17 +144,11 @@ def make_file(store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
     """
     parts: list[Array] = [np.zeros(1, task.layout.dtype)] if task.leads else []
     for piece in task.pieces:
-        source = ByteSource(store.uri_of(f"{piece.folder}/{task.staged.file}"), store.options)
-        entries = read_staged(source, task.staged, piece.rows, piece.start, piece.stop)
-        parts.append(entries + piece.base if piece.base else entries)
+        file = staged_file(store, f"{piece.folder}/{task.staged.file}")
+        entries = read_staged(file, task.staged, piece.rows, piece.start, piece.stop)
+        parts.append(entries + piece.bases[0] if piece.bases else entries)
     entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return f"{task.folder}/{task.layout.file_name(task.file)}", encode_file(task.layout, entries)
-
-
-class ZarrPlanJson(BaseModel):
-    """What an `AssemblyPlan` says; of each unit log_id, partition, rows and digest."""
-
-    parts: tuple[tuple[Text, Text, Count, Text], ...]
 
 
 # --- proof ----------------------------------------------------------------------------------------------
@@ -205,53 +159,17 @@ def stored_digest(columns: Mapping[str, str], schema: Schema) -> str:
     return digest_of({name: columns[name] for name in ("log_id", "timestamp", *schema.all)})
 
 
-def differences(
-    folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None = None
+def problems(
+    folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Says how a dataset, read through `ZarrReader`, differs from the rows that were staged for it.
-
-    Args:
-        folder: URI of the dataset.
-        unit: of its `AssemblyPlan`.
-
-    Raises:
-        StorageError: it can't be read.
-    """
-    try:
-        reader = ZarrReader(folder, storage_options=storage_options)
-        lengths = dict(_rows_of_logs(unit))
-        if reader.logs != lengths:
-            yield f"{folder}: holds other logs or numbers of rows than were written"
-            return
-    except StorageError:
-        raise
-    except LogloomError as error:
-        yield f"{folder}: {error}"
+    """How a dataset, read through its reader, differs from the rows that were staged for it."""
+    reader = ZarrReader(folder, storage_options=storage_options)
+    if reader.logs != {part.log_id: part.row + part.rows for part in parts_of(unit)}:
+        yield "holds other logs or numbers of rows than were written"
         return
-    row, latest = 0, None
-    for log_id, partition, rows, digest in unit["parts"]:
-        row = row if log_id == latest else 0
-        latest = log_id
-        problem = _part_difference(reader, log_id, row, row + rows, digest)
-        if problem:
-            yield f"{folder}: {problem} (rows {row} to {row + rows} of {log_id}, {partition})"
-        row += rows
 
+    def digest(part: Part) -> str:
+        blocks = reader.log(part.log_id).blocks(None, CHECK_BYTES, part.row, part.row + part.rows)
+        return stored_digest(digests_of_rows(blocks, reader.schema), reader.schema)
 
-def _rows_of_logs(unit: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for log_id, parts in groupby(unit["parts"], key=lambda part: part[0]):
-        yield log_id, sum(part[2] for part in parts)
-
-
-def _part_difference(reader: ZarrReader, log_id: str, start: int, stop: int, digest: str) -> str:
-    """How the rows of one unit differ, or ""."""
-    found = RowsDigest(reader.schema)
-    try:
-        for block in reader.log(log_id).blocks(None, _CHECK_BYTES, start, stop):
-            found.update(block)
-    except StorageError:
-        raise
-    except (LogloomError, ValueError) as error:
-        return str(error)
-    same = stored_digest(found.hexdigests(), reader.schema) == digest
-    return "" if same else "the rows read back differ from what was written"
+    yield from part_problems(unit, digest)

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.entries import Entry
 from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
-from logloom.io.manifest import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of
-from logloom.io.zarr.assemble import (
-    StagedZarr,
-    ZarrFileTask,
-    ZarrPlanJson,
-    differences,
-    make_file,
-    plan_assembly,
-    stored_digest,
-)
+from logloom.io.zarr.assemble import make_file, plan_assembly, problems
 from logloom.io.zarr.groups import log_problems
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.others import FILES
@@ -30,7 +20,7 @@ from logloom.io.zarr.stage import ClosedZarr, ZarrStageReader, ZarrStageWriter
 from logloom.schema import Schema
 
 
-class ZarrFormat(Format):
+class ZarrFormat(AssembledFormat):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "zarr"
@@ -69,7 +59,6 @@ class ZarrFormat(Format):
         storage_options: Mapping[str, Any] | None = None,
     ) -> ZarrStageReader:
         """Opens one staged unit."""
-        check_unit(ClosedZarr, entry, directory)
         return ZarrStageReader(directory, options.stored(schema), entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
@@ -81,39 +70,21 @@ class ZarrFormat(Format):
         """The reader of a dataset that logloom wrote."""
         return [ZarrReader(store.uri, storage_options=store.options)]
 
-    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """Staged units are not shown, only what is assembled from them."""
-        return {}
-
     def plan_assembly(
         self,
         store: Store,
-        units: Sequence[tuple[LogRecord, Entry]],
+        units: Sequence[StagedUnit],
         schema: Schema,
         options: ZarrOptions,
         period: int | None,
     ) -> AssemblyPlan:
         """See `logloom.io.zarr.assemble.plan_assembly`."""
-        for _, entry in units:
-            check_unit(ClosedZarr, entry.unit, store.uri_of(entry.folder))
-        stored = options.stored(schema)
-        staged = [
-            StagedZarr(record.log_id, entry.folder, entry.unit, stored_digest(entry.columns, stored))
-            for record, entry in units
-            if entry.rows
-        ]
-        return plan_assembly(staged, stored, options)
+        for unit in units:
+            check_unit(ClosedZarr, unit.unit, store.uri_of(unit.folder))
+        return plan_assembly(units, options.stored(schema), options)
 
-    def make_chunk(self, store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
-        """The name and the bytes of one file."""
-        return make_file(store, task)
-
-    def assembled_differences(
-        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
-    ) -> Iterator[str]:
-        """Says how a dataset differs from what was staged for it."""
-        check_unit(ZarrPlanJson, unit, folder)
-        return differences(folder, unit, storage_options)
+    make_chunk = staticmethod(make_file)
+    assembled_problems = staticmethod(problems)
 
 
 FORMAT = ZarrFormat()

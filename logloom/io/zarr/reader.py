@@ -18,10 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
 from logloom.io.metadata import parsed
 from logloom.io.storage import Store
-from logloom.io.zarr.array import ArrayCache, ArrayReader
+from logloom.io.zarr.array import ArrayReader
 from logloom.io.zarr.arrays import arrays_of, check_shapes, join_fields, read_blocks
 from logloom.io.zarr.groups import ATTRIBUTE, VERSION, log_problems
 from logloom.io.zarr.layout import ArrayLayout
@@ -85,7 +86,7 @@ class ZarrReader:
         self.logs: dict[str, int] = {log_id: logs[log_id] for log_id in sorted(logs)}
         self._ids = list(self.logs)
         self._bounds = [0, *map(int, np.cumsum([*self.logs.values()], dtype=np.int64))]
-        self._cache = ArrayCache(CACHE_BYTES)
+        self._cache: LruCache[Array] = LruCache(CACHE_BYTES)
         self._readers: dict[str, LogReader] = {}
         self._lock = threading.Lock()
 
@@ -236,7 +237,7 @@ class LogReader:
     """The rows of one log. Serves many threads."""
 
     def __init__(
-        self, store: Store, log_id: str, rows: int, schema: Schema, zarr_format: int, cache: ArrayCache
+        self, store: Store, log_id: str, rows: int, schema: Schema, zarr_format: int, cache: LruCache[Array]
     ):
         """Reads the metadata of the log's arrays.
 

@@ -12,15 +12,16 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError
 from logloom.io.entries import repair_hint
+from logloom.io.files import File
 from logloom.io.metadata import Count, Int64
-from logloom.io.tar.sources import ByteSource
+from logloom.io.staging import StageReader, StageWriter, read_range
 from logloom.io.units import Closed, UnitContext
 from logloom.io.zarr.arrays import LogArray, array_values, arrays_of, read_blocks
 from logloom.schema import TIMESTAMP, Schema
@@ -60,30 +61,18 @@ def staged_arrays(schema: Schema) -> dict[str, StagedArray]:
     return {name: StagedArray(array, before.get(name, -1), total) for name, array in arrays.items()}
 
 
-class ZarrStageWriter:
+class ZarrStageWriter(StageWriter):
     """Writes the staged files of one partition into a local folder."""
 
     def __init__(self, directory: pathlib.Path, schema: Schema, context: UnitContext):
-        """Prepares a unit; files appear with their first bytes."""
-        self._directory = directory
+        super().__init__(directory, context)
         self._types = {"timestamp": TIMESTAMP, **schema.all}
-        self._context = context
         self._staged = staged_arrays(schema)
         self._slab: dict[str, Array] = {}
         self._filled = 0
-        self._rows = 0
         self._values = {name: 0 for name, ctype in self._types.items() if ctype.is_ragged}
-        self._span: list[int] = []
-        self._files: dict[str, BinaryIO] = {}
 
-    def append(self, block: Block) -> None:
-        """Takes the next rows.
-
-        Raises:
-            UsageError: the values are not what the schema says.
-        """
-        if not len(block):
-            return
+    def stage(self, block: Block) -> None:
         small: dict[str, Array] = {}
         for name, staged in self._staged.items():
             array = staged.array
@@ -91,7 +80,7 @@ class ZarrStageWriter:
             pieces = array_values(array, self._types[array.column], values)
             if staged.before < 0:
                 for piece in pieces:
-                    self._write(staged.file, piece)
+                    self._put(staged.file, piece)
             else:
                 (small[name],) = pieces
                 if array.part == "offsets":
@@ -101,9 +90,6 @@ class ZarrStageWriter:
             values = block.columns[name]
             assert isinstance(values, Ragged)
             self._values[name] += int(values.lengths.sum())
-        stamps = block.timestamp
-        self._span = [self._span[0] if self._span else int(stamps[0]), int(stamps[-1])]
-        self._rows += len(block)
 
     def _fill(self, small: Mapping[str, Array], rows: int) -> None:
         done = 0
@@ -120,41 +106,26 @@ class ZarrStageWriter:
 
     def _flush(self) -> None:
         for values in self._slab.values():
-            self._write(SMALL, values[: self._filled])
+            self._put(SMALL, values[: self._filled])
         self._filled = 0
 
-    def _write(self, file: str, values: Array) -> None:
-        if not values.size:
-            return
-        if file not in self._files:
-            self._files[file] = (self._directory / file).open("xb")
-        little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-        self._files[file].write(little.reshape(-1).view(np.uint8).data)
+    def _put(self, file: str, values: Array) -> None:
+        if values.size:
+            little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+            self.write(file, little.reshape(-1).view(np.uint8).data)
 
-    def close(self) -> dict[str, Any]:
-        """Closes the files.
-
-        Returns:
-            log_id, partition; rows; values: of each ragged column, in all; span: first and last timestamp.
-        """
+    def said(self) -> dict[str, Any]:
+        """Beside what all say: values, of each ragged column in all."""
         if self._filled:
             self._flush()
-        for file in self._files.values():
-            file.close()
-        return {
-            "log_id": self._context.log_id,
-            "partition": self._context.partition,
-            "rows": self._rows,
-            "values": self._values,
-            "span": self._span,
-        }
+        return {**super().said(), "values": self._values}
 
 
-def read_staged(source: ByteSource, staged: StagedArray, rows: int, start: int, stop: int) -> Array:
+def read_staged(file: File, staged: StagedArray, rows: int, start: int, stop: int) -> Array:
     """Entries [start, stop) of a staged array; of offsets, the ends of rows.
 
     Args:
-        source: the file that holds it.
+        file: that holds it.
         rows: of the unit.
 
     Raises:
@@ -166,7 +137,7 @@ def read_staged(source: ByteSource, staged: StagedArray, rows: int, start: int, 
         return np.empty((stop - start, *array.tail), array.dtype)
     width = array.row_bytes
     if staged.before < 0:
-        parts = [source.read(start * width, (stop - start) * width)]
+        parts = [read_range(file, start * width, stop * width)]
     else:
         parts = []
         for slab in range(start // SLAB_ROWS, -(-stop // SLAB_ROWS)):
@@ -174,7 +145,7 @@ def read_staged(source: ByteSource, staged: StagedArray, rows: int, start: int, 
             height = min(SLAB_ROWS, rows - first)
             low, high = max(start - first, 0), min(stop - first, height)
             at = first * staged.slab_row_bytes + height * staged.before + low * width
-            parts.append(source.read(at, (high - low) * width))
+            parts.append(read_range(file, at, at + (high - low) * width))
     data = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return data.view(array.dtype).reshape(stop - start, *array.tail)
 
@@ -186,73 +157,32 @@ class ClosedZarr(Closed):
     span: tuple[Int64, ...]
 
 
-class ZarrStageReader:
-    """The rows of a staged unit. Opens files when needed, pickles, serves many threads."""
+class ZarrStageReader(StageReader):
+    """The rows of a staged unit."""
 
-    def __init__(
-        self,
-        folder: str,
-        schema: Schema,
-        unit: Mapping[str, Any],
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """Names a unit.
-
-        Args:
-            folder: URI of the unit's folder.
-            schema: of what is stored.
-            unit: what `ZarrStageWriter.close` gave.
-        """
-        self.schema = schema
-        self._folder = folder
-        self._unit = unit
-        self._storage_options = storage_options
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (ZarrStageReader, (self._folder, self.schema, self._unit, self._storage_options))
+    closed = ClosedZarr
 
     @cached_property
     def _staged(self) -> dict[str, StagedArray]:
         return staged_arrays(self.schema)
 
-    @cached_property
-    def _sources(self) -> dict[str, ByteSource]:
-        files = {staged.file for staged in self._staged.values()}
-        return {file: ByteSource(f"{self._folder}/{file}", self._storage_options) for file in files}
-
-    def __len__(self) -> int:
-        return int(self._unit["rows"]) if self._unit else 0
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        index = range(len(self))[index]
-        names = self.schema.select(columns)
-        (block,) = self._read(names, index, index + 1, 1)
-        return block.row(0, self.schema, names)
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
-        return self._read(names, 0, len(self), max_bytes)
-
-    def _read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+    def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
         types = {name: self.schema.all[name] for name in names}
-        return read_blocks(self._read_array, types, start, stop, self._folder, max_bytes, self._block)
+        return read_blocks(self._read_array, types, start, stop, self.store.uri, max_bytes, self._block)
 
     def _block(self, first_row: int, columns: dict[str, Values]) -> Block:
-        return Block(self._unit["log_id"], self._unit["partition"], first_row, columns)
+        return Block(self.unit["log_id"], self.unit["partition"], first_row, columns)
 
     def _read_array(self, name: str, start: int, stop: int) -> Array:
         staged, rows = self._staged[name], len(self)
-        array, source = staged.array, self._sources[staged.file]
-        length = {"rows": rows, "bounds": rows + 1, "values": self._unit["values"].get(array.column, 0)}
+        array, file = staged.array, self.file(staged.file)
+        length = {"rows": rows, "bounds": rows + 1, "values": self.unit["values"].get(array.column, 0)}
         if not 0 <= start <= stop <= length[array.axis]:
             raise DatasetError(
-                f"{source.uri}: {length[array.axis]} {array.axis}, {stop} were wanted: damaged; "
-                f"{repair_hint(source.uri)}"
+                f"{file.name}: {length[array.axis]} {array.axis}, {stop} were wanted: damaged; "
+                f"{repair_hint(file.name)}"
             )
         if array.axis != "bounds":
-            return read_staged(source, staged, rows, start, stop)
-        ends = read_staged(source, staged, rows, max(start - 1, 0), stop - 1)
+            return read_staged(file, staged, rows, start, stop)
+        ends = read_staged(file, staged, rows, max(start - 1, 0), stop - 1)
         return ends if start else np.concatenate([np.zeros(1, ends.dtype), ends])

@@ -15,13 +15,14 @@ from logloom.datasets.l5kit import (
     EgoDataset,
     LocalDataManager,
     StubRasterizer,
+    ego,
     load_config_data,
-    scenes,
 )
 from logloom.datasets.l5kit import build_rasterizer as build
 from logloom.datasets.l5kit.geometry import rotation33_as_yaw, yaws_of
-from logloom.datasets.l5kit.scenes import SceneCache, SceneRows
+from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import DatasetError, UsageError
+from logloom.io.caches import LruCache
 from tests.datasets.l5kit.scenes_made import assert_samples_equal, make_config, make_dataset, rotation
 
 
@@ -90,9 +91,9 @@ def test_indices_outside_end_a_loop_or_are_refused():
 def test_many_samples_come_in_the_order_asked_for_and_read_each_scene_once(monkeypatch):
     dataset = make_dataset((5, 4, 6))
     view = EgoDataset(make_config(), dataset)
-    view._cache = SceneCache(max_bytes=0)
+    view._cache = LruCache(0, least=1)
     reads = []
-    monkeypatch.setattr(scenes, "SceneRows", lambda *args: reads.append(args) or SceneRows(*args))
+    monkeypatch.setattr(ego, "SceneRows", lambda *args: reads.append(args) or SceneRows(*args))
     indices = [14, 0, 6, 1, -1, 13, 6, 4]
     samples = view.__getitems__(indices)
     assert len(reads) == 3
@@ -150,21 +151,8 @@ def test_views_pickle_without_what_they_read():
     view = EgoDataset(make_config(), dataset, build(make_config()))
     before = view[3]
     data = pickle.dumps(view)
-    assert not pickle.loads(data)._cache._scenes
+    assert not pickle.loads(data)._cache.num_bytes
     assert_samples_equal(pickle.loads(data)[3], before)
-
-
-def test_scenes_that_were_used_last_are_kept_within_the_budget():
-    dataset = make_dataset((5,) * 6)
-    cache = SceneCache(max_bytes=0)
-    for scene in (0, 1, 2, 1):
-        rows = cache.get(dataset, scene, (5 * scene, 5 * scene + 5))
-        assert list(cache._scenes) == [scene]
-    assert cache._num_bytes == rows.nbytes
-    cache = SceneCache(max_bytes=3 * rows.nbytes)
-    for scene in (0, 1, 2, 0, 3, 4, 5):
-        cache.get(dataset, scene, (5 * scene, 5 * scene + 5))
-    assert cache._num_bytes == sum(rows.nbytes for rows in cache._scenes.values()) <= cache.max_bytes
 
 
 class Shift:

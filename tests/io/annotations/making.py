@@ -8,12 +8,12 @@ import numpy as np
 from PIL import Image
 
 from logloom.blocks import Block, Ragged, take
-from logloom.io.annotations.assemble import StagedAnnotations, make_file, plan_assembly
-from logloom.io.annotations.mapping import INFO
+from logloom.io.annotations.assemble import make_file, plan_assembly
+from logloom.io.annotations.format import FORMAT
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import AnnotationStageWriter
 from logloom.io.storage import Store
-from logloom.io.units import UnitContext
+from logloom.io.units import StagedUnit, UnitContext
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 STRUCT = np.dtype(
@@ -103,7 +103,9 @@ def stage(store, block, cuts=(), options=options(), block_cuts=()):  # noqa: B00
         for low, high in itertools.pairwise(edges):
             writer.append(part(block, low, high))
         unit = writer.close()
-        units.append(StagedAnnotations(block.log_id, folder, unit, unit.pop("columns")[INFO]))
+        columns = unit.pop("columns")
+        of_unit = block.log_id, "", "all", f"p{start}", folder, stop - start
+        units.append(StagedUnit(*of_unit, unit, columns))
     return units
 
 
@@ -120,3 +122,8 @@ def assemble(store, units, options=options(), split="all"):  # noqa: B008, not c
 
 def store_at(path):
     return Store.at(str(path / "store"))
+
+
+def differences(folder, unit, storage_options=None):
+    """What the format says of a dataset."""
+    return FORMAT.assembled_differences(str(folder), unit, storage_options or {})

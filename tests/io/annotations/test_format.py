@@ -10,7 +10,6 @@ from PIL import Image
 from pydantic import ValidationError
 
 from logloom.errors import DatasetError, LogReadError, UsageError
-from logloom.io.annotations.assemble import differences
 from logloom.io.annotations.files import load_annotations
 from logloom.io.annotations.format import FORMAT
 from logloom.io.annotations.infos import map_rows
@@ -21,6 +20,7 @@ from tests.files import files_in
 from tests.io.annotations.making import (
     SCHEMA,
     assemble,
+    differences,
     make_block,
     options,
     part,
@@ -296,7 +296,7 @@ def test_a_changed_info_is_found_with_its_place(tmp_path):
     data["data_list"][6]["height"] = 7
     path.write_text(json.dumps(data))
     (problem,) = differences(str(folder), plan.unit)
-    assert "data infos 4 to 9 differ from what was written (car/drive p4)" in problem
+    assert "rows 4 to 9 of car/drive, p4 (4 to 9 of all): what is read back differs" in problem
     del data["data_list"][8]
     data["metainfo"]["classes"] = ["car"]
     path.write_text(json.dumps(data))

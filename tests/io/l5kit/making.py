@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 
 from logloom.blocks import Block, Ragged
-from logloom.digests import digest_of
-from logloom.io.l5kit.assemble import StagedL5Kit, make_chunk, plan_assembly
+from logloom.io.l5kit.assemble import make_chunk, plan_assembly
 from logloom.io.l5kit.dtypes import AGENTS, TL_FACES
+from logloom.io.l5kit.format import FORMAT
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.options import L5KitOptions
 from logloom.io.l5kit.stage import L5KitStageWriter
 from logloom.io.storage import Store
-from logloom.io.units import UnitContext
+from logloom.io.units import StagedUnit, UnitContext
 
 PERIOD = 100_000_000
 OPTIONS = L5KitOptions(host="{log_id}", agents="agents", tl_faces="tl_faces")
@@ -58,7 +58,7 @@ def stage(
     block_cuts=(),
     options: L5KitOptions = OPTIONS,
     period: int | None = PERIOD,
-) -> list[StagedL5Kit]:
+) -> list[StagedUnit]:
     """Writes the rows as units cut at `cuts`, each fed in blocks cut at `block_cuts`."""
     units = []
     edges = sorted({0, len(block), *(c for c in cuts if 0 < c < len(block))})
@@ -72,7 +72,8 @@ def stage(
             writer.append(Block(block.log_id, f"{start}", a - start, block.take(slice(a, b))))
         unit = writer.close()
         columns = unit.pop("columns")
-        units.append(StagedL5Kit(block.log_id, context.log_uri, folder, unit, digest_of(columns)))
+        of_unit = block.log_id, context.log_uri, "all", f"{start}", folder, stop - start
+        units.append(StagedUnit(*of_unit, unit, columns))
     return units
 
 
@@ -87,3 +88,8 @@ def assemble(
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes(data)
     return folder, plan
+
+
+def differences(folder, unit, storage_options=None):
+    """What the format says of a dataset."""
+    return FORMAT.assembled_differences(str(folder), unit, storage_options or {})

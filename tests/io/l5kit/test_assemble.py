@@ -10,7 +10,7 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest
 from logloom.errors import DatasetError, UsageError
 from logloom.io.l5kit import dtypes
-from logloom.io.l5kit.assemble import _chunk_tasks, differences, make_chunk, plan_assembly
+from logloom.io.l5kit.assemble import make_chunk, plan_assembly
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import AGENTS, FRAMES, TL_FACES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
@@ -18,8 +18,9 @@ from logloom.io.l5kit.options import L5KitOptions
 from logloom.io.l5kit.rows import L5KitReader
 from logloom.io.l5kit.stage import L5KitStageReader
 from logloom.io.storage import Store
+from logloom.io.units import StagedUnit
 from tests.files import files_in
-from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, make_rows, stage
+from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, differences, make_rows, stage
 
 
 @pytest.fixture
@@ -88,13 +89,17 @@ def test_the_real_scene_staged_whole_or_in_25_units_comes_back_value_for_value(r
 
 
 def test_chunks_are_as_long_as_the_originals_and_made_of_the_units_they_need():
-    class Unit:
-        def __init__(self, frames, agents):
-            self.rows = {"frames": frames, "agents": agents, "tl_faces": 0}
-            self.folder = f"{frames}-{agents}"
-
-    units = [Unit(6000, 15000), Unit(6000, 0), Unit(1, 10000)]
-    frames, agents = _chunk_tasks("frames", units), _chunk_tasks("agents", units)
+    units = []
+    for at, (frames, agents) in enumerate([(6000, 15000), (6000, 0), (1, 10000)]):
+        unit = {
+            "rows": {"frames": frames, "agents": agents, "tl_faces": 0},
+            "runs": [[0, frames, at * 10, at * 10 + 9]],
+        }
+        units.append(StagedUnit("drive", "drive.mcap", "all", f"p{at}", f"{at}", frames, unit, {}))
+    tasks = plan_assembly(units, OPTIONS, PERIOD).tasks
+    frames, agents, faces = (
+        [t for t in tasks if getattr(t, "array", "") == name] for name in ("frames", "agents", "tl_faces")
+    )
     assert [[(p.start, p.stop) for p in task.pieces] for task in frames] == [
         [(0, 6000), (0, 4000)],
         [(4000, 6000), (0, 1)],
@@ -104,7 +109,7 @@ def test_chunks_are_as_long_as_the_originals_and_made_of_the_units_they_need():
         [(0, 15000), (0, 5000)],
         [(5000, 10000)],
     ]
-    assert _chunk_tasks("tl_faces", units) == []
+    assert not faces
 
 
 def test_a_scene_ends_where_rows_lie_further_apart_than_max_gap(store):
@@ -220,7 +225,7 @@ def test_a_flipped_byte_is_placed_in_its_log_and_partition(built):
     rows[3]["ego_translation"][1] += 1e-9  # frame 10, of the second unit
     (folder / "frames" / "1").write_bytes(metadata.encode(rows))
     (problem,) = differences(str(folder), plan.unit)
-    assert "frames 9 to 21, drive 9" in problem
+    assert "rows 9 to 21 of drive, 9 (9 to 21 of all): what is read back differs" in problem
 
 
 def test_a_missing_chunk_is_found_and_named(built):
@@ -253,7 +258,7 @@ def test_a_missing_or_short_staged_file_stops_assembly(store):
     with pytest.raises(DatasetError, match="agents: ends before byte"):
         [make_chunk(store, task) for task in plan.tasks]
     path.unlink()
-    with pytest.raises(DatasetError, match="agents: missing; `logloom repair"):
+    with pytest.raises(DatasetError, match="agents: there is no such file; `logloom repair"):
         [make_chunk(store, task) for task in plan.tasks]
 
 
@@ -270,7 +275,7 @@ def test_damaged_staged_frames_give_rows_or_an_error_but_no_crash(tmp_path_facto
     data[offset] = value
     path.write_bytes(data)
     with contextlib.suppress(DatasetError):
-        list(L5KitStageReader(store.uri_of(unit.folder), unit.unit).blocks())
+        list(L5KitStageReader(store.uri_of(unit.folder), MAPPED_SCHEMA, unit.unit).blocks())
 
 
 def test_an_empty_block_leaves_no_trace(store):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.caches import LruCache
 from logloom.io.l5kit import (
     AGENT_DTYPE,
     FORMAT_VERSION,
@@ -22,7 +23,7 @@ from logloom.io.l5kit import (
     TL_FACE_LABELS,
     ChunkedDataset,
 )
-from logloom.io.l5kit.array import ChunkedArray, CompressedChunkCache
+from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.dtypes import AGENTS, ARRAYS
 from logloom.io.l5kit.metadata import ArrayMetadata
 from logloom.io.l5kit.zdtype import SubarrayStruct
@@ -43,7 +44,7 @@ def array(rows, tmp_path_factory):
     """23 rows in chunks of 5."""
     root = tmp_path_factory.mktemp("array")
     write_array(root / "agents", rows, ArrayMetadata(NUM_ROWS, CHUNK_ROWS, AGENTS.dtype))
-    return ChunkedArray(Store.at(str(root)), "agents", CompressedChunkCache(10**6))
+    return ChunkedArray(Store.at(str(root)), "agents", LruCache(10**6, len))
 
 
 def write_array(folder, rows, metadata):
@@ -153,19 +154,6 @@ def test_an_array_pickles_into_workers_and_reads_from_many_threads(array, rows):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert not wrong
-
-
-def test_the_cache_drops_the_chunk_used_longest_ago():
-    cache = CompressedChunkCache(10)
-    for name in "abc":
-        cache.put(name, bytes(3))
-    cache.get("a")
-    cache.put("d", bytes(3))
-    assert cache.get("b") is None
-    assert cache.get("a") is not None
-    assert cache.num_bytes == 9
-    cache.put("large", bytes(11))
-    assert cache.get("large") is None
 
 
 def test_cached_chunks_need_no_file_any_more(real_scene, tmp_path):

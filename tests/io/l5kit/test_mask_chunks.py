@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from logloom.errors import DatasetError, LogReadError
 from logloom.io.l5kit import dtypes, mask
-from logloom.io.l5kit.assemble import differences
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.mask_chunks import open_mask
 from logloom.io.l5kit.options import L5KitOptions
@@ -16,7 +15,7 @@ from logloom.io.l5kit.rows import L5KitReader, read_blocks, rows_of
 from logloom.io.storage import Store
 from tests.datasets.l5kit.scenes_made import make_dataset, slow_mask
 from tests.files import files_in
-from tests.io.l5kit.making import OPTIONS, assemble, make_rows, stage
+from tests.io.l5kit.making import OPTIONS, assemble, differences, make_rows, stage
 
 
 @pytest.fixture

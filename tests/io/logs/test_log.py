@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logloom.errors import LogReadError, StorageError, UsageError
 from logloom.io.logs import part as part_module
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions, TopicRequest
-from logloom.io.logs.cache import CHUNKS, ChunkCache
+from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.opening import open_log
 from tests.files import flip
@@ -180,17 +180,6 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path):
         messages = make_messages(50, seed=seed)
         log = open_log([str(write_mcap(tmp_path / "drive.mcap", messages))])
         assert contents(read_all(log)) == expected(messages)
-
-
-def test_the_cache_of_chunks_keeps_within_its_bytes(tmp_path):
-    log = open_log([str(write_mcap(tmp_path / "drive.mcap", make_messages(300)))])
-    (part,) = log._parts
-    cache = ChunkCache(10_000)
-    for number, chunk in part.chunks(part.index.with_messages):
-        cache.put(number, chunk)
-        assert cache._nbytes == sum(kept.nbytes for kept in cache._chunks.values()) <= 10_000
-        assert cache.get(number) is chunk
-    assert cache.get(0) is None
 
 
 @pytest.mark.parametrize("form", [{"use_chunking": False}, {"index_types": []}])

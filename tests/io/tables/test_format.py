@@ -16,7 +16,7 @@ from logloom.io.storage import Store
 from logloom.io.tables.format import FORMAT, TableOptions
 from logloom.io.tables.references import References
 from logloom.io.tables.rows import open_rows
-from logloom.io.units import UnitContext
+from logloom.io.units import StagedUnit, UnitContext
 from logloom.schema import Schema
 from tests.io.tables.making import ALL_TYPES, PERIOD, assert_rows_equal, typed_row
 
@@ -64,7 +64,8 @@ def write_unit(root: pathlib.Path, rows, partition, options=OPTIONS, cuts=1):
 def assemble(root: pathlib.Path, units, options=OPTIONS) -> pathlib.Path:
     """Puts units together and lays out the view."""
     store = Store.at(str(root))
-    planned = FORMAT.plan_assembly(store, units, SCHEMA, options, PERIOD)
+    staged = [StagedUnit.of(record, entry) for record, entry in units]
+    planned = FORMAT.plan_assembly(store, staged, SCHEMA, options, PERIOD)
     view = root / "view"
     files = dict(planned.files) | dict(FORMAT.make_chunk(store, task) for task in planned.tasks)
     for name, data in files.items():

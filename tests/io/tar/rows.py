@@ -2,13 +2,13 @@
 
 from hypothesis import strategies as st
 
+from logloom.digests import digests_of_rows as digests
 from logloom.schema import ColumnType, Schema
 from logloom.testing.rows import (
     STRUCT,
     TYPES,
     assert_equal_values,
     cut,
-    digests,
     random_array,
     random_block,
     random_column,

@@ -8,8 +8,9 @@ import numpy as np
 from logloom.blocks import Block, take
 from logloom.digests import RowsDigest
 from logloom.io.storage import Store
-from logloom.io.units import UnitContext
-from logloom.io.zarr.assemble import StagedZarr, make_file, plan_assembly, stored_digest
+from logloom.io.units import StagedUnit, UnitContext
+from logloom.io.zarr.assemble import make_file, plan_assembly
+from logloom.io.zarr.format import FORMAT
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.stage import ZarrStageWriter
 from logloom.schema import BYTES, STRING, ColumnType, Schema
@@ -43,7 +44,7 @@ def part(block: Block, start: int, stop: int, first_row: int = 0) -> Block:
     return Block(block.log_id, block.partition, first_row, columns)
 
 
-def stage(store: Store, block: Block, cuts=(), schema: Schema = SCHEMA, block_cuts=()) -> list[StagedZarr]:
+def stage(store: Store, block: Block, cuts=(), schema: Schema = SCHEMA, block_cuts=()) -> list[StagedUnit]:
     """Units that end at the rows `cuts`, written in blocks that also end at `block_cuts`."""
     units = []
     bounds = sorted({0, len(block), *[cut for cut in cuts if cut < len(block)]})
@@ -58,8 +59,8 @@ def stage(store: Store, block: Block, cuts=(), schema: Schema = SCHEMA, block_cu
             one = part(block, low, high)
             writer.append(one)
             digests.update(one)
-        digest = stored_digest(digests.hexdigests(), schema)
-        units.append(StagedZarr(block.log_id, folder, writer.close(), digest))
+        of_unit = block.log_id, "", "all", f"p{start}", folder, stop - start
+        units.append(StagedUnit(*of_unit, writer.close(), digests.hexdigests()))
     return units
 
 
@@ -85,3 +86,8 @@ def assert_equal_columns(found: Block, expected: Block) -> None:
         assert values.shape == want.shape
         # Bits, not values: NaNs and -0.0 must stay what they are.
         assert np.ascontiguousarray(values).tobytes() == np.ascontiguousarray(want).tobytes(), name
+
+
+def differences(folder, unit, storage_options=None):
+    """What the format says of a dataset."""
+    return FORMAT.assembled_differences(str(folder), unit, storage_options or {})

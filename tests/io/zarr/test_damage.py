@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from logloom.errors import DatasetError
 from logloom.io.storage import Store
 from logloom.io.zarr import ZarrReader
-from logloom.io.zarr.assemble import differences
 from logloom.io.zarr.layout import ArrayLayout
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.shards import decode_chunk, encode_file
 from logloom.io.zarr.stage import SMALL, ZarrStageReader
 from tests.files import files_in
-from tests.io.zarr.making import SCHEMA, assemble, make_block, stage
+from tests.io.zarr.making import SCHEMA, assemble, differences, make_block, stage
 
 
 @pytest.fixture(scope="module", params=[3, 2])

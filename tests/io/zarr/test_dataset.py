@@ -15,7 +15,7 @@ from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.io.zarr import ZarrReader
 from logloom.io.zarr import stage as staging
-from logloom.io.zarr.assemble import differences, make_file, plan_assembly
+from logloom.io.zarr.assemble import make_file, plan_assembly
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.stage import ZarrStageReader, ZarrStageWriter
 from logloom.schema import Schema
@@ -26,6 +26,7 @@ from tests.io.zarr.making import (
     SCHEMA,
     assemble,
     assert_equal_columns,
+    differences,
     make_block,
     part,
     stage,

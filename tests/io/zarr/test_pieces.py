@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logloom.io.caches import LruCache
 from logloom.io.storage import Store
-from logloom.io.zarr.array import ArrayCache, ArrayReader
+from logloom.io.zarr.array import ArrayReader
 from logloom.io.zarr.layout import ArrayLayout
 from logloom.io.zarr.pieces import cut, runs
 from logloom.io.zarr.shards import encode_file
@@ -74,7 +75,7 @@ def test_gathered_ranges_are_what_slices_of_the_array_are(ranges, layout, tmp_pa
         path = folder / "a" / layout.file_name(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode_file(layout, whole[file * layout.shard : (file + 1) * layout.shard]))
-    reader = ArrayReader(Store.at(str(folder)), "a", layout, ArrayCache(1 << 20))
+    reader = ArrayReader(Store.at(str(folder)), "a", layout, LruCache(1 << 20))
     starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
     slices = [whole[start:stop] for start, stop in ranges]
     wanted = np.concatenate([np.empty((0, *layout.tail), "<u2"), *slices])

@@ -9,8 +9,6 @@ order. The position of a row is (group number << 32) | row in its group, groups 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
+from logloom.io.caches import LruCache
 from logloom.io.logs.base import (
     MIN_TIME,
     FieldSpec,
@@ -105,8 +104,7 @@ class TableLog:
         """
         self._uris = tuple(sorted(uris))
         self._options = options
-        self._kept: OrderedDict[tuple[str, int, str], pa.ChunkedArray] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: LruCache[pa.ChunkedArray] = LruCache(KEPT_BYTES)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TableLog, (self._uris, self._options))
@@ -216,18 +214,13 @@ class TableLog:
 
     def _columns(self, file: TableFile, group: int, names: Sequence[str]) -> pa.Table:
         """Columns of a group, of which those read last are kept."""
-        with self._lock:
-            found = {name: self._kept.get((file.uri, group, name)) for name in names}
+        found = {name: self._kept.get((file.uri, group, name)) for name in names}
         missing = [name for name, column in found.items() if column is None]
         if missing:
             table = file.read(group, missing)
             found |= {name: table.column(name) for name in missing}
-        with self._lock:
-            for name in names:
-                self._kept[file.uri, group, name] = found[name]
-                self._kept.move_to_end((file.uri, group, name))
-            while sum(column.nbytes for column in self._kept.values()) > KEPT_BYTES:
-                self._kept.popitem(last=False)
+        for name in missing:
+            self._kept.put((file.uri, group, name), found[name])
         return pa.table(found)
 
     def _content_id(self, files: Sequence[LogFile]) -> str:

@@ -1,0 +1,164 @@
+"""Stages: a partition's share of a dataset that is put together from many, in a simple form of our own.
+
+Here: `StageWriter` and `StageReader`, which formats subclass, and `read_range` of a staged file.
+Elsewhere: which files a stage has (`stage.py` in each format's package), what becomes of them
+(logloom.io.assembling).
+"""
+
+from __future__ import annotations
+
+import abc
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+from pydantic import BaseModel
+
+from logloom.blocks import Array, Block
+from logloom.errors import DatasetError
+from logloom.io.entries import repair_hint
+from logloom.io.files import File
+from logloom.io.storage import Store
+from logloom.io.units import UnitContext, check_unit
+from logloom.schema import Schema
+
+
+class StageWriter(abc.ABC):
+    """Writes the staged files of one partition into a local folder; a file appears with its first bytes."""
+
+    def __init__(self, directory: pathlib.Path, context: UnitContext):
+        self.directory, self.context = directory, context
+        self.num_rows = 0
+        self._span: list[int] = []
+        self._files: dict[str, BinaryIO] = {}
+
+    @abc.abstractmethod
+    def stage(self, block: Block) -> None:
+        """Takes the next rows, one at least; `num_rows` came before."""
+
+    def append(self, block: Block) -> None:
+        """Takes the next rows.
+
+        Raises:
+            UsageError: the values are not what the schema says.
+            LogReadError: the format can't hold a value.
+        """
+        if len(block):
+            self.stage(block)
+            first, last = int(block.timestamp[0]), int(block.timestamp[-1])
+            self._span = [self._span[0] if self._span else first, last]
+            self.num_rows += len(block)
+
+    def write(self, file: str, data: Any) -> None:
+        """Appends bytes to a file."""
+        if file not in self._files:
+            self._files[file] = (self.directory / file).open("xb")
+        self._files[file].write(data)
+
+    def said(self) -> dict[str, Any]:
+        """What readers and assembly need to know, asked once while files can still be written.
+
+        Returns:
+            rows; span, first and last timestamp; formats say more.
+        """
+        return {"rows": self.num_rows, "span": self._span}
+
+    def close(self) -> dict[str, Any]:
+        """Closes the files; gives log_id, partition and what `said` does."""
+        said = self.said()
+        for file in self._files.values():
+            file.close()
+        return {"log_id": self.context.log_id, "partition": self.context.partition, **said}
+
+
+class StageReader(abc.ABC):
+    """The rows of a staged unit. Opens files when needed, pickles, serves many threads.
+
+    Attributes:
+        closed: what closing the unit's writer gave.
+    """
+
+    closed: ClassVar[type[BaseModel]]
+
+    def __init__(
+        self,
+        folder: str,
+        schema: Schema,
+        unit: Mapping[str, Any],
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """Names a unit.
+
+        Args:
+            folder: URI of the unit's folder.
+            schema: of what is stored.
+            unit: what the writer's `close` gave; {} where it has no rows.
+
+        Raises:
+            DatasetError: that isn't what its writer gives; names the field.
+        """
+        check_unit(self.closed, unit, folder)
+        self.schema, self.unit = schema, unit
+        self.store = Store.at(folder, storage_options)
+        self._arguments = (folder, schema, unit, storage_options)
+        self._files: dict[str, File] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), self._arguments)
+
+    def __len__(self) -> int:
+        return int(self.unit["rows"]) if self.unit else 0
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.row(index)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """See `Reader.row`."""
+        index = range(len(self))[index]
+        names = self.schema.select(columns)
+        (block,) = self.read(names, index, index + 1, 1)
+        return block.row(0, self.schema, names)
+
+    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
+        """See `Reader.blocks`."""
+        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+        return self.read(names, 0, len(self), max_bytes)
+
+    @abc.abstractmethod
+    def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+        """The named columns of rows [start, stop), in blocks of about `max_bytes`.
+
+        Raises:
+            DatasetError: a file is missing or damaged.
+        """
+
+    def file(self, name: str) -> File:
+        """A file of the unit, to be read by `read_range`."""
+        if name not in self._files:
+            self._files[name] = staged_file(self.store, name)
+        return self._files[name]
+
+
+def staged_file(store: Store, name: str) -> File:
+    return File(store.uri_of(name), store.options)
+
+
+def read_range(file: File, start: int, stop: int) -> Array:
+    """The bytes [start, stop) of a staged file, (stop - start,) uint8, writable.
+
+    Raises:
+        DatasetError: the file is missing or too short.
+        StorageError: it can't be read.
+    """
+    try:
+        if not file.is_local:
+            return np.frombuffer(bytearray(file.read(start, stop - start)), np.uint8)
+        if stop > file.size:  # before memory is taken
+            raise DatasetError(f"{file.name}: ends before byte {stop}, it has {file.size}")
+        data = np.empty(stop - start, np.uint8)
+        if start < stop:
+            file.read_into(start, (data.data,), stop - start)
+        return data
+    except DatasetError as error:
+        raise DatasetError(f"{error}; {repair_hint(file.name)}") from error
