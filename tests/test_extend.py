@@ -16,6 +16,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 import logloom.datasets
 from logloom.demo import demo_recipe, make_drives
+from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, TruncatedLogError, UsageError
 from logloom.io.logs import log, opening
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
@@ -24,7 +25,7 @@ from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.storage import Store
 from logloom.io.units import format_named, format_names
-from logloom.testing.rows import SCHEMA, cut, digests, random_block
+from logloom.testing.rows import SCHEMA, cut, random_block
 from logloom.transforms import derive
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
@@ -161,7 +162,7 @@ def test_the_page_s_pipelines_write_blocks_and_read_them_again(site, tmp_path):
         assert_that(pipeline.units_to_lines(p, uris, SCHEMA, lines), equal_to([str(lines)]))
     form = importlib.import_module("acme_lines.format").FORMAT
     found = [block for reader in form.units(Store.at(str(lines))) for block in reader.blocks()]
-    assert digests(found, SCHEMA) == digests(blocks, SCHEMA)
+    assert digests_of_rows(found, SCHEMA) == digests_of_rows(blocks, SCHEMA)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "site", "units"]
     with pytest.raises(UsageError, match="there is a dataset already"), beam.Pipeline() as p:
         pipeline.units_to_lines(p, uris, SCHEMA, lines)

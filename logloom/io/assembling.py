@@ -55,7 +55,7 @@ def by_log(
 
 
 @dataclass(frozen=True)
-class Piece:
+class UnitRange:
     """Entries [start, stop) of one unit's array.
 
     Attributes:

@@ -8,7 +8,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from logloom.blocks import Block
-from logloom.digests import RowsDigest
+from logloom.digests import RowsDigest, digests_of_rows
 from logloom.errors import UsageError
 from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.storage import Store
@@ -18,7 +18,7 @@ from logloom.io.tables.unit import BlockReader
 from logloom.io.tar.format import TarFormat, TarOptions
 from logloom.io.zarr.format import ZarrFormat
 from logloom.schema import ColumnType, Schema
-from logloom.testing.rows import SCHEMA, cut, digests, random_block
+from logloom.testing.rows import SCHEMA, cut, random_block
 from tests.files import files_in
 
 SPEED = Schema({"speed": ColumnType("<f4")})
@@ -116,7 +116,7 @@ def test_files_that_a_view_shows_of_a_unit_go_to_the_dataset(tmp_path):
         assert_that(written, equal_to([path]))
     assert verify(path) == []
     found = list(BlockReader(row_loader(read_index(path))).blocks())
-    assert digests(found, SCHEMA) == digests(blocks, SCHEMA)
+    assert digests_of_rows(found, SCHEMA) == digests_of_rows(blocks, SCHEMA)
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
@@ -126,9 +126,9 @@ def test_a_format_reads_what_it_wrote(tmp_path):
         pipeline | beam.Create(blocks) | WriteTo(tmp_path / "one.zarr", ZarrFormat(), SCHEMA)
 
     def check(found):
-        assert digests(sorted(found, key=lambda block: (block.log_id, block.first_row)), SCHEMA) == digests(
-            blocks, SCHEMA
-        )
+        assert digests_of_rows(
+            sorted(found, key=lambda block: (block.log_id, block.first_row)), SCHEMA
+        ) == digests_of_rows(blocks, SCHEMA)
 
     with beam.Pipeline() as pipeline:
         assert_that(pipeline | ReadFrom(tmp_path / "one.zarr", ZarrFormat(), max_bytes=5000), check)

@@ -21,7 +21,7 @@ from logloom.errors import DatasetError
 from logloom.io.assembling import (
     CHECK_BYTES,
     Part,
-    Piece,
+    UnitRange,
     by_log,
     part_problems,
     parts_said,
@@ -65,7 +65,7 @@ class L5KitChunkTask:
 
     array: str
     index: int
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[UnitRange, ...] = ()
     literal: bytes = b""
 
 
@@ -130,7 +130,7 @@ def _chunk_tasks(
     counted = [starts["agents"], starts["tl_faces"]] if name == "frames" else []
     for index, first in enumerate(range(0, own[-1], step)):
         pieces = tuple(
-            Piece(units[i].folder, start, stop, own[i + 1] - own[i], tuple(base[i] for base in counted))
+            UnitRange(units[i].folder, start, stop, own[i + 1] - own[i], tuple(base[i] for base in counted))
             for i, start, stop in ranges_within(own, first, min(first + step, own[-1]))
         )
         yield L5KitChunkTask(name, index, pieces)

@@ -21,7 +21,7 @@ from logloom.errors import UsageError
 from logloom.io.assembling import (
     CHECK_BYTES,
     Part,
-    Piece,
+    UnitRange,
     by_log,
     part_problems,
     parts_of,
@@ -58,7 +58,7 @@ class ZarrFileTask:
     layout: ArrayLayout
     staged: StagedArray
     leads: bool
-    pieces: tuple[Piece, ...]
+    pieces: tuple[UnitRange, ...]
 
 
 def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions) -> AssemblyPlan:
@@ -130,7 +130,7 @@ def _file_tasks(
         first = file * layout.shard
         last = min(first + layout.shard, layout.shape[0])
         pieces = tuple(
-            Piece(units[at].folder, start, stop, units[at].rows, (values[at],) if lead else ())
+            UnitRange(units[at].folder, start, stop, units[at].rows, (values[at],) if lead else ())
             for at, start, stop in ranges_within(starts, first, last)
         )
         yield ZarrFileTask(folder, file, layout, staged, bool(lead) and file == 0, pieces)
