@@ -42,10 +42,10 @@ from logloom.cli.engines import (
 from logloom.words import counted
 
 if TYPE_CHECKING:
+    from logloom.io.sources import RowSource
     from logloom.pipelines.convert import Converted
     from logloom.pipelines.convert_plain import PlainFolder
     from logloom.pipelines.convert_plan import ConvertPlan
-    from logloom.pipelines.convert_sources import ConvertSource
 
 
 class SourceDamage(enum.StrEnum):
@@ -195,7 +195,7 @@ def convert(
         raise typer.Exit(NOT_WHOLE)
 
 
-def _copy(source: ConvertSource, folder: PlainFolder, output: str, quiet: bool, json: bool) -> None:
+def _copy(source: RowSource, folder: PlainFolder, output: str, quiet: bool, json: bool) -> None:
     from logloom.pipelines.convert_plain import copy_out
     from logloom.pipelines.convert_sources import VersionSource
     from logloom.pipelines.progress import human_bytes, steps
@@ -224,7 +224,7 @@ def _run(plan: ConvertPlan, engine: Any, quiet: bool) -> Converted:
 
 
 def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None, json: bool) -> None:
-    from logloom.pipelines.convert_sources import DAMAGE
+    from logloom.io.stretches import DAMAGE
 
     manifest = converted.manifest
     place = folder.store.uri if folder else plan.job.store.uri

@@ -13,8 +13,9 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.picking import near
-from logloom.datasets.sources.base import Ints, RowSource
 from logloom.errors import UsageError
+from logloom.io.sources import RowSource
+from logloom.io.stretches import Ints
 from logloom.schema import COLUMN_NAME, STRING, TIMESTAMP, ColumnType
 from logloom.transforms.where import Filter, parse
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from logloom.datasets.sources.base import Stretches
 from logloom.errors import UsageError
+from logloom.io.stretches import Stretches
 
 Ints = NDArray[np.int64]
 OnEdge = Literal["drop", "pad", "error"]

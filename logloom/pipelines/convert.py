@@ -21,14 +21,13 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
 from logloom.io.entries import ENTRY, Entry, write_log_part
-from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
 from logloom.io.metadata import canonical
 from logloom.io.storage import explained
+from logloom.io.stretches import DAMAGE, LogRange
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import CommitVersion, check_reach, mend_digest
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
-from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
@@ -271,7 +270,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
             files=files_of(folder),
             columns=unit.pop("columns", None) or columns,
             unit=unit,
-            tally=job.source.tally(part),
+            tally=part.tally,
         )
         (folder / ENTRY).write_bytes(canonical(entry.to_json()))
         job.store.publish(folder, entry.folder, last=ENTRY)
@@ -285,7 +284,7 @@ def _check_source(task: PartTask, job: ConvertJob, rows: int, columns: dict[str,
         raise ReadBackError(
             f"{job.recipe['convert']['from']}: {counted(rows, 'row')}, there were {part.rows} before"
         )
-    known = job.source.digests(part)
+    known = part.digests
     different = [name for name, digest in columns.items() if known.get(name, digest) != digest]
     if different:
         raise ReadBackError(

@@ -23,7 +23,9 @@ from logloom.io.l5kit.mask_chunks import MaskTask
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
 from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
 from logloom.io.manifest import LogRecord
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
 from logloom.schema import Schema
 
@@ -38,8 +40,7 @@ class L5KitFormat(Format):
     preference = 60
     keeps_columns = False
     has_stamps_at_hand = True
-    source = "logloom.datasets.sources.l5kit"
-    foreign = "logloom.io.foreign.l5kit:L5KitDataset"
+    reads_assembled = True
 
     def check(self, options: L5KitOptions, schema: Schema) -> list[str]:
         """Columns that are missing or don't fit, one line each."""
@@ -79,6 +80,14 @@ class L5KitFormat(Format):
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""
         return {**MAPPED_HINTS, "host": options["host"]}
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """Frames."""
+        from logloom.io.l5kit.source import L5KitSource
+
+        return L5KitSource(store, told)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Staged units are not shown, only what is assembled from them."""

@@ -8,9 +8,12 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
+from logloom.io.foreign.pieces import PieceReader
 from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
 from logloom.io.manifest import LogRecord
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.units import AssemblyPlan, Format, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of
 from logloom.io.zarr.assemble import (
@@ -22,7 +25,7 @@ from logloom.io.zarr.assemble import (
     plan_assembly,
     stored_digest,
 )
-from logloom.io.zarr.groups import log_problems
+from logloom.io.zarr.groups import is_own, log_problems
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.others import FILES
 from logloom.io.zarr.stage import ClosedZarr, ZarrStageReader, ZarrStageWriter
@@ -38,8 +41,7 @@ class ZarrFormat(Format):
     Options = ZarrOptions
     preference = 20
     has_stamps_at_hand = True
-    source = "logloom.datasets.sources.zarr"
-    foreign = "logloom.io.foreign.zarr:open_zarr"
+    reads_assembled = True
 
     def check(self, options: ZarrOptions, schema: Schema) -> list[str]:
         """Columns that can't be arrays, one line each."""
@@ -75,6 +77,20 @@ class ZarrFormat(Format):
         """Whether a folder is a zarr group, but for L5Kit's."""
         names = set(store.names())
         return bool(names & set(FILES)) and not names >= ARRAYS
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """Those of a dataset of ours, or entries of others' arrays."""
+        from logloom.io.zarr.source import ZarrSource, open_arrays
+
+        return open_arrays(store, columns) if told is None and not is_own(store) else ZarrSource(store, told)
+
+    def pieces(self, store: Store) -> PieceReader | None:
+        """Others' arrays as columns."""
+        from logloom.io.zarr.foreign import ArraysReader
+
+        return None if is_own(store) else ArraysReader(store)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Staged units are not shown, only what is assembled from them."""

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.files import content_of, files_of
-from logloom.io.foreign.rows import Batch, DatasetPiece
+from logloom.io.arrow import chosen, columns_of, raw_columns
+from logloom.io.folders import content_of, files_of
+from logloom.io.foreign.pieces import Batch, DatasetPiece
 from logloom.io.storage import Store, stored_file
 
 SUFFIXES = (".parquet", ".pq")

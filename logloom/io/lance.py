@@ -11,9 +11,11 @@ from typing import Any
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
-from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.rows import Batch, DatasetPiece
+from logloom.io.arrow import chosen, columns_of, raw_columns
+from logloom.io.foreign.pieces import Batch, DatasetPiece
 from logloom.io.storage import Store
+
+_BATCH_ROWS = 1024
 
 
 class LanceReader:
@@ -73,6 +75,3 @@ class LanceReader:
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """Lance doesn't say what bytes are."""
         return {}
-
-
-_BATCH_ROWS = 1024

@@ -2,6 +2,7 @@
 
 Others' are bytes by suffix, as the webdataset package gives them; those that logloom wrote are rows, as far
 as shards tell without their schema: whole numbers in meta.json are int64, floats are float64.
+Elsewhere: the columns that a conversion makes of samples (webdataset).
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from logloom.batches import Batch, stacked_rows
 from logloom.blocks import Array
-from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import Ints, RowSource, Stretches, type_of
 from logloom.errors import DatasetError
 from logloom.io.braces import braceexpand
+from logloom.io.sources import RowSource, type_of
 from logloom.io.storage import Store, file_name_of
+from logloom.io.stretches import Ints, Stretches
 from logloom.io.tar.index import ShardIndex
 from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
@@ -32,29 +34,19 @@ _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
-def open_rows(
-    uri: str,
-    storage_options: Mapping[str, Any],
-    told: Stretches | None = None,
-    columns: Sequence[str] | None = None,
-) -> RowSource:
-    """See `OpenRows` in logloom.datasets.sources.base."""
-    store = Store.at(uri, storage_options)
-    shards = [store.uri_of(name) for name in store.names() if name.lower().endswith(SUFFIXES)]
-    return open_shards(uri, shards or braceexpand(uri), storage_options)
-
-
-def open_shards(place: str, uris: Sequence[str], storage_options: Mapping[str, Any]) -> RowSource:
-    """The source of some shards, told by their first sample.
+def open_shards(store: Store) -> RowSource:
+    """The shards in a folder, or those that a URI names; their first sample tells who wrote them.
 
     Raises:
         DatasetError: a shard is damaged.
     """
-    shards = ShardsSource(place, uris, storage_options)
+    uris = [store.uri_of(name) for name in store.names() if name.lower().endswith(SUFFIXES)]
+    uris = uris or braceexpand(store.uri)
+    shards = ShardsSource(store.uri, uris, store.options)
     if len(shards):
         first = shards.reader.row(0, (META,))
         if META in first and own_meta(first[KEY], first[META]) is not None:
-            return WrittenShardsSource(place, uris, storage_options)
+            return WrittenShardsSource(store.uri, uris, store.options)
     return shards
 
 

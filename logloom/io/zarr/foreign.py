@@ -1,8 +1,8 @@
-"""Zarr groups: datasets that logloom wrote, and any group of arrays along one axis, a row for each entry.
+"""Zarr groups that others wrote as a conversion reads them: arrays along one axis, a row for each entry.
 
-Here: `open_zarr`, and the arrays of others as columns. Units and descriptions are those of CF attributes;
-whole numbers "since" a date become int64 ns.
-Elsewhere: our own datasets (own), which arrays hold rows (logloom.io.zarr.others).
+Here: the arrays as columns. Units and descriptions are those of CF attributes; whole numbers "since" a date
+become int64 ns.
+Elsewhere: our own datasets, and the same groups for training (source), which arrays hold rows (others).
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.foreign.files import content_of, files_below
-from logloom.io.foreign.own import OwnZarr
-from logloom.io.foreign.rows import LOG_ID, TIME, Batch, DatasetPiece
+from logloom.io.folders import content_of, files_below
+from logloom.io.foreign.pieces import LOG_ID, TIME, Batch, DatasetPiece
 from logloom.io.foreign.survey import RawColumn, UnfitValuesError, plain_dtype, stacked
 from logloom.io.storage import Store, explained
-from logloom.io.zarr.groups import is_own
 from logloom.io.zarr.others import FILES, along_rows, open_groups
 from logloom.schema import STRING, ColumnType
 
@@ -42,15 +40,6 @@ _NS = {
     "day": 86400 * 10**9,
 }
 _CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
-
-
-def open_zarr(store: Store) -> OwnZarr | ArraysReader:
-    """
-    Raises:
-        DatasetError: no group, or a damaged one.
-        UsageError: it has no arrays.
-    """
-    return OwnZarr(store) if is_own(store) else ArraysReader(store)
 
 
 class ArraysReader:

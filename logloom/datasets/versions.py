@@ -7,7 +7,6 @@ Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.picking import near
-from logloom.datasets.sources.base import ChainedSource, Ints, OpenRows, RowSource, Stretches
-from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.checks import assembled_files, unit_files, with_check
+from logloom.io.checks import assembled_files, check_all, unit_files, with_check
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.manifest import LogRecord, Manifest, view_folder
+from logloom.io.sources import ChainedSource, RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Ints, Stretches
 from logloom.io.units import AssembledFormat, by_preference, format_named, options_of
 from logloom.schema import Schema
 
@@ -187,11 +186,10 @@ def _whole_dataset(
 
     form = format_named(output)
     view = f"{view_folder(manifest.version)}/{output}"
-    if not (isinstance(form, AssembledFormat) and form.source):
+    if not (isinstance(form, AssembledFormat) and form.reads_assembled):
         return None
     if form.shows_units and (store.local is None or not store.path_of(view).is_dir()):
         return None
-    open_rows: OpenRows = importlib.import_module(form.source).open_rows
 
     def opened(split: str, told: Stretches) -> RowSource:
         if split not in parts:
@@ -200,8 +198,56 @@ def _whole_dataset(
                 "is damaged; `logloom verify` says how"
             )
         if form.shows_units:
-            return open_rows(store.uri_of(f"{view}/{split}"), options(split, f"{view}/{split}"), told)
+            shown = f"{view}/{split}"
+            return form.rows(Store.at(store.uri_of(shown), options(split, shown)), told=told)
         folder = store.uri_of(unit_folder(output, parts[split].identity))
-        return open_rows(folder, options(split), told)
+        return form.rows(Store.at(folder, options(split)), told=told)
 
     return opened
+
+
+class UnitSource(RowSource):
+    """The rows of one unit, read by its format's own reader."""
+
+    def __init__(
+        self,
+        output: str,
+        folder: str,
+        schema: Schema,
+        options: Any,
+        unit: Mapping[str, Any],
+        stretches: Stretches,
+        storage_options: Mapping[str, Any],
+    ):
+        """Opens nothing yet.
+
+        Args:
+            schema: of the recipe's columns; the output may hold fewer.
+            options: of the output.
+            unit: what its writer said on closing.
+        """
+        self.place = folder
+        self._output, self._recipe_schema, self._options = output, schema, options
+        self._unit, self._told, self._storage = unit, stretches, storage_options
+
+    @property
+    def stretches(self) -> Stretches:
+        return self._told
+
+    @property
+    def schema(self) -> Schema:
+        schema: Schema = self.reader.schema
+        return schema
+
+    @functools.cached_property
+    def stamps(self) -> Ints:
+        blocks = self.reader.blocks(columns=())
+        return np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
+
+    def _open(self) -> Any:
+        form = format_named(self._output)
+        if not form.compares_files:
+            check_all(self._storage)
+        return form.reader(
+            self.place, self._recipe_schema, self._options, self._unit, storage_options=self._storage
+        )
