@@ -20,10 +20,10 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.checks import assembled_files, check_all, unit_files, with_check
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.manifest import LogRecord, Manifest, view_folder
-from logloom.io.sources import ChainedSource, RowSource
+from logloom.io.sources import ChainedSource, ReaderSource, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
-from logloom.io.units import AssembledFormat, by_preference, format_named, options_of
+from logloom.io.units import AssembledFormat, Reader, by_preference, format_named, options_of
 from logloom.schema import Schema
 
 _THREADS = 16
@@ -157,20 +157,14 @@ def _unit_sources(
 ) -> list[RowSource]:
     schema = Schema.from_json(manifest.schema)
     options = options_of(store, manifest)[output]
-    return [
-        UnitSource(
-            output,
-            store.uri_of(entry.folder),
-            schema,
-            options,
-            entry.unit,
-            _stretches([(log, entry)]),
-            with_check(store.options, functools.partial(unit_files, store, entry))
-            if check
-            else store.options,
-        )
-        for log, entry in units
-    ]
+    sources: list[RowSource] = []
+    for log, entry in units:
+        files = functools.partial(unit_files, store, entry)
+        storage = with_check(store.options, files) if check else store.options
+        folder = store.uri_of(entry.folder)
+        opener = functools.partial(_open_unit, output, folder, schema, options, entry.unit, storage)
+        sources.append(ReaderSource(folder, opener, _stretches([(log, entry)])))
+    return sources
 
 
 def _whole_dataset(
@@ -206,48 +200,21 @@ def _whole_dataset(
     return opened
 
 
-class UnitSource(RowSource):
-    """The rows of one unit, read by its format's own reader."""
+def _open_unit(
+    output: str,
+    folder: str,
+    schema: Schema,
+    options: Any,
+    unit: Mapping[str, Any],
+    storage_options: Mapping[str, Any],
+) -> Reader:
+    """The reader of a finished unit.
 
-    def __init__(
-        self,
-        output: str,
-        folder: str,
-        schema: Schema,
-        options: Any,
-        unit: Mapping[str, Any],
-        stretches: Stretches,
-        storage_options: Mapping[str, Any],
-    ):
-        """Opens nothing yet.
-
-        Args:
-            schema: of the recipe's columns; the output may hold fewer.
-            options: of the output.
-            unit: what its writer said on closing.
-        """
-        self.place = folder
-        self._output, self._recipe_schema, self._options = output, schema, options
-        self._unit, self._told, self._storage = unit, stretches, storage_options
-
-    @property
-    def stretches(self) -> Stretches:
-        return self._told
-
-    @property
-    def schema(self) -> Schema:
-        schema: Schema = self.reader.schema
-        return schema
-
-    @functools.cached_property
-    def stamps(self) -> Ints:
-        blocks = self.reader.blocks(columns=())
-        return np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
-
-    def _open(self) -> Any:
-        form = format_named(self._output)
-        if not form.compares_files:
-            check_all(self._storage)
-        return form.reader(
-            self.place, self._recipe_schema, self._options, self._unit, storage_options=self._storage
-        )
+    Args:
+        schema: of the recipe's columns; the output may hold fewer.
+        unit: what its writer said on closing.
+    """
+    form = format_named(output)
+    if not form.compares_files:
+        check_all(storage_options)
+    return form.reader(folder, schema, options, unit, storage_options=storage_options)

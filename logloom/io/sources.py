@@ -15,7 +15,7 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -301,7 +301,7 @@ class UnitsSource(ChainedSource):
                 raise UsageError(
                     f"{store.uri}: unit {number} has other columns than the first; open them one by one"
                 )
-        parts = [_ReaderSource(store.uri, reader) for reader in readers]
+        parts = [ReaderSource(store.uri, functools.partial(_itself, reader)) for reader in readers]
         super().__init__(store.uri, parts, readers[0].schema, None)
         self.kind, self.unknown = kind, f"plain folders of {kind}"
         self._store = store
@@ -337,30 +337,44 @@ class UnitsSource(ChainedSource):
             at += len(block)
 
 
-class _ReaderSource(RowSource):
-    """The rows of a reader that knows all of them by itself."""
+class ReaderSource(RowSource):
+    """The rows of one unit, read by its format's own reader."""
 
-    def __init__(self, place: str, reader: Reader):
-        self.place, self._given = place, reader
+    def __init__(self, place: str, opener: Callable[[], Reader], told: Stretches | None = None):
+        """Opens nothing yet.
+
+        Args:
+            opener: gives the reader; picklable.
+            told: what a manifest says of the rows; None where there is none.
+        """
+        self.place, self._opener, self._told = place, opener, told
 
     @property
     def schema(self) -> Schema:
-        return self._given.schema
+        schema: Schema = self.reader.schema
+        return schema
 
     @functools.cached_property
     def _keys(self) -> tuple[Stretches, Ints]:
-        blocks = list(self._given.blocks(()))
-        logs = [log_id for block in blocks for log_id in [block.log_id] * len(block)]
+        blocks = list(self.reader.blocks(()))
+        runs = [
+            (log_id, sum(map(len, run)))
+            for log_id, run in itertools.groupby(blocks, lambda block: block.log_id)
+        ]
         stamps = np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
-        return Stretches.of_rows(logs), stamps
+        return Stretches.of_logs([log_id for log_id, _ in runs], [rows for _, rows in runs]), stamps
 
     @property
     def stretches(self) -> Stretches:
-        return self._keys[0]
+        return self._keys[0] if self._told is None else self._told
 
     @property
     def stamps(self) -> Ints:
         return self._keys[1]
 
     def _open(self) -> Reader:
-        return self._given
+        return self._opener()
+
+
+def _itself(reader: Reader) -> Reader:
+    return reader

@@ -69,7 +69,7 @@ class PieceReader(Protocol):
 
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """What bytes hold, where names or files tell: jpg, png, msgpack, …"""
-        ...
+        return {}
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class ShardsSource(RowSource):
         return found
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        return stacked_rows(self.rows(positions, names), {}, self.place, positions)
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
     def _open(self) -> TarReader:
         return TarReader(self._uris, storage_options=self._storage)
@@ -160,9 +160,6 @@ class WrittenShardsSource(ShardsSource):
         wanted = sorted({self._members.get(name, META) for name in names})
         samples = self.reader.raw_rows(positions.tolist(), wanted)
         return [self._row(*pair, names) for pair in zip(positions.tolist(), samples, strict=True)]
-
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
     def _row(self, position: int, sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         log_id, stamp = self._keys_of_rows[position]

@@ -15,7 +15,7 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.folders import content_of, files_of
-from logloom.io.foreign.pieces import Batch, DatasetPiece
+from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
 from logloom.io.tar.meta import own_meta
@@ -27,7 +27,7 @@ from logloom.schema import RESERVED_LAST_PARTS
 _KEY = "__key__"
 
 
-class WebDatasetReader:
+class WebDatasetReader(PieceReader):
     """See `PieceReader`; a piece is a shard."""
 
     kind = "webdataset"

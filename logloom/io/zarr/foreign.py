@@ -18,7 +18,7 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.folders import content_of, files_below
-from logloom.io.foreign.pieces import LOG_ID, TIME, Batch, DatasetPiece
+from logloom.io.foreign.pieces import LOG_ID, TIME, Batch, DatasetPiece, PieceReader
 from logloom.io.foreign.survey import RawColumn, UnfitValuesError, plain_dtype, stacked
 from logloom.io.storage import Store, explained
 from logloom.io.zarr.others import FILES, along_rows, open_groups
@@ -42,7 +42,7 @@ _NS = {
 _CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
-class ArraysReader:
+class ArraysReader(PieceReader):
     """See `PieceReader`; a piece is a range of a group's rows that cuts no chunk.
 
     Of several groups each is a log of its name.
@@ -111,10 +111,6 @@ class ArraysReader:
             if len(self._groups) > 1 and LOG_ID not in batch:
                 batch[LOG_ID] = RawColumn([group] * (end - start), STRING)
             yield batch
-
-    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Arrays don't say what bytes are."""
-        return {}
 
     def _column(self, group: str, name: str, array: Any, start: int, stop: int) -> RawColumn:
         place = f"{self._store.uri_of(group)}/{name}: rows {start} to {stop}"
