@@ -28,7 +28,18 @@ WITH_BEAM = (
 )
 # What each room may import beside itself and what is beneath it; the order is that of CONTRIBUTING.md.
 VALUES = (
-    *("uris", "words", "errors", "extras", "schema", "blocks", "digests", "software", "validation"),
+    *(
+        "uris",
+        "words",
+        "errors",
+        "extras",
+        "schema",
+        "blocks",
+        "batches",
+        "digests",
+        "software",
+        "validation",
+    ),
     *("windows", "inference", "where_grammar", "where"),
 )
 BENEATH = {

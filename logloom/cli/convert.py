@@ -28,10 +28,10 @@ from logloom.cli.groups import takes_groups
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
+    from logloom.io.sources import RowSource
     from logloom.pipelines.convert import Converted
     from logloom.pipelines.convert_plain import PlainFolder
     from logloom.pipelines.convert_plan import ConvertPlan
-    from logloom.pipelines.convert_sources import ConvertSource
     from logloom.runners import RunnerOptions
 
 
@@ -153,7 +153,7 @@ def convert(what: ConvertOptions, engine: EngineOptions) -> None:
         raise typer.Exit(NOT_WHOLE)
 
 
-def _copy(source: ConvertSource, folder: PlainFolder, what: ConvertOptions) -> None:
+def _copy(source: RowSource, folder: PlainFolder, what: ConvertOptions) -> None:
     from logloom.pipelines.convert_plain import copy_out
     from logloom.pipelines.convert_sources import VersionSource
     from logloom.pipelines.progress import steps
@@ -182,7 +182,7 @@ def _run(plan: ConvertPlan, runner: RunnerOptions, quiet: bool) -> Converted:
 
 
 def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None, json: bool) -> None:
-    from logloom.pipelines.convert_sources import DAMAGE
+    from logloom.io.stretches import DAMAGE
 
     manifest = converted.manifest
     place = folder.store.uri if folder else plan.job.store.uri

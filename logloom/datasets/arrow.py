@@ -1,7 +1,7 @@
 """Batches as Arrow record batches: the way to pandas, polars, DuckDB and whatever else speaks Arrow.
 
 Here: pure functions from the columns of a batch to Arrow arrays.
-Elsewhere: batches (logloom.datasets.batches), which rows they hold (logloom.datasets.dataset).
+Elsewhere: batches (logloom.batches), which rows they hold (logloom.datasets.dataset).
 
 An axis of fixed length is a fixed-size list, a ragged one a list; bytes are binary, structured values
 structs, complex numbers structs of `real` and `imag`. Stamps and ages stay int64 ns, so that differences are
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from logloom.batches import Batch, row_values, window_values
 from logloom.blocks import Array
-from logloom.datasets.batches import Batch, row_values, window_values
 from logloom.datasets.scanning import pieces_of
 from logloom.errors import UsageError
 from logloom.schema import STRING, TIMESTAMP, ColumnType

@@ -2,7 +2,7 @@
 
 Here: `concat`.
 Elsewhere: sources one after the other (`ChainedSource`), the splits of one dataset
-(logloom.datasets.sources.splits).
+(logloom.datasets.splits).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.sources.base import RowSource, Stretches
-from logloom.datasets.sources.splits import MixedSource
+from logloom.datasets.splits import MixedSource
 from logloom.errors import UsageError
 from logloom.inference import wider
+from logloom.io.sources import RowSource
+from logloom.io.stretches import Stretches
 from logloom.schema import ColumnType, Schema
 
 

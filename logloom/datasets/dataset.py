@@ -2,7 +2,7 @@
 
 Here: one small class that holds a source of rows, an array of row positions, and what is done to rows.
 Elsewhere: opening (logloom.datasets.opening), arrays of positions (logloom.datasets.views), sources
-(logloom.datasets.sources), batches (logloom.datasets.batches).
+(logloom.io.sources), batches (logloom.batches).
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, ca
 
 import numpy as np
 
+from logloom import batches
+from logloom.batches import Batch
 from logloom.blocks import Array
-from logloom.datasets import batches, views
-from logloom.datasets.batches import Batch
+from logloom.datasets import views
 from logloom.datasets.display import described
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import Pick, instead_of, names_of
 from logloom.datasets.scanning import mask_of
-from logloom.datasets.sources.base import Ints, RowSource
 from logloom.datasets.windows import mapped_windows, window_batch
 from logloom.errors import UsageError
+from logloom.io.sources import RowSource
+from logloom.io.stretches import Ints
 from logloom.schema import RESERVED_LAST_PARTS, Schema
 
 if TYPE_CHECKING:

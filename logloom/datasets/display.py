@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from logloom.datasets.sources.base import Ints, Stretches
+from logloom.io.stretches import Ints, Stretches
 from logloom.schema import ColumnType
 
 _WIDTH = 80

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Values
-from logloom.datasets.sources.base import Ints, RowSource
 from logloom.errors import UsageError
+from logloom.io.sources import RowSource
+from logloom.io.stretches import Ints
 from logloom.schema import COLUMN_NAME, STRING, TIMESTAMP, ColumnType
 from logloom.where import Categories, parse
 

@@ -25,8 +25,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.batches import to_tensors
 from logloom.blocks import Array
-from logloom.datasets.batches import to_tensors
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filling import Filler, FillTask, RowError, Work, explain, prepare, spec_of
 from logloom.datasets.shared import BatchLayout, Segment, SharedArray

@@ -1,12 +1,11 @@
 """`open`: from a URI to a dataset of rows.
 
 Here: telling what lies at a URI, and choosing columns, split and rows.
-Elsewhere: reading each kind (logloom.datasets.sources), the dataset itself (logloom.datasets.dataset).
+Elsewhere: reading each kind (logloom.io.units.FolderKind), the dataset itself (logloom.datasets.dataset).
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import warnings
@@ -18,15 +17,15 @@ import numpy as np
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import names_of, near
-from logloom.datasets.sources.base import Ints, OpenRows, RowSource
-from logloom.datasets.sources.splits import SplitsSource
-from logloom.datasets.sources.units import open_units
-from logloom.datasets.sources.version import open_version
+from logloom.datasets.splits import SplitsSource
+from logloom.datasets.versions import open_version
 from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import UncheckedWarning, with_check
-from logloom.io.foreign import kind_of
+from logloom.io.foreign.kinds import kind_of
 from logloom.io.manifest import read_manifest, split_root, version_numbers
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store, absolute_uri
+from logloom.io.stretches import Ints
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+?)(\.zarr)?)?)?")
@@ -167,7 +166,4 @@ def _dataset_at(
     form = kind_of(store)
     if form is None:
         return None
-    if not form.source:
-        return open_units(store, form)
-    open_rows: OpenRows = importlib.import_module(form.source).open_rows
-    return open_rows(place, options, columns=[columns] if isinstance(columns, str) else columns)
+    return form.rows(store, [columns] if isinstance(columns, str) else columns)

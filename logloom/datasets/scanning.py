@@ -1,7 +1,7 @@
 """All samples of a dataset in order, some at a time.
 
 Here: batches of bounded bytes, and which samples a function keeps.
-Elsewhere: batches themselves (logloom.datasets.batches), filters in words (logloom.datasets.filters).
+Elsewhere: batches themselves (logloom.batches), filters in words (logloom.datasets.filters).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.datasets.batches import Batch
+from logloom.batches import Batch
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from logloom.datasets.sources.base import Stretches
 from logloom.errors import UsageError
+from logloom.io.stretches import Stretches
 from logloom.windows import rows_around, run_starts, whole_windows
 
 Ints = NDArray[np.int64]

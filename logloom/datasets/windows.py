@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom import batches
+from logloom.batches import Batch
 from logloom.blocks import Array
-from logloom.datasets import batches
-from logloom.datasets.batches import Batch
-from logloom.datasets.sources.base import Ints, RowSource
 from logloom.datasets.views import WindowSpec
 from logloom.errors import UsageError
+from logloom.io.sources import RowSource
+from logloom.io.stretches import Ints
 
 
 def _window_rows(source: RowSource, window: WindowSpec, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:

@@ -1,6 +1,6 @@
 """What every dataset format offers, and how formats are found.
 
-Here: the `Writer`, `Reader` and `Format` protocols and the registry.
+Here: the `Writer`, `Reader`, `FolderKind` and `Format` protocols and the registry.
 Elsewhere: the formats (tar, l5kit, ...: one module or small package each), where finished units are kept
 (logloom.io.entries), the Beam transforms around them (logloom.io.beam).
 
@@ -16,7 +16,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -27,8 +27,13 @@ from logloom.io.assembling import PartsJson, row_problems, told
 from logloom.io.entries import Entry
 from logloom.io.manifest import LogRecord, Manifest, version_file
 from logloom.io.metadata import Count, Text, checked
+from logloom.io.sources import RowSource, UnitsSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.schema import MAX_TIME, MIN_TIME, Schema
+
+if TYPE_CHECKING:
+    from logloom.io.foreign.pieces import PieceReader
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,57 @@ class Reader(Protocol):
         ...
 
 
-class Format(Protocol):
+class FolderKind(Protocol):
+    """A kind of plain folders: tells them, and opens their rows. To be subclassed; see `Format`.
+
+    Attributes:
+        name: of the format.
+        kind: what `--from` calls its folders; "" for its name.
+        is_generic: whether it recognises whatever has its suffix, so that others are asked first.
+    """
+
+    name: str
+    kind: str = ""
+    is_generic: bool = False
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder, or what a URI names instead, is a plain folder of this format."""
+        return False
+
+    def units(self, store: Store) -> Sequence[Reader]:
+        """Readers of all that lies in a plain folder, in row order; each knows its schema by itself.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        raise UsageError(f"{store.uri}: plain folders of {self.name} can't be opened; open the root")
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """The rows of a plain folder, by default those of its `pieces`, or else of its `units`.
+
+        Args:
+            columns: names or globs of the columns that are wanted, where others may be what they like.
+            told: what a manifest says of the rows, where a version has assembled the folder and the format
+                `reads_assembled`.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        pieces = self.pieces(store)
+        if pieces is not None:
+            from logloom.io.foreign.surveyed import SurveyedSource
+
+            return SurveyedSource(pieces, columns)
+        return UnitsSource(store, self.kind or self.name, list(self.units(store)))
+
+    def pieces(self, store: Store) -> PieceReader | None:
+        """What a conversion learns the types of a plain folder from; None where its `rows` know them."""
+        return None
+
+
+class Format(FolderKind, Protocol):
     """A dataset format as the pipelines see it; found by an entry point in `logloom.formats`.
 
     To be subclassed: what stands here with a value needn't be said.
@@ -124,16 +179,10 @@ class Format(Protocol):
         compares_files: whether its reader compares each file that it opens with what is known of it
             (logloom.io.checks); else all files of a unit are, before it is opened.
         forms_option: the option that names, by column, what bytes hold: jpg, png, …; "" where there is none.
-        kind: what `--from` calls its plain folders; "" for its name.
-        is_generic: whether it recognises whatever has its suffix, so that others are asked first.
         shows_units: whether what is assembled is whole only in a view, beside files of its units.
-        source: the module whose `open_rows` (see logloom.datasets.sources.base) opens a plain folder, and
-            what is assembled, for training; "" where `units` opens it.
-        foreign: "module:name" of what opens a plain folder's store to be converted, as a ForeignDataset or a
-            PieceReader of logloom.io.foreign; "" where `units` opens it.
+        reads_assembled: whether `rows` opens what is assembled; else its units are read.
     """
 
-    name: str
     semantics: int
     Options: type[BaseModel]
     suffix: str = ""
@@ -144,11 +193,8 @@ class Format(Protocol):
     has_stamps_at_hand: bool = False
     compares_files: bool = False
     forms_option: str = ""
-    kind: str = ""
-    is_generic: bool = False
     shows_units: bool = False
-    source: str = ""
-    foreign: str = ""
+    reads_assembled: bool = False
 
     def check(self, options: Any, schema: Schema) -> list[str]:
         """What this output can't hold, one line each, without the recipe's line number."""
@@ -177,18 +223,6 @@ class Format(Protocol):
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Names in the split's folder of a version's view for the files of its `number`-th unit."""
         return {name: f"{number:06d}/{name}" for name in files}
-
-    def recognises(self, store: Store) -> bool:
-        """Whether a folder, or what a URI names instead, is a plain folder of this format."""
-        return False
-
-    def units(self, store: Store) -> Sequence[Reader]:
-        """Readers of all that lies in a plain folder, in row order; each knows its schema by itself.
-
-        Raises:
-            DatasetError: it is damaged.
-        """
-        raise UsageError(f"{store.uri}: plain folders of {self.name} can't be opened; open the root")
 
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options by which the rows that its reader gives of an output with these become such an output."""

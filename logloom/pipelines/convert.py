@@ -21,13 +21,12 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
-from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
 from logloom.io.storage import explained
+from logloom.io.stretches import DAMAGE, LogRange
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import check_reach, job_name, mend_digest, raise_outcome
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
-from logloom.pipelines.convert_sources import DAMAGE
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
@@ -259,7 +258,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
             files=files_of(folder),
             columns=unit.pop("columns", None) or columns,
             unit=unit,
-            tally=job.source.tally(part),
+            tally=part.tally,
         )
         publish_unit(job.store, folder, entry)
     return entry
@@ -272,7 +271,7 @@ def _check_source(task: PartTask, job: ConvertJob, rows: int, columns: dict[str,
         raise ReadBackError(
             f"{job.recipe['convert']['from']}: {counted(rows, 'row')}, there were {part.rows} before"
         )
-    known = job.source.digests(part)
+    known = part.digests
     different = [name for name, digest in columns.items() if known.get(name, digest) != digest]
     if different:
         raise ReadBackError(

@@ -20,9 +20,10 @@ from typing import Any
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.entries import FileEntry
 from logloom.io.manifest import Manifest, read_manifest
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store, explained, sync
 from logloom.io.units import format_named
-from logloom.pipelines.convert_sources import ConvertSource, VersionSource
+from logloom.pipelines.convert_sources import VersionSource
 from logloom.pipelines.view import ViewedFile, split_folder, view_files
 from logloom.transforms.finished import check_file
 
@@ -101,7 +102,7 @@ def _names(files: Sequence[ViewedFile], output: str) -> list[str]:
     return [file.name.removeprefix(f"{folder}/") for file in files]
 
 
-def can_copy(source: ConvertSource, output: str) -> bool:
+def can_copy(source: RowSource, output: str) -> bool:
     """Whether a version holds a format already, so that its files need only be copied."""
     if not isinstance(source, VersionSource):
         return False

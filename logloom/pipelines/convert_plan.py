@@ -16,15 +16,15 @@ from pydantic import BaseModel, ValidationError
 
 from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.foreign.base import LogRange
 from logloom.io.manifest import (
     LogRecord,
     Manifest,
     check_root,
 )
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import Format, format_named
-from logloom.pipelines.convert_sources import ConvertSource, SourceLog
 from logloom.pipelines.versions import check_verify, is_unchanged, next_version
 from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
@@ -44,7 +44,7 @@ class ConvertJob(Target):
         on_error: "fail", or "skip" to leave out parts of the source that are damaged.
     """
 
-    source: ConvertSource
+    source: RowSource
     columns: tuple[str, ...]
     on_error: str = "fail"
 
@@ -118,7 +118,7 @@ class ConvertPlan:
 
 
 def plan_convert(
-    source: ConvertSource,
+    source: RowSource,
     root: str,
     output: str,
     *,

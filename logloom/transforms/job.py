@@ -20,10 +20,10 @@ from pydantic import BaseModel
 from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.entries import Entry
-from logloom.io.foreign.base import LogRange
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.manifest import LogRecord, Manifest
 from logloom.io.storage import Store, is_local
+from logloom.io.stretches import LogRange
 from logloom.io.units import format_named, options_of
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.software import software

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.datasets import views
-from logloom.datasets.sources.base import Stretches
+from logloom.io.stretches import Stretches
 
 LOGS = st.lists(st.tuples(st.sampled_from("aab"), st.integers(0, 6)), max_size=6)
 STEPS = st.lists(st.integers(-4, 4), min_size=1, max_size=4)

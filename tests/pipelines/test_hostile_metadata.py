@@ -195,8 +195,6 @@ def convert(uri: str) -> None:
         for part in log.parts[:1]:
             for _ in source.blocks(log.record.log_id, part, tuple(source.schema.columns), 1 << 20):
                 pass
-            source.tally(part)
-            source.digests(part)
 
 
 def outside(root: Place) -> list[str]:

@@ -17,8 +17,11 @@ from logloom.io.bags.columns import column_problems, type_problems
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
+from logloom.io.foreign.pieces import PieceReader
 from logloom.io.metadata import Count, Text
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.units import Format, UnitContext, check_unit
 from logloom.schema import Schema, check_column_name
 
@@ -65,8 +68,6 @@ class BagsFormat(Format):
     compares_files = True
     forms_option = "types"
     kind = "granular"
-    source = "logloom.datasets.sources.bags"
-    foreign = "logloom.io.foreign.granular:GranularReader"
 
     def check(self, options: BagsOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
@@ -114,6 +115,20 @@ class BagsFormat(Format):
         """Whether a folder is a dataset of bags, or holds numbered ones."""
         names = store.names()
         return SPEC in names or ("000000" in names and store.exists(f"000000/{SPEC}"))
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """Datapoints."""
+        from logloom.io.bags.source import DatapointsSource
+
+        return DatapointsSource(store)
+
+    def pieces(self, store: Store) -> PieceReader:
+        """Datapoints as columns."""
+        from logloom.io.bags.granular import GranularReader
+
+        return GranularReader(store)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

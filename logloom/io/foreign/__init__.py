@@ -1,23 +1,20 @@
 """Datasets that logloom didn't build, as rows with a schema; see docs/convert.md.
 
-Here: the kinds there are, and `open_foreign`.
-Elsewhere: each kind (a module of its name), what they have in common (base, survey, rows), formats, which say
-how their plain folders are opened (logloom.io.units).
+Here: `open_foreign`.
+Elsewhere: the kinds there are (kinds), each of them (logloom.io.units.FolderKind, in each format's package),
+those whose files don't say what a row is (pieces, survey, surveyed).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pkgutil import resolve_name
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.foreign.base import FolderKind, ForeignDataset
-from logloom.io.foreign.readable import LANCE, PARQUET
-from logloom.io.foreign.rows import PieceReader, SurveyedDataset
-from logloom.io.foreign.units import UnitsDataset
+from logloom.io.foreign.kinds import kind_of, kinds
+from logloom.io.foreign.surveyed import SurveyedSource
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
-from logloom.io.units import format_named, format_names
 
 
 def open_foreign(
@@ -28,7 +25,7 @@ def open_foreign(
     columns: Sequence[str] | None = None,
     num_workers: int = 1,
     on_error: str = "fail",
-) -> ForeignDataset:
+) -> RowSource:
     """Opens a dataset; one whose files don't say all types is read once.
 
     Args:
@@ -36,7 +33,7 @@ def open_foreign(
         kind: one of `kinds`; None looks at the files.
         columns: names or globs of columns to read, so that others can be what they like; all by default.
         num_workers: processes that read it once.
-        on_error: "skip" leaves out damaged files that show when it is read once; `lost` lists them.
+        on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
 
     Raises:
         UsageError: there is nothing, or nothing known.
@@ -52,21 +49,7 @@ def open_foreign(
             f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
         )
         raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
-    opened: ForeignDataset | PieceReader = (
-        resolve_name(form.foreign)(store) if form.foreign else UnitsDataset(store, form)
-    )
-    if isinstance(opened, PieceReader):
-        return SurveyedDataset(opened, columns, num_workers=num_workers, on_error=on_error)
-    return opened
-
-
-def kinds() -> dict[str, FolderKind]:
-    """All kinds of folders that can be opened, by name, in the order in which a folder is looked at."""
-    forms: list[FolderKind] = [format_named(name) for name in format_names()]
-    found = [*forms, LANCE, PARQUET]
-    return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
-
-
-def kind_of(store: Store) -> FolderKind | None:
-    """The kind of a folder, or of the files that a URI names; None where it is of none that is known."""
-    return next((form for form in kinds().values() if form.recognises(store)), None)
+    pieces = form.pieces(store)
+    if pieces is None:
+        return form.rows(store, columns)
+    return SurveyedSource(pieces, columns, num_workers=num_workers, on_error=on_error)

@@ -1,8 +1,8 @@
-"""Types of columns learnt from their values, where files don't say them.
+"""Types of columns learnt from their values, where files don't say them, and names where others chose them.
 
 Here: `RawColumn` (some rows of a column as a foreign reader gives them), `SeenColumn` (what has been seen of
 its values), and `stacked`, which makes such rows values of the type that was learnt.
-Elsewhere: going through a dataset (rows).
+Elsewhere: going through a dataset (pieces).
 
 A shape is fixed where all rows have it; else the axes up to the last one that differs are ragged. Text arrays
 are as wide as the widest; times and durations become int64 ns.
@@ -10,6 +10,7 @@ are as wide as the widest; times and durations become int64 ns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, Ragged, Values, empty
+from logloom.errors import UsageError
 from logloom.inference import Kind, common_shape, kind_of
-from logloom.schema import ColumnType, dtype_from_json, dtype_to_json
+from logloom.schema import (
+    COLUMN_NAME,
+    RESERVED_LAST_PARTS,
+    RESERVED_NAMES,
+    ColumnType,
+    dtype_from_json,
+    dtype_to_json,
+)
 
 
 @dataclass(frozen=True)
@@ -223,3 +232,28 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
     ):
         raise UnfitValuesError(f"{values.dtype} values, should be {dtype}")
     return values.astype(dtype)
+
+
+def column_names(names: Iterable[str], place: str) -> dict[str, str]:
+    """Names of columns for names that others chose: lower case, with _ for what a name can't have.
+
+    Raises:
+        UsageError: two names become the same.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        column = column_name(name)
+        other = next((known for known, made in found.items() if made == column), None)
+        if other is not None:
+            raise UsageError(f"{place}: {other!r} and {name!r} would both be column {column!r}; rename one")
+        found[name] = column
+    return found
+
+
+def column_name(name: str) -> str:
+    """The name of a column for one that others chose."""
+    parts = [re.sub(r"[^a-z0-9_]", "_", part) for part in name.lower().split(".")]
+    column = ".".join(part if part[:1] and not part[0].isdigit() else f"_{part}" for part in parts)
+    assert COLUMN_NAME.fullmatch(column), column
+    is_reserved = column in RESERVED_NAMES or column.rpartition(".")[2] in RESERVED_LAST_PARTS
+    return f"{column}_" if is_reserved else column

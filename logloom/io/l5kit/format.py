@@ -18,7 +18,9 @@ from logloom.io.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
 from logloom.io.l5kit.rows import L5KitReader
 from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.schema import Schema
 
@@ -34,8 +36,7 @@ class L5KitFormat(AssembledFormat):
     preference = 60
     keeps_columns = False
     has_stamps_at_hand = True
-    source = "logloom.datasets.sources.l5kit"
-    foreign = "logloom.io.foreign.l5kit:L5KitDataset"
+    reads_assembled = True
 
     def check(self, options: L5KitOptions, schema: Schema) -> list[str]:
         """Columns that are missing or don't fit, one line each."""
@@ -78,6 +79,14 @@ class L5KitFormat(AssembledFormat):
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""
         return {**MAPPED_HINTS, "host": options["host"]}
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """Frames."""
+        from logloom.io.l5kit.source import L5KitSource
+
+        return L5KitSource(store, told)
 
     def plan_assembly(
         self,

@@ -16,7 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.tables import description as d
 from logloom.io.tables.assemble import PartRows, describe, log_index
 from logloom.io.tables.index import read_log
@@ -79,8 +81,7 @@ class TableFormat(AssembledFormat):
     has_stamps_at_hand = True
     compares_files = True
     shows_units = True
-    source = "logloom.datasets.sources.table"
-    foreign = "logloom.io.foreign.own:OwnTable"
+    reads_assembled = True
 
     def check(self, options: TableOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
@@ -135,6 +136,14 @@ class TableFormat(AssembledFormat):
     def recognises(self, store: Store) -> bool:
         """Whether a folder is a table."""
         return d.FILE in store.names()
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """Those of the index."""
+        from logloom.io.tables.source import TableSource
+
+        return TableSource(store, told)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Blobs lie in a folder for each part; the unit's share of the index has been taken up."""

@@ -14,8 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
+from logloom.io.foreign.pieces import PieceReader
 from logloom.io.metadata import Count
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.tar.npy import npy_header
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import EXTENSION, META, key_before, members_of
@@ -66,8 +69,6 @@ class TarFormat(Format):
     forms_option = "ext"
     kind = "webdataset"
     is_generic = True
-    source = "logloom.datasets.sources.tar"
-    foreign = "logloom.io.foreign.webdataset:WebDatasetReader"
 
     def check(self, options: TarOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
@@ -122,6 +123,20 @@ class TarFormat(Format):
         """Whether a folder holds shards, or a URI names them."""
         names = store.names() or braceexpand(store.uri)[:1]
         return any(name.lower().endswith(SUFFIXES) for name in names)
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """Samples."""
+        from logloom.io.tar.shards import open_shards
+
+        return open_shards(store)
+
+    def pieces(self, store: Store) -> PieceReader:
+        """Samples as columns."""
+        from logloom.io.tar.webdataset import WebDatasetReader
+
+        return WebDatasetReader(store)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
+from logloom.io.foreign.pieces import PieceReader
 from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.io.zarr.arrays import problems_of
 from logloom.io.zarr.assemble import make_file, plan_assembly, problems
-from logloom.io.zarr.groups import log_problems
+from logloom.io.zarr.groups import is_own, log_problems
 from logloom.io.zarr.options import ZarrOptions
 from logloom.io.zarr.others import FILES
 from logloom.io.zarr.reader import ZarrReader
@@ -29,8 +32,7 @@ class ZarrFormat(AssembledFormat):
     Options = ZarrOptions
     preference = 20
     has_stamps_at_hand = True
-    source = "logloom.datasets.sources.zarr"
-    foreign = "logloom.io.foreign.zarr:open_zarr"
+    reads_assembled = True
 
     def check(self, options: ZarrOptions, schema: Schema) -> list[str]:
         """Columns that can't be arrays, one line each."""
@@ -69,6 +71,20 @@ class ZarrFormat(AssembledFormat):
     def units(self, store: Store) -> list[ZarrReader]:
         """The reader of a dataset that logloom wrote."""
         return [ZarrReader(store.uri, storage_options=store.options)]
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        """Those of a dataset of ours, or entries of others' arrays."""
+        from logloom.io.zarr.source import ZarrSource, open_arrays
+
+        return open_arrays(store, columns) if told is None and not is_own(store) else ZarrSource(store, told)
+
+    def pieces(self, store: Store) -> PieceReader | None:
+        """Others' arrays as columns."""
+        from logloom.io.zarr.foreign import ArraysReader
+
+        return None if is_own(store) else ArraysReader(store)
 
     def plan_assembly(
         self,

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Ragged
-from logloom.io.foreign.base import column_name, column_names
-from logloom.io.foreign.survey import RawColumn, SeenColumn, UnfitValuesError, stacked
+from logloom.io.foreign.survey import (
+    RawColumn,
+    SeenColumn,
+    UnfitValuesError,
+    column_name,
+    column_names,
+    stacked,
+)
 from logloom.schema import check_column_name
 
 DTYPES = st.sampled_from(["<f4", ">i2", "?", "<u8", "<c8", "<U3"])

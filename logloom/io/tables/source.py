@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array
-from logloom.datasets.batches import Batch
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.batches import Batch
+from logloom.blocks import Array, Block
+from logloom.errors import UsageError
 from logloom.io.checks import is_checked, with_check
 from logloom.io.entries import FileEntry
-from logloom.io.storage import absolute_uri
+from logloom.io.folders import content_of
+from logloom.io.sources import RowSource
+from logloom.io.storage import Store
+from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, parts_of
 from logloom.io.tables import description as d
+from logloom.io.tables.index import read_index
+from logloom.io.tables.loader import row_loader
+from logloom.io.tables.unit import BlockReader
 from logloom.schema import Schema
 
 
 class TableSource(RowSource):
     """The rows of a table, read through its row loader; its index columns are `small`."""
 
-    def __init__(self, uri: str, storage_options: Mapping[str, Any], stretches: Stretches | None = None):
+    kind = "table"
+
+    def __init__(self, store: Store, told: Stretches | None = None):
         """Reads what the table says of itself.
 
         Args:
-            stretches: what a version's manifest says of the rows; None where there is none.
+            told: what a version's manifest says of the rows; None where there is none.
 
         Raises:
             DatasetError: there is no table, or it is damaged.
         """
-        self.place = absolute_uri(uri).rstrip("/")
-        self._storage, self._told = storage_options, stretches
-        self._table = d.read_description(self.place, storage_options)
-        if is_checked(storage_options) and stretches is None:
+        self.place = store.uri
+        self._store, self._told = store, told
+        self._storage: Mapping[str, Any] = store.options
+        self._table = d.read_description(self.place, self._storage)
+        if is_checked(self._storage) and told is None:
             self._storage = with_check(
-                storage_options, functools.partial(_index_files, self.place, self._table)
+                self._storage, functools.partial(_index_files, self.place, self._table)
             )
             lacking = "" if all(log.digest for log in self._table.logs) else " and index/"
             self.unknown = f"{d.FILE}{lacking} of a table that stands by itself"
@@ -68,11 +77,9 @@ class TableSource(RowSource):
         return {name: frame[name].to_numpy() for name in self._table.index if name != "log_id"}
 
     def _open(self) -> Any:
-        import logloom.io.tables as tt
-
-        frame = tt.read_index(self.place, storage_options=self._storage)
+        frame = read_index(self.place, storage_options=self._storage)
         check = is_checked(self._storage)
-        loader = tt.row_loader(frame, check=check, storage_options=self._storage)
+        loader = row_loader(frame, check=check, storage_options=self._storage)
         return frame, self._checked(loader, self._told)
 
     def _after_fork(self, reader: Any) -> Any:
@@ -86,15 +93,33 @@ class TableSource(RowSource):
         batch: Batch = self.reader[1].get_many(positions, names, out)
         return batch
 
+    def logs(self) -> Sequence[SourceLog]:
+        """See `RowSource.logs`.
 
-def open_rows(
-    uri: str,
-    storage_options: Mapping[str, Any],
-    told: Stretches | None = None,
-    columns: Sequence[str] | None = None,
-) -> RowSource:
-    """See `OpenRows` in logloom.datasets.sources.base."""
-    return TableSource(uri, storage_options, told)
+        Raises:
+            UsageError: rows have no log_id and timestamp.
+        """
+        if tuple(self._table.keys) != d.KEYS:
+            raise UsageError(f"{self.place}: its rows have no log_id and timestamp, so they make no logs")
+        logs = []
+        for log in self._table.logs:
+            content, _ = content_of(self._store, [log.file])
+            stamps = self._index_of(log.log_id)["timestamp"].to_numpy()
+            size = sum(self._table.bytes.values()) * log.rows // max(1, self._table.num_rows)
+            parts = parts_of(log.log_id, stamps, 0, content, size)
+            logs.append(SourceLog.of(log.log_id, self._store.uri_of(log.file), parts))
+        return sorted(logs, key=lambda log: log.log_id)
+
+    def blocks(
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`."""
+        frame = self._index_of(log_id).iloc[part.where : part.where + part.rows]
+        loader = row_loader(frame, storage_options=self._storage)
+        return BlockReader(loader, part.name).blocks(columns, max_bytes)
+
+    def _index_of(self, log_id: str) -> Any:
+        return read_index(self.place, [], logs=[log_id], storage_options=self._storage)
 
 
 def _index_files(place: str, table: d.Description) -> dict[str, FileEntry]:

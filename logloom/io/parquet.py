@@ -8,23 +8,23 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.files import content_of, files_of
-from logloom.io.foreign.rows import Batch, DatasetPiece
+from logloom.io.arrow import chosen, columns_of, raw_columns
+from logloom.io.folders import content_of, files_of
+from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.storage import Store, stored_file
 
 SUFFIXES = (".parquet", ".pq")
 _PARTITION = re.compile(r"[^/=]+=[^/]*/")
 
 
-class ParquetReader:
+class ParquetReader(PieceReader):
     """See `PieceReader`; a piece is a row group."""
 
     kind = "parquet"
@@ -81,10 +81,6 @@ class ParquetReader:
                     yield raw_columns(batch, columns)
                 except ValueError as error:
                     raise DatasetError(f"{piece.place}: {error}") from error
-
-    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Parquet doesn't say what bytes are."""
-        return {}
 
     def _opening(self, uri: str) -> Any:
         if self._store.local is not None:

@@ -1,38 +1,47 @@
-"""Rows of an L5Kit dataset: a frame each, with its agents and lights."""
+"""Rows of an L5Kit dataset: a frame each, with its agents and lights.
+
+Elsewhere: the arrays, and how frames become rows (rows).
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array, Ragged
-from logloom.datasets.batches import Batch, rows_of
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
+from logloom.batches import Batch, rows_of
+from logloom.blocks import Array, Block, Ragged
+from logloom.digests import digest_of
 from logloom.errors import DatasetError
+from logloom.io.folders import content_of
+from logloom.io.l5kit.dtypes import ARRAYS
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
+from logloom.io.l5kit.options import MAPPED_HINTS
 from logloom.io.l5kit.rows import INTERVALS, L5KitReader, ReadRows
 from logloom.io.l5kit.rows import rows_of as rows_of_arrays
+from logloom.io.sources import RowSource
+from logloom.io.storage import Store
+from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches
 from logloom.schema import Schema
 
 
 class L5KitSource(RowSource):
     """Frames as rows. A scene is a log, called by its number in nine digits unless a manifest tells more."""
 
-    def __init__(self, uri: str, storage_options: Mapping[str, Any], stretches: Stretches | None = None):
+    kind = "l5kit"
+
+    def __init__(self, store: Store, told: Stretches | None = None):
         """Opens nothing yet.
 
         Args:
-            stretches: what a version's manifest says of the rows; None where there is none.
+            told: what a version's manifest says of the rows; None where there is none.
         """
-        self.place = uri
-        self._storage, self._told = storage_options, stretches
-        self.unknown = (
-            "" if stretches is not None else "the files of an L5Kit dataset, which have no checksums"
-        )
+        self.place = store.uri
+        self._store, self._told = store, told
+        self.unknown = "" if told is not None else "the files of an L5Kit dataset, which have no checksums"
 
     @property
     def schema(self) -> Schema:
@@ -51,7 +60,7 @@ class L5KitSource(RowSource):
         return np.asarray(self.reader.dataset.frames["timestamp"], np.int64)[: len(self)]
 
     def _open(self) -> Any:
-        return self._checked(L5KitReader(self.place, self._storage), self._told)
+        return self._checked(L5KitReader(self.place, self._store.options), self._told)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         return rows_of(self.batch(positions, names), len(positions))
@@ -78,15 +87,44 @@ class L5KitSource(RowSource):
                 batch[name] = frames[name][back]
         return batch
 
+    @functools.cached_property
+    def _hosts(self) -> list[str]:
+        return sorted({str(host) for host in self.reader.dataset.scenes[:]["host"]})
 
-def open_rows(
-    uri: str,
-    storage_options: Mapping[str, Any],
-    told: Stretches | None = None,
-    columns: Sequence[str] | None = None,
-) -> RowSource:
-    """See `OpenRows` in logloom.datasets.sources.base."""
-    return L5KitSource(uri, storage_options, told)
+    @property
+    def hints(self) -> Mapping[str, Mapping[str, Any]]:
+        host = self._hosts[0] if len(self._hosts) == 1 else "{log_id}"
+        return {"l5kit": {**MAPPED_HINTS, "host": host}}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ("scenes are of several hosts, which rows don't hold",) if len(self._hosts) > 1 else ()
+
+    def logs(self) -> Sequence[SourceLog]:
+        """See `RowSource.logs`: a part for each scene that has frames."""
+        folders = [kind.key for kind in ARRAYS.values()]
+        names = [f"{array}/{name}" for array in folders for name in self._store.names(array)]
+        content, size = content_of(self._store, names)
+        logs = []
+        for scene, (log_id, first, stop) in enumerate(self.stretches.spans()):
+            stamps = self.stamps[first:stop]
+            parts = []
+            if len(stamps):
+                if (stamps[1:] <= stamps[:-1]).any():
+                    raise DatasetError(f"{self.place}: the times of scene {scene} don't ascend")
+                identity = digest_of([content, scene])[:32]
+                start, end = int(stamps[0]), int(stamps[-1]) + 1
+                share = size * len(stamps) // len(self)
+                parts = [LogRange("scene", start, end, len(stamps), identity, scene, share)]
+            logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
+        return logs
+
+    def blocks(
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`."""
+        blocks: Iterator[Block] = self.reader.log_blocks(part.where, columns, max_bytes)
+        return blocks
 
 
 def _ragged(read: ReadRows, name: str, intervals: Ints) -> Ragged:

@@ -7,7 +7,6 @@ Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.picking import near
-from logloom.datasets.sources.base import ChainedSource, Ints, OpenRows, RowSource, Stretches
-from logloom.datasets.sources.units import UnitSource
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.checks import assembled_files, unit_files, with_check
+from logloom.io.checks import assembled_files, check_all, unit_files, with_check
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.manifest import LogRecord, Manifest, view_folder
+from logloom.io.sources import ChainedSource, ReaderSource, RowSource
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, by_preference, format_named, options_of
+from logloom.io.stretches import Ints, Stretches
+from logloom.io.units import AssembledFormat, Reader, by_preference, format_named, options_of
 from logloom.schema import Schema
 
 _THREADS = 16
@@ -158,20 +157,14 @@ def _unit_sources(
 ) -> list[RowSource]:
     schema = Schema.from_json(manifest.schema)
     options = options_of(store, manifest)[output]
-    return [
-        UnitSource(
-            output,
-            store.uri_of(entry.folder),
-            schema,
-            options,
-            entry.unit,
-            _stretches([(log, entry)]),
-            with_check(store.options, functools.partial(unit_files, store, entry))
-            if check
-            else store.options,
-        )
-        for log, entry in units
-    ]
+    sources: list[RowSource] = []
+    for log, entry in units:
+        files = functools.partial(unit_files, store, entry)
+        storage = with_check(store.options, files) if check else store.options
+        folder = store.uri_of(entry.folder)
+        opener = functools.partial(_open_unit, output, folder, schema, options, entry.unit, storage)
+        sources.append(ReaderSource(folder, opener, _stretches([(log, entry)])))
+    return sources
 
 
 def _whole_dataset(
@@ -187,11 +180,10 @@ def _whole_dataset(
 
     form = format_named(output)
     view = f"{view_folder(manifest.version)}/{output}"
-    if not (isinstance(form, AssembledFormat) and form.source):
+    if not (isinstance(form, AssembledFormat) and form.reads_assembled):
         return None
     if form.shows_units and (store.local is None or not store.path_of(view).is_dir()):
         return None
-    open_rows: OpenRows = importlib.import_module(form.source).open_rows
 
     def opened(split: str, told: Stretches) -> RowSource:
         if split not in parts:
@@ -200,8 +192,29 @@ def _whole_dataset(
                 "is damaged; `logloom verify` says how"
             )
         if form.shows_units:
-            return open_rows(store.uri_of(f"{view}/{split}"), options(split, f"{view}/{split}"), told)
+            shown = f"{view}/{split}"
+            return form.rows(Store.at(store.uri_of(shown), options(split, shown)), told=told)
         folder = store.uri_of(unit_folder(output, parts[split].identity))
-        return open_rows(folder, options(split), told)
+        return form.rows(Store.at(folder, options(split)), told=told)
 
     return opened
+
+
+def _open_unit(
+    output: str,
+    folder: str,
+    schema: Schema,
+    options: Any,
+    unit: Mapping[str, Any],
+    storage_options: Mapping[str, Any],
+) -> Reader:
+    """The reader of a finished unit.
+
+    Args:
+        schema: of the recipe's columns; the output may hold fewer.
+        unit: what its writer said on closing.
+    """
+    form = format_named(output)
+    if not form.compares_files:
+        check_all(storage_options)
+    return form.reader(folder, schema, options, unit, storage_options=storage_options)

@@ -3,7 +3,7 @@
 Here: which columns their types become. utf8 is text; int, i64 and u64 are numbers; arrays are what they are;
 a tree of arrays is structured; images, videos, msgpack and types of one's own stay bytes as they lie there.
 Sequences of arrays, numbers and text are ragged columns.
-Elsewhere: reading bags (logloom.io.bags).
+Elsewhere: reading bags (dataset_reader), datapoints for training (source).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from logloom.io.bags.columns import KINDS_OF_BYTES, META
 from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.files import SPEC, open_folder
 from logloom.io.bags.spec import is_sequence, read_spec
-from logloom.io.foreign.files import content_of
-from logloom.io.foreign.rows import Batch, DatasetPiece
+from logloom.io.folders import content_of
+from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
 
 _PIECE_BYTES = 256 << 20
 
 
-class GranularReader:
+class GranularReader(PieceReader):
     """See `PieceReader`."""
 
     kind = "granular"

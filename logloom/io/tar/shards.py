@@ -2,6 +2,7 @@
 
 Others' are bytes by suffix, as the webdataset package gives them; those that logloom wrote are rows, as far
 as shards tell without their schema: whole numbers in meta.json are int64, floats are float64.
+Elsewhere: the columns that a conversion makes of samples (webdataset).
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from logloom.batches import Batch, stacked_rows
 from logloom.blocks import Array
-from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.errors import DatasetError
 from logloom.inference import type_of
 from logloom.io.braces import braceexpand
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store, file_name_of
+from logloom.io.stretches import Ints, Stretches
 from logloom.io.tar.index import ShardIndex
 from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
@@ -33,29 +35,19 @@ _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
-def open_rows(
-    uri: str,
-    storage_options: Mapping[str, Any],
-    told: Stretches | None = None,
-    columns: Sequence[str] | None = None,
-) -> RowSource:
-    """See `OpenRows` in logloom.datasets.sources.base."""
-    store = Store.at(uri, storage_options)
-    shards = [store.uri_of(name) for name in store.names() if name.lower().endswith(SUFFIXES)]
-    return open_shards(uri, shards or braceexpand(uri), storage_options)
-
-
-def open_shards(place: str, uris: Sequence[str], storage_options: Mapping[str, Any]) -> RowSource:
-    """The source of some shards, told by their first sample.
+def open_shards(store: Store) -> RowSource:
+    """The shards in a folder, or those that a URI names; their first sample tells who wrote them.
 
     Raises:
         DatasetError: a shard is damaged.
     """
-    shards = ShardsSource(place, uris, storage_options)
+    uris = [store.uri_of(name) for name in store.names() if name.lower().endswith(SUFFIXES)]
+    uris = uris or braceexpand(store.uri)
+    shards = ShardsSource(store.uri, uris, store.options)
     if len(shards):
         first = shards.reader.row(0, (META,))
         if META in first and own_meta(first[KEY], first[META]) is not None:
-            return WrittenShardsSource(place, uris, storage_options)
+            return WrittenShardsSource(store.uri, uris, store.options)
     return shards
 
 
@@ -104,7 +96,7 @@ class ShardsSource(RowSource):
         return found
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        return stacked_rows(self.rows(positions, names), {}, self.place, positions)
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
     def _open(self) -> TarReader:
         return TarReader(self._uris, storage_options=self._storage)
@@ -169,9 +161,6 @@ class WrittenShardsSource(ShardsSource):
         wanted = sorted({self._members.get(name, META) for name in names})
         samples = self.reader.raw_rows(positions.tolist(), wanted)
         return [self._row(*pair, names) for pair in zip(positions.tolist(), samples, strict=True)]
-
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
     def _row(self, position: int, sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         log_id, stamp = self._keys_of_rows[position]

@@ -1,7 +1,7 @@
 """Rows as one array or list per column, and back.
 
 Here: pure functions on batches, for sources of every format.
-Elsewhere: reading them (logloom.datasets.sources), datasets (logloom.datasets.dataset).
+Elsewhere: reading them (logloom.io.sources), datasets (logloom.datasets.dataset).
 
 A batch of n rows is a dict. Columns of fixed shape are arrays (n, *shape); ragged ones (values, lengths) with
 values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes, strings and whatever else Python

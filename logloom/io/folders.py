@@ -1,4 +1,4 @@
-"""Files of foreign datasets: listing them, and telling one content from another."""
+"""Files of plain folders: listing them, and telling one content from another."""
 
 from __future__ import annotations
 

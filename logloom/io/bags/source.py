@@ -1,6 +1,7 @@
 """Datapoints of bags that others wrote: a folder of bags, or folders 000000, 000001, … of them.
 
 Images and videos stay bytes, as in every row of logloom; sequences are lists.
+Elsewhere: the columns that a conversion makes of them (granular).
 """
 
 from __future__ import annotations
@@ -11,30 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from logloom.batches import Batch, stacked_rows
 from logloom.blocks import Array
-from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import Ints, RowSource, Stretches
 from logloom.errors import DatasetError
 from logloom.inference import type_of
 from logloom.io import bags
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.spec import is_sequence
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Ints, Stretches
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 _DECODERS = {**bags.decoders, **dict.fromkeys(("jpg", "png", "mp4", "webm"), bytes)}
 _INTEGERS = {"i64": np.int64, "int": np.int64, "u64": np.uint64}
 _OBJECT = ColumnType(np.dtype("O"))
-
-
-def open_rows(
-    uri: str,
-    storage_options: Mapping[str, Any],
-    told: Stretches | None = None,
-    columns: Sequence[str] | None = None,
-) -> RowSource:
-    """See `OpenRows` in logloom.datasets.sources.base."""
-    return DatapointsSource(uri, storage_options)
 
 
 class _Decoders(dict[str, Any]):
@@ -52,15 +44,14 @@ class DatapointsSource(RowSource):
 
     unknown = "bags, which have no checksums"
 
-    def __init__(self, place: str, storage_options: Mapping[str, Any]):
+    def __init__(self, store: Store):
         """Reads the spec.
 
         Raises:
             DatasetError: there is no dataset, or it is damaged.
         """
-        self.place = place
-        self._storage = storage_options
-        self._is_sharded = not Store.at(place, storage_options).exists(SPEC)
+        self.place, self._store = store.uri, store
+        self._is_sharded = not store.exists(SPEC)
         self.spec: dict[str, str] = self.reader.spec
         self.has_stamps = self.spec.get("log_id") == "utf8" and self.spec.get("timestamp") == "i64"
         self._keys = ("log_id", "timestamp") if self.has_stamps else ()
@@ -105,7 +96,7 @@ class DatapointsSource(RowSource):
 
     def _open(self) -> Any:
         kind = bags.ShardedDatasetReader if self._is_sharded else bags.DatasetReader
-        return kind(self.place, _Decoders(_DECODERS), storage_options=self._storage)
+        return kind(self.place, _Decoders(_DECODERS), storage_options=self._store.options)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         keys = (*self._keys, *names)

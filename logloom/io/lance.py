@@ -6,17 +6,19 @@ Elsewhere: which columns Arrow's types become (arrow).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
-from logloom.io.foreign.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.rows import Batch, DatasetPiece
+from logloom.io.arrow import chosen, columns_of, raw_columns
+from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.storage import Store
 
+_BATCH_ROWS = 1024
 
-class LanceReader:
+
+class LanceReader(PieceReader):
     """See `PieceReader`; a piece is a fragment of the newest version."""
 
     kind = "lance"
@@ -69,10 +71,3 @@ class LanceReader:
                 yield raw_columns(batch, columns)
         except (ValueError, OSError) as error:
             raise DatasetError(f"{piece.place}: {error}") from error
-
-    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Lance doesn't say what bytes are."""
-        return {}
-
-
-_BATCH_ROWS = 1024

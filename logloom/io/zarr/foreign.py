@@ -1,8 +1,8 @@
-"""Zarr groups: datasets that logloom wrote, and any group of arrays along one axis, a row for each entry.
+"""Zarr groups that others wrote as a conversion reads them: arrays along one axis, a row for each entry.
 
-Here: `open_zarr`, and the arrays of others as columns. Units and descriptions are those of CF attributes;
-whole numbers "since" a date become int64 ns.
-Elsewhere: our own datasets (own), which arrays hold rows (logloom.io.zarr.others).
+Here: the arrays as columns. Units and descriptions are those of CF attributes; whole numbers "since" a date
+become int64 ns.
+Elsewhere: our own datasets, and the same groups for training (source), which arrays hold rows (others).
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.foreign.files import content_of, files_below
-from logloom.io.foreign.own import OwnZarr
-from logloom.io.foreign.rows import LOG_ID, TIME, Batch, DatasetPiece
+from logloom.io.folders import content_of, files_below
+from logloom.io.foreign.pieces import LOG_ID, TIME, Batch, DatasetPiece, PieceReader
 from logloom.io.foreign.survey import RawColumn, UnfitValuesError, plain_dtype, stacked
 from logloom.io.storage import Store, explained
-from logloom.io.zarr.groups import is_own
 from logloom.io.zarr.others import FILES, along_rows, open_groups
 from logloom.schema import STRING, ColumnType
 
@@ -44,16 +42,7 @@ _NS = {
 _CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
-def open_zarr(store: Store) -> OwnZarr | ArraysReader:
-    """
-    Raises:
-        DatasetError: no group, or a damaged one.
-        UsageError: it has no arrays.
-    """
-    return OwnZarr(store) if is_own(store) else ArraysReader(store)
-
-
-class ArraysReader:
+class ArraysReader(PieceReader):
     """See `PieceReader`; a piece is a range of a group's rows that cuts no chunk.
 
     Of several groups each is a log of its name.
@@ -122,10 +111,6 @@ class ArraysReader:
             if len(self._groups) > 1 and LOG_ID not in batch:
                 batch[LOG_ID] = RawColumn([group] * (end - start), STRING)
             yield batch
-
-    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Arrays don't say what bytes are."""
-        return {}
 
     def _column(self, group: str, name: str, array: Any, start: int, stop: int) -> RawColumn:
         place = f"{self._store.uri_of(group)}/{name}: rows {start} to {stop}"

@@ -1,6 +1,6 @@
 """Rows of a zarr dataset: one that logloom wrote, any group of arrays along one axis, or groups of such.
 
-Elsewhere: reading our own (logloom.io.zarr); the others are read by zarr itself.
+Elsewhere: reading our own (reader); others, which zarr itself reads, as a conversion takes them (foreign).
 """
 
 from __future__ import annotations
@@ -8,34 +8,39 @@ from __future__ import annotations
 import fnmatch
 import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array
-from logloom.datasets.batches import Batch
-from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
+from logloom.batches import Batch
+from logloom.blocks import Array, Block, Ragged
 from logloom.errors import DatasetError, UsageError
+from logloom.io.folders import content_of, files_below
+from logloom.io.sources import ChainedSource, RowSource
 from logloom.io.storage import Store
-from logloom.io.zarr.groups import is_own
+from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, parts_of
 from logloom.io.zarr.others import along_rows, find_groups
 from logloom.io.zarr.reader import ZarrReader
 from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
 
+_FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
+
 
 class ZarrSource(RowSource):
-    """The rows of a zarr dataset that logloom wrote."""
+    """The rows of a zarr dataset that logloom wrote; a log for each group."""
 
-    def __init__(self, uri: str, storage_options: Mapping[str, Any], stretches: Stretches | None = None):
+    kind = "zarr"
+
+    def __init__(self, store: Store, told: Stretches | None = None):
         """Opens nothing yet.
 
         Args:
-            stretches: what a version's manifest says of the rows; None where there is none.
+            told: what a version's manifest says of the rows; None where there is none.
         """
-        self.place = uri
-        self._storage, self._told = storage_options, stretches
-        if stretches is None:
+        self.place = store.uri
+        self._store, self._told = store, told
+        if told is None:
             self.unknown = (
                 "zarr.json of zarr format 3 (its chunks have checksums)"
                 if self.reader.format == 3
@@ -59,22 +64,36 @@ class ZarrSource(RowSource):
         return np.concatenate([np.empty(0, np.int64), *found])
 
     def _open(self) -> Any:
-        return self._checked(ZarrReader(self.place, storage_options=self._storage), self._told)
+        return self._checked(ZarrReader(self.place, storage_options=self._store.options), self._told)
+
+    def logs(self) -> Sequence[SourceLog]:
+        """See `RowSource.logs`."""
+        logs = []
+        for log_id, first, stop in self.stretches.spans():
+            content, size = content_of(self._store, files_below(self._store, [log_id]))
+            parts = parts_of(log_id, self.stamps[first:stop], 0, content, size)
+            logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
+        return logs
+
+    def blocks(
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`; each chunk is decoded once, however rows are cut."""
+        log, types = self.reader.log(log_id), self.schema.all
+        names = types if columns is None else columns
+        chosen = {"timestamp": TIMESTAMP, **{name: types[name] for name in names}}
+        start, stop, step = part.where, part.where + part.rows, _FIRST_ROWS
+        while start < stop:
+            rows = np.arange(start, min(start + step, stop))
+            taken = {name: log.take(name, ctype, rows) for name, ctype in chosen.items()}
+            found = {n: Ragged.from_bytes(v) if isinstance(v, list) else v for n, v in taken.items()}
+            block = Block(log_id, part.name, start - part.where, found)
+            yield block
+            start += len(rows)
+            step = max(1, min(max_bytes * len(rows) // max(1, block.nbytes), 4 * step))
 
 
-def open_rows(
-    uri: str,
-    storage_options: Mapping[str, Any],
-    told: Stretches | None = None,
-    columns: Sequence[str] | None = None,
-) -> RowSource:
-    """See `OpenRows` in logloom.datasets.sources.base."""
-    if told is None and not is_own(Store.at(uri, storage_options)):
-        return open_arrays(uri, storage_options, columns)
-    return ZarrSource(uri, storage_options, told)
-
-
-def open_arrays(uri: str, storage_options: Mapping[str, Any], columns: Sequence[str] | None) -> RowSource:
+def open_arrays(store: Store, columns: Sequence[str] | None) -> RowSource:
     """A group that others wrote: of arrays, or of groups with the same arrays, of which each is a log.
 
     Args:
@@ -84,8 +103,9 @@ def open_arrays(uri: str, storage_options: Mapping[str, Any], columns: Sequence[
         DatasetError: it can't be read.
         UsageError: it holds no arrays, or it isn't clear what a row is.
     """
-    paths, unreadable = find_groups(Store.at(uri, storage_options))
-    parts = [ArraysSource(f"{uri}/{path}" if path else uri, storage_options, columns, path) for path in paths]
+    uri = store.uri
+    paths, unreadable = find_groups(store)
+    parts = [ArraysSource(Store(store.uri_of(path), store.options), columns, path) for path in paths]
     lacking = unreadable | {name: why for part in parts for name, why in part.unreadable.items()}
     if columns is not None:
         lacking = {name: why for name, why in lacking.items() if _matches(name.rsplit("/", 1)[-1], columns)}
@@ -117,17 +137,15 @@ class ArraysSource(RowSource):
     has_stamps = False
     unknown = "zarr arrays whose codecs have no checksum"
 
-    def __init__(
-        self, uri: str, storage_options: Mapping[str, Any], columns: Sequence[str] | None, log_id: str = ""
-    ):
+    def __init__(self, store: Store, columns: Sequence[str] | None, log_id: str = ""):
         """Opens nothing yet.
 
         Args:
             log_id: what the group is called among others; by default its folder's name.
         """
-        self.place = uri
-        self._storage, self._wanted = storage_options, columns
-        self._log_id = log_id or uri.rsplit("/", 1)[-1]
+        self.place = store.uri
+        self._store, self._wanted = store, columns
+        self._log_id = log_id or store.uri.rsplit("/", 1)[-1]
         self.others: Mapping[str, str] = {}  # beside this group's arrays, what can't be opened
 
     @functools.cached_property
@@ -167,7 +185,7 @@ class ArraysSource(RowSource):
         return None
 
     def _open(self) -> dict[str, Any]:
-        arrays: dict[str, Any] = find_groups(Store.at(self.place, self._storage))[0][""]
+        arrays: dict[str, Any] = find_groups(self._store)[0][""]
         if self._wanted is not None:
             chosen = {name: array for name, array in arrays.items() if _matches(name, self._wanted)}
             return chosen or arrays  # whoever picks columns tells of typos

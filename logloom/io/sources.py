@@ -1,8 +1,9 @@
-"""What every source of rows offers.
+"""The one protocol for the rows of a dataset, whatever its format and whoever wrote it.
 
-Here: `RowSource`, and `Stretches`, which say what rows belong to without reading any.
-Elsewhere: the sources (beside this module), which of their rows a dataset shows and in which order
-(logloom.datasets.dataset), rows into batches (logloom.datasets.batches).
+Here: `RowSource`, which training (logloom.datasets) and conversions (logloom.pipelines.convert) read,
+`ChainedSource`, several as one, and `UnitsSource` for folders of units.
+Elsewhere: the formats' own sources (in each format's package), what rows belong to (stretches), which of the
+rows a dataset shows and in which order (logloom.datasets.dataset), rows into batches (logloom.batches).
 
 A source numbers its rows from 0 in stored order: those of a log follow each other, by timestamp.
 """
@@ -14,94 +15,26 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from logloom.blocks import Array
-from logloom.datasets.batches import Batch, rows_of, scattered, stacked_rows
-from logloom.errors import DatasetError, LogloomError
+from logloom.batches import Batch, rows_of, scattered, stacked_rows
+from logloom.blocks import Array, Block
+from logloom.digests import digest_of
+from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.folders import content_of, walk
+from logloom.io.storage import Store
+from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, end_to_end
 from logloom.schema import Schema
 
-Ints = NDArray[np.int64]
+if TYPE_CHECKING:
+    from logloom.io.units import Reader
 
 _THREADS = 8  # that ask for timestamps, each of another file
-
-
-@dataclass(frozen=True)
-class Stretches:
-    """What consecutive rows belong to.
-
-    Attributes:
-        log_ids, partitions, splits: (S,) of each stretch; "" where there are none.
-        counts: (S,) int64, how many rows it has.
-        owners: (S,) numbers of the datasets that stretches belong to; () where all are of one. Logs of two
-            are two logs, whatever they are called.
-    """
-
-    log_ids: Sequence[str]
-    partitions: Sequence[str]
-    splits: Sequence[str]
-    counts: Ints
-    owners: Sequence[int] = ()
-
-    @classmethod
-    def of_logs(cls, log_ids: Sequence[str], counts: Sequence[int]) -> Stretches:
-        """Logs that are neither partitioned nor split."""
-        blank = [""] * len(log_ids)
-        return cls(log_ids, blank, blank, np.asarray(counts, np.int64).reshape(-1))
-
-    @classmethod
-    def of_rows(cls, log_ids: Sequence[str]) -> Stretches:
-        """Rows by the log_id of each."""
-        starts = [0, *(n for n in range(1, len(log_ids)) if log_ids[n] != log_ids[n - 1])][: len(log_ids)]
-        return cls.of_logs([log_ids[n] for n in starts], np.diff([*starts, len(log_ids)]).tolist())
-
-    @classmethod
-    def joined(cls, parts: Sequence[Stretches], apart: bool = False) -> Stretches:
-        """The stretches of several sources, one after the other; `apart`: each is a dataset of its own."""
-        owners = [
-            (number, owner)
-            for number, part in enumerate(parts)
-            for owner in part.owners or [0] * len(part.log_ids)
-        ]
-        numbers = {owner: number for number, owner in enumerate(dict.fromkeys(owners))}
-        return cls(
-            [log_id for part in parts for log_id in part.log_ids],
-            [partition for part in parts for partition in part.partitions],
-            [split for part in parts for split in part.splits],
-            np.concatenate([np.empty(0, np.int64), *(part.counts for part in parts)]),
-            [numbers[owner] for owner in owners] if apart or any(part.owners for part in parts) else (),
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Stretches, (self.log_ids, self.partitions, self.splits, self.counts, self.owners))
-
-    @functools.cached_property
-    def bounds(self) -> Ints:
-        """(S + 1,) where each stretch begins."""
-        return np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.bounds[-1])
-
-    def log_starts(self) -> Ints:
-        """(S,) for each stretch the position of its log's first row."""
-        owners = self.owners or [0] * len(self.log_ids)
-        logs = list(zip(owners, self.splits, self.log_ids, strict=True))
-        firsts = [0, *(n for n in range(1, len(logs)) if logs[n] != logs[n - 1])][: len(logs)]
-        lengths = np.diff([*firsts, len(logs)])
-        return np.repeat(self.bounds[firsts], lengths)
-
-    def number_of(self, positions: Ints) -> Ints:
-        """(n,) the stretch that each row lies in."""
-        return np.searchsorted(self.bounds, positions, side="right") - 1
 
 
 class RowSource(abc.ABC):
@@ -115,9 +48,13 @@ class RowSource(abc.ABC):
         has_stamps: whether rows have a log_id and a timestamp.
         unknown: what can't be checked, for people; "" where all that is read can.
         left_out: what lies there that rows don't have, and why.
+        kind: what `--from` calls it.
+        period: of a rate clock, in ns; None where rows have none.
     """
 
     place: str
+    kind: str = ""
+    period: int | None = None
     max_gap: int | None = None
     has_stamps: bool = True
     unknown: str = ""
@@ -127,6 +64,26 @@ class RowSource(abc.ABC):
     @property
     @abc.abstractmethod
     def schema(self) -> Schema: ...
+
+    @property
+    def name(self) -> str:
+        """What a dataset made of these rows is called."""
+        return self.place.rstrip("/").rpartition("/")[2]
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """What its manifest says instead of a recipe."""
+        return {"name": self.name, "columns": {}, "convert": {"from": self.place, "kind": self.kind}}
+
+    @property
+    def hints(self) -> Mapping[str, Mapping[str, Any]]:
+        """Options by output format that keep more of what is here, such as which bytes are jpg."""
+        return {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For people, how rows were made."""
+        return ()
 
     @property
     @abc.abstractmethod
@@ -191,7 +148,7 @@ class RowSource(abc.ABC):
         return [reader.row(position, names) for position in positions.tolist()]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """Rows as one array or list per column; see `logloom.datasets.batches`.
+        """Rows as one array or list per column; see `logloom.batches`.
 
         Args:
             out: arrays to fill, where columns have a fixed shape; the others are ignored.
@@ -202,6 +159,24 @@ class RowSource(abc.ABC):
             return batch
         return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
+    def logs(self) -> Sequence[SourceLog]:
+        """All logs to convert, by log_id; for kinds of folders whose types needn't be learnt first.
+
+        Raises:
+            DatasetError: damage; times that don't ascend.
+        """
+        raise NotImplementedError(f"{self.place}: its types are learnt first: see `FolderKind.pieces`")
+
+    def blocks(
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+    ) -> Iterator[Block]:
+        """The rows of a part in order, with `timestamp` and the named columns; None is all, ages included.
+
+        Raises:
+            DatasetError: files are damaged, gone, or hold something else than when `logs` was asked.
+        """
+        raise NotImplementedError(f"{self.place}: its types are learnt first: see `FolderKind.pieces`")
+
 
 @functools.cache
 def _cached_names(kind: type) -> frozenset[str]:
@@ -209,28 +184,6 @@ def _cached_names(kind: type) -> frozenset[str]:
     return frozenset(
         name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, properties)
     )
-
-
-class OpenRows(Protocol):
-    """What a module that a format names as its `source` calls `open_rows`."""
-
-    def __call__(
-        self,
-        uri: str,
-        storage_options: Mapping[str, Any],
-        told: Stretches | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> RowSource:
-        """Opens a plain folder, or what a version has assembled.
-
-        Args:
-            told: what a version's manifest says of the rows; None where there is none.
-            columns: names or globs of the columns that are wanted, where others may be what they like.
-
-        Raises:
-            DatasetError: it is damaged.
-        """
-        ...
 
 
 class ChainedSource(RowSource):
@@ -317,3 +270,98 @@ class ChainedSource(RowSource):
         return scattered(
             [(where, part.batch(own, names)) for part, where, own in groups], len(positions), out
         )
+
+
+class UnitsSource(ChainedSource):
+    """The rows of a plain folder, unit after unit, each of which knows its schema."""
+
+    def __init__(self, store: Store, kind: str, readers: Sequence[Reader]):
+        """
+        Raises:
+            DatasetError: there are no units.
+            UsageError: units have different columns.
+        """
+        if not readers:
+            raise DatasetError(f"{store.uri}: {kind} without units")
+        for number, reader in enumerate(readers):
+            if reader.schema != readers[0].schema:
+                raise UsageError(
+                    f"{store.uri}: unit {number} has other columns than the first; open them one by one"
+                )
+        parts = [ReaderSource(store.uri, functools.partial(_itself, reader)) for reader in readers]
+        super().__init__(store.uri, parts, readers[0].schema, None)
+        self.kind, self.unknown = kind, f"plain folders of {kind}"
+        self._store = store
+
+    def logs(self) -> Sequence[SourceLog]:
+        """See `RowSource.logs`: a part for each log of a unit."""
+        content, size = content_of(self._store, walk(self._store, ("",)))
+        parts: dict[str, list[LogRange]] = {}
+        for number, unit in enumerate(self._parts):
+            for log_id, first, stop in unit.stretches.spans():
+                assert unit.stamps is not None
+                rows, stamps = stop - first, unit.stamps[first:stop].tolist()
+                identity = digest_of([content, number, first, rows])[:32]
+                share = size * rows // len(self)
+                where = (number, first)
+                part = LogRange(f"{number:06}", stamps[0], stamps[-1] + 1, rows, identity, where, share)
+                parts.setdefault(log_id, []).append(part)
+        return [
+            SourceLog.of(log_id, self.place, end_to_end(log_id, own, self.place))
+            for log_id, own in sorted(parts.items())
+        ]
+
+    def blocks(
+        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`."""
+        number, first = part.where
+        at = 0
+        for block in self._parts[number].reader.blocks(columns, max_bytes):
+            low, high = max(first - at, 0), min(first + part.rows - at, len(block))
+            if low < high:
+                yield Block(log_id, part.name, at + low - first, block.take(slice(low, high)))
+            at += len(block)
+
+
+class ReaderSource(RowSource):
+    """The rows of one unit, read by its format's own reader."""
+
+    def __init__(self, place: str, opener: Callable[[], Reader], told: Stretches | None = None):
+        """Opens nothing yet.
+
+        Args:
+            opener: gives the reader; picklable.
+            told: what a manifest says of the rows; None where there is none.
+        """
+        self.place, self._opener, self._told = place, opener, told
+
+    @property
+    def schema(self) -> Schema:
+        schema: Schema = self.reader.schema
+        return schema
+
+    @functools.cached_property
+    def _keys(self) -> tuple[Stretches, Ints]:
+        blocks = list(self.reader.blocks(()))
+        runs = [
+            (log_id, sum(map(len, run)))
+            for log_id, run in itertools.groupby(blocks, lambda block: block.log_id)
+        ]
+        stamps = np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
+        return Stretches.of_logs([log_id for log_id, _ in runs], [rows for _, rows in runs]), stamps
+
+    @property
+    def stretches(self) -> Stretches:
+        return self._keys[0] if self._told is None else self._told
+
+    @property
+    def stamps(self) -> Ints:
+        return self._keys[1]
+
+    def _open(self) -> Reader:
+        return self._opener()
+
+
+def _itself(reader: Reader) -> Reader:
+    return reader

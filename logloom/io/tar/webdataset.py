@@ -3,7 +3,7 @@
 Here: which columns members become. `left.jpg` is column `left` (`left.jpg` where there is a left.json too);
 `__key__` is column `key`. Arrays (.npy), text (.txt, .json) and class numbers (.cls) are what they say; all
 others stay bytes. In shards that logloom wrote, meta.json says log, time and small values.
-Elsewhere: reading archives, and refusing hostile ones (logloom.io.tar).
+Elsewhere: reading archives, and refusing hostile ones (stream), samples for training (shards).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.foreign.files import content_of, files_of
-from logloom.io.foreign.rows import Batch, DatasetPiece
+from logloom.io.folders import content_of, files_of
+from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.foreign.survey import RawColumn
 from logloom.io.storage import Store
 from logloom.io.tar.meta import own_meta
@@ -27,7 +27,7 @@ from logloom.schema import RESERVED_LAST_PARTS
 _KEY = "__key__"
 
 
-class WebDatasetReader:
+class WebDatasetReader(PieceReader):
     """See `PieceReader`; a piece is a shard."""
 
     kind = "webdataset"

@@ -1,6 +1,6 @@
 """Datasets in the folders of one folder, such as a copy of a version's view: each folder is a split.
 
-Elsewhere: which folders these are (logloom.datasets.opening), the datasets (beside this module).
+Elsewhere: which folders these are (logloom.datasets.opening), the datasets (logloom.io.sources).
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from logloom.batches import Batch, stacked_rows
 from logloom.blocks import Array
-from logloom.datasets.batches import Batch, stacked_rows
-from logloom.datasets.sources.base import ChainedSource, Ints, RowSource, Stretches
 from logloom.errors import UsageError
 from logloom.inference import wider
+from logloom.io.sources import ChainedSource, RowSource
+from logloom.io.stretches import Ints, Stretches
 from logloom.schema import Schema
 
 

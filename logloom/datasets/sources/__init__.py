@@ -1,1 +1,0 @@
-"""Where a dataset's rows come from: one class per kind of thing that `logloom.datasets.open` opens."""
