@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from logloom.blocks import Array, Ragged, fill_missing
 from logloom.errors import UsageError
-from logloom.io.foreign.survey import RawColumn
+from logloom.io.survey import RawColumn
 from logloom.schema import BYTES, STRING, ColumnType
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow import chosen, columns_of, raw_columns
-from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
+from logloom.io.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.storage import Store
 
 _BATCH_ROWS = 1024

@@ -2,7 +2,7 @@
 
 Here: `PartedSource`.
 Elsewhere: those of versions (logloom.pipelines.convert_sources), those whose types were learnt
-(logloom.io.foreign.surveyed).
+(logloom.io.surveyed).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from logloom.io.stretches import Stretches
 from logloom.schema import MAX_TIME, MIN_TIME, Schema
 
 if TYPE_CHECKING:
-    from logloom.io.foreign.pieces import PieceReader
+    from logloom.io.pieces import PieceReader
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class FolderKind(Protocol):
         """
         pieces = self.pieces(store)
         if pieces is not None:
-            from logloom.io.foreign.surveyed import SurveyedSource
+            from logloom.io.surveyed import SurveyedSource
 
             return SurveyedSource(pieces, columns)
         return UnitsSource(store, self.kind or self.name, list(self.units(store)))

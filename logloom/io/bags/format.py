@@ -17,8 +17,8 @@ from logloom.io.bags.columns import column_problems, type_problems
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
-from logloom.io.foreign.pieces import PieceReader
 from logloom.io.metadata import Count, Text
+from logloom.io.pieces import PieceReader
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches

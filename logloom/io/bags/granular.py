@@ -22,9 +22,9 @@ from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.files import SPEC, open_folder
 from logloom.io.bags.spec import is_sequence, read_spec
 from logloom.io.folders import content_of
-from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
-from logloom.io.foreign.survey import RawColumn
+from logloom.io.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.storage import Store
+from logloom.io.survey import RawColumn
 
 _PIECE_BYTES = 256 << 20
 

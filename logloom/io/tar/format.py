@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
-from logloom.io.foreign.pieces import PieceReader
 from logloom.io.metadata import Count
+from logloom.io.pieces import PieceReader
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches

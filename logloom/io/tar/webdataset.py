@@ -15,9 +15,9 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.folders import content_of, files_of
-from logloom.io.foreign.pieces import Batch, DatasetPiece, PieceReader
-from logloom.io.foreign.survey import RawColumn
+from logloom.io.pieces import Batch, DatasetPiece, PieceReader
 from logloom.io.storage import Store
+from logloom.io.survey import RawColumn
 from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.samples import EXTENSION, META

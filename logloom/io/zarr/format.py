@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.foreign.pieces import PieceReader
 from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
+from logloom.io.pieces import PieceReader
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Ragged
-from logloom.io.foreign.survey import (
+from logloom.io.survey import (
     RawColumn,
     SeenColumn,
     UnfitValuesError,

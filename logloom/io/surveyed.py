@@ -21,7 +21,8 @@ from logloom.blocks import Block, Values
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.folders import short_name
-from logloom.io.foreign.pieces import (
+from logloom.io.parted import PartedSource
+from logloom.io.pieces import (
     LOG_ID,
     TIME,
     Batch,
@@ -33,7 +34,8 @@ from logloom.io.foreign.pieces import (
     stamps_of,
     survey_all,
 )
-from logloom.io.foreign.survey import (
+from logloom.io.stretches import DAMAGE, LogRange, SourceLog
+from logloom.io.survey import (
     RawColumn,
     SeenColumn,
     UnfitValuesError,
@@ -41,8 +43,6 @@ from logloom.io.foreign.survey import (
     column_names,
     stacked,
 )
-from logloom.io.parted import PartedSource
-from logloom.io.stretches import DAMAGE, LogRange, SourceLog
 from logloom.schema import NO_AGE, RESERVED_LAST_PARTS, STRING, TIMESTAMP, ColumnType, Schema
 
 

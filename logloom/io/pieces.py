@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.foreign.survey import RawColumn, SeenColumn, UnfitValuesError
 from logloom.io.stretches import Ints
+from logloom.io.survey import RawColumn, SeenColumn, UnfitValuesError
 
 LOG_ID, TIME = "log_id", "timestamp"
 _IN_PROCESS_BYTES = 64 << 20  # below this, starting processes takes longer than reading

@@ -1,0 +1,100 @@
+"""Datasets that logloom didn't build, as rows with a schema; see docs/convert.md.
+
+Here: `open_foreign`; the kinds of folders that can be opened, for training and to be converted: `kinds` and
+`kind_of`; and those kinds that are only read, never written: Parquet files, and Lance.
+Elsewhere: what is written too says for itself how it is opened (logloom.io.units.Format); files that do not
+say what a row is (pieces, survey, surveyed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logloom.errors import UsageError
+from logloom.io.braces import braceexpand
+from logloom.io.folders import walk
+from logloom.io.pieces import PieceReader
+from logloom.io.sources import RowSource
+from logloom.io.storage import Store
+from logloom.io.surveyed import SurveyedSource
+from logloom.io.units import FolderKind, format_named, format_names
+
+
+def open_foreign(
+    uri: str,
+    kind: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    num_workers: int = 1,
+    on_error: str = "fail",
+) -> RowSource:
+    """Opens a dataset; one whose files don't say all types is read once.
+
+    Args:
+        uri: of a folder, or of a single .tar or .parquet file, or of many in braces (train-{000..099}.tar).
+        kind: one of `kinds`; None looks at the files.
+        columns: names or globs of columns to read, so that others can be what they like; all by default.
+        num_workers: processes that read it once.
+        on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
+
+    Raises:
+        UsageError: there is nothing, or nothing known.
+        DatasetError: it is damaged.
+    """
+    store = Store.at(uri, storage_options)
+    found = kinds()
+    if kind is not None and kind not in found:
+        raise UsageError(f"--from {kind!r}: there are {', '.join(found)}")
+    form = found[kind] if kind is not None else kind_of(store)
+    if form is None:
+        what = (
+            f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
+        )
+        raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
+    pieces = form.pieces(store)
+    if pieces is None:
+        return form.rows(store, columns)
+    return SurveyedSource(pieces, columns, num_workers=num_workers, on_error=on_error)
+
+
+class _Lance(FolderKind):
+    name = "lance"
+
+    def recognises(self, store: Store) -> bool:
+        return bool(store.names("_versions")) and not store.exists("spec.json")
+
+    def pieces(self, store: Store) -> PieceReader:
+        from logloom.io.lance import LanceReader
+
+        return LanceReader(store)
+
+
+class _Parquet(FolderKind):
+    name = "parquet"
+    is_generic = True
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder holds Parquet files, in itself or in a folder of its own, or a URI names them."""
+        from logloom.io.parquet import SUFFIXES
+
+        if store.names():
+            return bool(walk(store, SUFFIXES, depth=1))
+        return braceexpand(store.uri)[0].lower().endswith(SUFFIXES)
+
+    def pieces(self, store: Store) -> PieceReader:
+        from logloom.io.parquet import ParquetReader
+
+        return ParquetReader(store)
+
+
+def kinds() -> dict[str, FolderKind]:
+    """All kinds of folders that can be opened, by name, in the order in which a folder is looked at."""
+    found: list[FolderKind] = [*map(format_named, format_names()), _Lance(), _Parquet()]
+    return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
+
+
+def kind_of(store: Store) -> FolderKind | None:
+    """The kind of a folder, or of the files that a URI names; None where it is of none that is known."""
+    return next((form for form in kinds().values() if form.recognises(store)), None)
