@@ -98,5 +98,5 @@ class ParquetReader(PieceReader):
                 yield file
         except FileNotFoundError:
             raise DatasetError(f"{uri}: there is no such file") from None
-        except (pa.ArrowException, OSError, json.JSONDecodeError) as error:
+        except (pa.ArrowException, OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
             raise DatasetError(f"{uri}: no Parquet file, or a damaged one ({error})") from error

@@ -112,6 +112,6 @@ def mutated_text(text: str, rng: random.Random, words: tuple[str, ...]) -> str:
 def mutated_file(data: bytes, rng: random.Random) -> bytes:
     """A damaged copy of a file; of one that holds JSON, half of the time one that still does."""
     if rng.random() < 0.5 and data[:1] in b"{[":
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):  # of values that were put into each other
             return json.dumps(mutated_value(json.loads(data), rng)).encode()
     return bytes(mutated(data, rng))

@@ -15,6 +15,7 @@ from logloom.io.storage import Store, filesystem
 
 FILES = ("zarr.json", ".zgroup", ".zmetadata", ".zattrs")  # one of them makes a folder a group
 _MAX_DEPTH = 8  # of groups in groups
+_MAX_ROWS = 1 << 62  # beyond it positions don't fit their numbers
 
 Groups = dict[str, dict[str, Any]]
 
@@ -103,6 +104,7 @@ def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
 
     Raises:
         UsageError: they differ in length.
+        DatasetError: they claim a length that can't be.
     """
     arrays = {name: array for name, array in arrays.items() if array.ndim}
     dimensions = {name: _dimensions(array) for name, array in arrays.items()}
@@ -116,6 +118,8 @@ def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
             f"{place}: its arrays differ in length ({told}), so it isn't clear what a row is; choose some "
             "of one length: columns=[…], on the command line --columns"
         )
+    if (most := max(lengths.values(), default=0)) > _MAX_ROWS:
+        raise DatasetError(f"{place}: its arrays claim {most} rows, their metadata are damaged")
     return rows
 
 

@@ -206,6 +206,14 @@ def test_a_flipped_byte_or_a_cut_file_is_an_error_that_names_it(tmp_path):
         open_foreign(str(path))
 
 
+def test_a_name_that_is_no_text_is_an_error_that_names_the_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"name": [1, 2]}), path)
+    path.write_bytes(path.read_bytes().replace(b"name", b"n\xe9me"))
+    with pytest.raises(DatasetError, match=r"a\.parquet"):
+        open_foreign(str(path))
+
+
 def test_folders_named_key_value_are_refused_since_rows_would_lose_the_value(tmp_path):
     (tmp_path / "day=1").mkdir()
     pq.write_table(pa.table({"v": [1]}), tmp_path / "day=1" / "x.parquet")

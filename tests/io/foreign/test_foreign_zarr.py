@@ -12,6 +12,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import logloom.datasets
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign import open_foreign
 
@@ -107,6 +108,16 @@ def test_times_since_a_date_become_nanoseconds_since_the_epoch(tmp_path, read, u
     array.attrs["units"] = unit
     _, rows = read(tmp_path / "x.zarr")
     assert [row["timestamp"] for row in rows] == times
+
+
+def test_an_array_that_claims_more_rows_than_can_be_is_damaged(tmp_path):
+    group = zarr.open_group(tmp_path / "set.zarr", mode="w", zarr_format=2)
+    group.create_array("speed", data=np.arange(20.0))
+    path = tmp_path / "set.zarr" / "speed" / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "shape": [1 << 70]}))
+    for opened in (logloom.datasets.open, open_foreign):
+        with pytest.raises(DatasetError, match=r"set\.zarr: its arrays claim 1180591620717411303424 rows"):
+            opened(str(tmp_path / "set.zarr"))
 
 
 def test_times_that_are_not_understood_are_refused_instead_of_misread(tmp_path):
