@@ -136,7 +136,7 @@ def _load(
     sources: list[str], storage: dict[str, dict[str, Any]], on_error: OnError | None
 ) -> tuple[Recipe, str | None]:
     """The recipe named on the command line, and the folder that its relative URIs start from."""
-    from logloom.io.storage import absolute_uri, file_name_of, folder_of
+    from logloom.io.filesystems import absolute_uri, file_name_of, folder_of
     from logloom.recipe import Recipe
 
     recipes = [source for source in sources if file_name_of(source).endswith((".yaml", ".yml"))]

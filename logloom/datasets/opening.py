@@ -21,10 +21,11 @@ from logloom.datasets.splits import SplitsSource
 from logloom.datasets.versions import open_version
 from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import UncheckedWarning, with_check
+from logloom.io.filesystems import absolute_uri
 from logloom.io.foreign import kind_of
 from logloom.io.manifest import read_manifest, split_root, version_numbers
 from logloom.io.sources import RowSource
-from logloom.io.storage import Store, absolute_uri
+from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.

@@ -20,7 +20,7 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.metadata import Count, Text
-from logloom.io.storage import MISSING
+from logloom.io.remote import MISSING
 
 if TYPE_CHECKING:
     from logloom.io.units import Reader, StagedUnit

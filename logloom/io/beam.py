@@ -22,8 +22,9 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit
+from logloom.io.filesystems import explained
 from logloom.io.rows import uris_of
-from logloom.io.storage import Store, explained
+from logloom.io.storage import Store
 from logloom.io.units import (
     AssembledFormat,
     AssemblyPlan,

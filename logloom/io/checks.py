@@ -19,8 +19,11 @@ from blake3 import blake3
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
 from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
+from logloom.io.filesystems import absolute_uri, explained, filesystem
 from logloom.io.manifest import Assembled, read_manifest, version_numbers
-from logloom.io.storage import MISSING, Store, absolute_uri, explained, filesystem, is_local
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
+from logloom.uris import is_local
 
 CHECK = "logloom.check"  # in storage options, beside the protocols
 _IN_VIEW = re.compile(r"(?P<root>.+)/(?P<folder>v(?P<version>\d{8})/(?P<output>[^/]+))/.+")

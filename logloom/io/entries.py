@@ -23,6 +23,7 @@ from pydantic import AfterValidator
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
+from logloom.io.disk import sync
 from logloom.io.metadata import (
     STRICT,
     Count,
@@ -35,7 +36,8 @@ from logloom.io.metadata import (
     checked,
     parsed,
 )
-from logloom.io.storage import MISSING, Store, sync
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa

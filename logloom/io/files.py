@@ -20,9 +20,9 @@ from typing import Any
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.checks import check_file
+from logloom.io.filesystems import filesystem
 from logloom.io.remote import MISSING, storage_error
-from logloom.io.storage import filesystem, is_local
-from logloom.uris import chained
+from logloom.uris import chained, is_local
 
 Options = Mapping[str, Any] | None
 _MAX_OPEN = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 4096))

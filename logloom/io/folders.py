@@ -9,7 +9,8 @@ from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.braces import braceexpand
-from logloom.io.storage import Store, explained
+from logloom.io.filesystems import explained
+from logloom.io.storage import Store
 
 _MIB = 1 << 20
 MAX_FILES = 1_000_000

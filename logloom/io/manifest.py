@@ -35,7 +35,8 @@ from logloom.io.entries import (
 )
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, NameOrNone, Text, canonical, checked, parsed
-from logloom.io.storage import MISSING, TEMPORARY, Store
+from logloom.io.remote import MISSING
+from logloom.io.storage import TEMPORARY, Store
 from logloom.schema import Schema
 
 FORMAT = 2

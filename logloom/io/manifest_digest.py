@@ -12,7 +12,8 @@ from __future__ import annotations
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.storage import MISSING, Store
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
 
 
 def digest_file(number: int) -> str:

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow import chosen, columns_of, raw_columns
+from logloom.io.filesystems import stored_file
 from logloom.io.folders import content_of, files_of
 from logloom.io.pieces import Batch, DatasetPiece, PieceReader
-from logloom.io.storage import Store, stored_file
+from logloom.io.storage import Store
 
 SUFFIXES = (".parquet", ".pq")
 _PARTITION = re.compile(r"[^/=]+=[^/]*/")

@@ -1,6 +1,6 @@
 """File systems of other machines, such as object stores: requests tried again, and one kind of error.
 
-Here: `RemoteFiles`, which `logloom.io.storage.filesystem` gives for every URI that is neither local nor in a
+Here: `RemoteFiles`, which `logloom.io.filesystems` gives for every URI that is neither local nor in a
 zip archive, and `storage_error`, in whose words all faults of machine, network and store are told.
 Elsewhere: how long is waited, and which clients try again themselves (logloom.io.retries).
 

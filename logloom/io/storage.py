@@ -1,7 +1,8 @@
-"""Where datasets lie: one folder on a disk or in an object store, through fsspec.
+"""Where datasets lie: one folder on a disk or in an object store.
 
-Here: `Store`, which makes files visible whole or not at all, and opens URIs.
-Elsewhere: what the files mean (logloom.io.entries, logloom.io.manifest and the formats).
+Here: `Store`, which makes files visible whole or not at all.
+Elsewhere: opening URIs (filesystems), unfinished files (disk), what files mean (logloom.io.entries,
+logloom.io.manifest and the formats).
 
 A local file is written elsewhere on its disk, synced, then linked or renamed; an object is one upload,
 visible once whole. (Leaving fsspec's `with fs.open(path, "wb")` by an exception would publish a partial
@@ -13,183 +14,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import pathlib
 import shutil
-import socket
 import tempfile
-import urllib.parse
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import fsspec
-
 from logloom.errors import StorageError, UsageError
-from logloom.io import retries
-from logloom.io.remote import MISSING as MISSING
-from logloom.io.remote import RemoteFiles, storage_error
-from logloom.io.zipped import ZippedFiles
-from logloom.uris import chained, shown
-from logloom.uris import is_local as is_local
+from logloom.io.disk import AT_ONCE, PARTIAL, appear, is_left_behind, locked, own_name, sync, sync_all
+from logloom.io.filesystems import ZIP, absolute_uri, explained, filesystem, with_access, with_credentials
+from logloom.io.remote import MISSING
+from logloom.uris import chained, is_local, shown
 
-NO_LINKS = (
-    errno.EXDEV,
-    errno.EPERM,
-    errno.EMLINK,
-    errno.ENOTSUP,
-    errno.ENOSYS,
-)  # how link() says: not on this disk
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
-ZIP = "zip://"
-_ACCESS = "credentials in URIs"  # among storage options: the URIs as they were given, by how they are shown
-_PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
-_AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
-
-
-def absolute_uri(uri: str, base: str | None = None) -> str:
-    """The URI with its scheme, or an absolute path; a relative one starts at `base` or the working folder."""
-    if uri.startswith(ZIP):
-        return _in_archive(uri, base)
-    if not is_local(uri):
-        return uri
-    path = uri.split("://", 1)[-1]
-    if not os.path.isabs(path) and base is not None and not is_local(base):
-        return f"{base.rstrip('/')}/{path}"
-    return os.path.abspath(os.path.join(base.split("://", 1)[-1], path) if base else path)
-
-
-def _in_archive(uri: str, base: str | None) -> str:
-    """`zip://member::archive` as `zip://archive!/member`, to which names can be joined."""
-    member, chained, archive = uri.removeprefix(ZIP).partition("::")
-    if not chained:
-        return uri
-    quoted = absolute_uri(archive, base).replace("%", "%25").replace("!", "%21")
-    return f"{ZIP}{quoted}!/{member.strip('/')}".rstrip("/")
-
-
-def with_access(options: Mapping[str, Any] | None, uris: Iterable[str]) -> Mapping[str, Any]:
-    """Storage options by which `filesystem` opens URIs as they are `shown`: without their credentials.
-
-    What is stored and said has the URI as it is shown; the credentials go with the options, which never are.
-    """
-    secret = {shown(uri): uri for uri in uris if shown(uri) != uri}
-    if not secret:
-        return options or {}
-    return {**(options or {}), _ACCESS: {**(options or {}).get(_ACCESS, {}), **secret}}
-
-
-def _with_credentials(uri: str, options: Mapping[str, Any] | None) -> str:
-    """The URI, or that of a file in a folder, as it was given."""
-    given: Mapping[str, str] = (options or {}).get(_ACCESS, {})
-    if uri in given:
-        return given[uri]
-    for folder, full in given.items():
-        if uri.startswith(f"{folder}/"):
-            path, query, rest = full.partition("?")
-            return f"{path.rstrip('/')}{uri.removeprefix(folder)}{query}{rest}"
-    return uri
-
-
-def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
-    """The fsspec file system of a URI, and the path in it.
-
-    Args:
-        uri: a path or URI; zip://member::archive for a file in a zip archive, which is only read.
-        options: for the file system, by protocol: {"gs": {"token": "anon"}}.
-
-    Raises:
-        UsageError: no such protocol, or its package isn't installed.
-    """
-    if uri.startswith(ZIP):
-        return ZippedFiles(filesystem, options), absolute_uri(uri).removeprefix(ZIP)
-    protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
-    chosen = (options or {}).get(protocol, {})
-    try:
-        fs, path = fsspec.url_to_fs(_with_credentials(uri, options), **chosen)
-    except (ImportError, ValueError) as error:
-        extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
-        hint = f"; pip install 'logloom[{extra}]'" if extra else ""
-        raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from chained(error)
-    if protocol == "file":
-        return fs, path
-    retries.watch()
-    return RemoteFiles(fs, protocol), path
-
-
-def uri_in(like: str, path: str) -> str:
-    """The URI of a path in the file system of another URI, as its listings name it."""
-    scheme = f"{like.split('://', 1)[0]}://"
-    # Some list URIs; a path in an archive begins with that of the archive.
-    return path if "://" in path and scheme != ZIP else f"{scheme}{path}"
-
-
-@contextlib.contextmanager
-def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-    """Turns the operating system's and the store's refusals into a StorageError that says what to do.
-
-    Args:
-        passing: refusals that the caller expects.
-    """
-    try:
-        yield
-    except passing:
-        raise
-    except OSError as error:
-        raise storage_error(what, error) from chained(error)
-
-
-class _StoredFile:
-    """An open file in an object store, which remembers why it couldn't be read."""
-
-    closed = False
-    refusal: StorageError | None = None
-
-    def __init__(self, file: Any):
-        self._file = file
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def read(self, *arguments: Any) -> Any:
-        try:
-            return self._file.read(*arguments)
-        except StorageError as error:
-            self.refusal = error
-            raise
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@contextlib.contextmanager
-def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: Any) -> Iterator[Any]:
-    """A file in an object store, open for libraries that take their reads' errors for damage.
-
-    Args:
-        opening: for `open` of its file system.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
-        StorageError: it can't be opened, or read.
-    """
-    fs, path = filesystem(uri, options)
-    with explained(uri, MISSING):
-        file = fs.open(path, "rb", **opening)
-    stored = _StoredFile(file)
-    try:
-        yield stored
-    except Exception:
-        if stored.refusal is not None:  # which some libraries hide in errors of their own
-            raise stored.refusal from None
-        raise
-    finally:
-        file.close()
 
 
 @dataclass(frozen=True)
@@ -257,7 +99,7 @@ class Store:
 
     def fs_path(self, name: str) -> str:
         """How `fs` knows a file in the folder: its URI, with the credentials that it was given with."""
-        return _with_credentials(self.uri_of(name), self.options)
+        return with_credentials(self.uri_of(name), self.options)
 
     @contextlib.contextmanager
     def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
@@ -377,7 +219,7 @@ class Store:
             path = self.path_of(name)
             with self._unfinished(path, data) as partial:
                 partial.chmod(0o444)  # created once, never changed
-                if not _appear(partial, path):
+                if not appear(partial, path):
                     return False
             sync(path.parent)
             return True
@@ -431,11 +273,11 @@ class Store:
             with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
                 yield pathlib.Path(folder)
             return
-        path = self._temporary / _own_name()
+        path = self._temporary / own_name()
         with explained(str(path)):
             path.mkdir(parents=True)
         try:
-            with _locked(path):
+            with locked(path):
                 yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
@@ -485,7 +327,7 @@ class Store:
                     self.fs.put_file(str(path), self.fs_path(f"{name}/{path.name}"))
                     path.unlink()
 
-                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                with ThreadPoolExecutor(AT_ONCE) as pool:
                     list(pool.map(put, paths))
                 return
             sync_all(paths)
@@ -506,7 +348,7 @@ class Store:
             return
         for folder in map(self.path_of, _SWEPT):
             for path in folder.iterdir() if folder.is_dir() else ():
-                if not _is_left_behind(path):
+                if not is_left_behind(path):
                     continue
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
@@ -532,103 +374,12 @@ class Store:
         scratch = self._temporary
         # Only a root that is being built has a place for it: a plain folder holds its format's files alone.
         folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")
-        partial = folder / f"{hidden}{_own_name()}{_PARTIAL}"
+        partial = folder / f"{hidden}{own_name()}{PARTIAL}"
         try:
-            with partial.open("xb") as file, _locked(partial):
+            with partial.open("xb") as file, locked(partial):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
                 yield partial
         finally:
             partial.unlink(missing_ok=True)
-
-
-def _own_name() -> str:
-    """A name that says whose it is, so that the next build can tell rubbish from work in progress."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-
-
-def _is_left_behind(path: pathlib.Path) -> bool:
-    """Whether the process of this machine that made it is gone; False for all that has other names."""
-    host, pid, unique = [*path.name.removeprefix(".").rsplit("-", 2), "", ""][:3]
-    if host != socket.gethostname() or not pid.isdigit() or len(unique.removesuffix(_PARTIAL)) != 8:
-        return False
-    return not (_is_running(int(pid)) or _is_locked(path))
-
-
-@contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[None]:
-    """Says that a process has a file or folder in use, to those that don't see the process."""
-    with _opened(path) as descriptor:
-        with contextlib.suppress(OSError):  # a disk without locks
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
-
-
-def _is_locked(path: pathlib.Path) -> bool:
-    try:
-        with _opened(path) as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
-    """Gives a file its name unless that is taken; says whether it did."""
-    try:
-        os.link(partial, path)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        with _opened(path.parent) as folder:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # renaming would replace what another process just created
-            if path.exists():
-                return False
-            partial.rename(path)
-    return True
-
-
-@contextlib.contextmanager
-def _opened(path: pathlib.Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def sync(path: pathlib.Path) -> None:
-    """Waits until a file or folder is on the disk."""
-    with _opened(path) as descriptor:
-        os.fsync(descriptor)
-
-
-def sync_all(paths: Sequence[pathlib.Path]) -> None:
-    """Waits until all these files and folders are on the disk."""
-    with ThreadPoolExecutor(max(1, min(len(paths), _AT_ONCE))) as pool:
-        list(pool.map(sync, paths))
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def file_name_of(uri: str) -> str:
-    """The last part of a URI's path, without a query."""
-    return urllib.parse.unquote(uri.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1])
-
-
-def folder_of(uri: str) -> str:
-    """The URI of the folder that a file lies in; a query is the file's own."""
-    return (uri if is_local(uri) else uri.split("?", 1)[0]).rpartition("/")[0]

@@ -2,7 +2,7 @@
 
 Here: `ZippedFiles`. Its paths are `<archive>!/<member>`, archive being a path or URI with % and ! quoted, so
 that names join to them as to any folder.
-Elsewhere: `zip://member::archive`, as users write it, becomes such a path (logloom.io.storage.absolute_uri).
+Elsewhere: `zip://member::archive`, as users write it, becomes such a path (logloom.io.filesystems).
 
 Members that are stored as they are (`zip -0`) are read by ranges; of compressed ones what lies before a range
 is decompressed, too, unless the last read of the member ended there.

@@ -29,7 +29,6 @@ from logloom.errors import (
 from logloom.extras import beam_needed
 from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
-from logloom.io.storage import is_local
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.view import copy_view, make_view, viewing
@@ -40,6 +39,7 @@ from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
 from logloom.transforms.job import Job, Target
 from logloom.transforms.partition import listed
 from logloom.transforms.spread import SpreadByKey
+from logloom.uris import is_local
 from logloom.words import OnMessage, counted, ignore_message
 
 with beam_needed():

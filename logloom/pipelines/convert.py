@@ -21,8 +21,8 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, LogloomError, ReadBackError, StorageError
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
+from logloom.io.filesystems import explained
 from logloom.io.manifest import LogRecord, Manifest, read_manifest
-from logloom.io.storage import explained
 from logloom.io.stretches import DAMAGE, LogRange
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import check_reach, job_name, mend_digest, raise_outcome

@@ -11,7 +11,7 @@ import time
 
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import ReadBackError, UsageError
-from logloom.io.storage import explained
+from logloom.io.filesystems import explained
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError
+from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import time_column
-from logloom.io.storage import file_name_of
 from logloom.pipelines.doctor_findings import HealthFinding
 from logloom.words import counted
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import LogloomError
+from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import Log, MessagePlace, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import LogRecord, Manifest
-from logloom.io.storage import Store, file_name_of
+from logloom.io.storage import Store
 from logloom.recipe import DerivedColumn, Recipe, Rows, TopicColumn
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.lineage import Lineage, Source, trace

@@ -21,6 +21,7 @@ from blake3 import blake3
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes, unit_folder
+from logloom.io.filesystems import with_access
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
@@ -34,7 +35,7 @@ from logloom.io.manifest import (
 )
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import canonical
-from logloom.io.storage import Store, with_access
+from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
 from logloom.pipelines.verify import Task, check_view, job_again, readable_entries, run_tasks, task_of
 from logloom.pipelines.verify_claims import Finding, output_order

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from logloom.extras import beam_needed
-from logloom.io.storage import folder_of
+from logloom.io.filesystems import folder_of
 from logloom.pipelines.build import construct
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe

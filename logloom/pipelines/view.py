@@ -17,9 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.disk import NO_LINKS
 from logloom.io.entries import UNITS, FileEntry, repair_hint, unit_folder
+from logloom.io.filesystems import explained
 from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
-from logloom.io.storage import NO_LINKS, Store, explained
+from logloom.io.storage import Store
 from logloom.io.units import format_named
 from logloom.transforms.finished import check_file
 

@@ -31,14 +31,14 @@ from pydantic import (
 )
 
 from logloom.errors import LogloomError, RecipeError, StorageError
+from logloom.io.filesystems import filesystem
 from logloom.io.logs.base import TimeSource
-from logloom.io.storage import filesystem, is_local
 from logloom.io.units import format_named, format_names
 from logloom.recipe import checks, patterns, yaml
 from logloom.recipe.columns import Column, ColumnName, Positive, RecipePart, Topic, as_list, text_check
 from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic, nearest
 from logloom.recipe.values import Delay, Percent, Rate, Share, Size, decimal_text
-from logloom.uris import chained, shown
+from logloom.uris import chained, is_local, shown
 
 TEMPLATE_NAMES = ("stem", "parent", "path")
 MAX_FILE_BYTES = 16 << 20

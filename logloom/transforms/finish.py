@@ -19,7 +19,8 @@ from logloom.io.logs.base import Refusal
 from logloom.io.manifest import Assembled, LogRecord, Manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
-from logloom.io.storage import MISSING, Store
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
 from logloom.transforms.partition import Failure, PartitionResult

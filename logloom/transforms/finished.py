@@ -18,7 +18,8 @@ from logloom.digests import file_digest
 from logloom.errors import DatasetError
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
 from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
-from logloom.io.storage import MISSING, Store
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
 from logloom.words import counted
 
 _PIECE = 8 << 20  # bytes of an object that are hashed at a time

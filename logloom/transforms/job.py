@@ -22,7 +22,7 @@ from logloom.errors import LogReadError
 from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.manifest import LogRecord, Manifest
-from logloom.io.storage import Store, is_local
+from logloom.io.storage import Store
 from logloom.io.stretches import LogRange
 from logloom.io.units import format_named, options_of
 from logloom.schema import ColumnType, Schema, dtype_to_json
@@ -30,6 +30,7 @@ from logloom.software import software
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.derive import PythonFile
 from logloom.transforms.journal import Journal
+from logloom.uris import is_local
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1

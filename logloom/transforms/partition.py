@@ -22,8 +22,10 @@ from pydantic import BaseModel
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
 from logloom.io.entries import Entry, FileEntry, files_of, publish_unit
+from logloom.io.filesystems import explained
 from logloom.io.metadata import Text
-from logloom.io.storage import MISSING, Store, explained
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
 from logloom.io.units import Portion, Reader, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundled

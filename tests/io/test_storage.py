@@ -13,7 +13,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.errors import StorageError, UsageError
 from logloom.io import retries
-from logloom.io.storage import Store, absolute_uri, filesystem
+from logloom.io.filesystems import absolute_uri, filesystem
+from logloom.io.storage import Store
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -172,7 +173,7 @@ def test_writing_one_file_leaves_nothing_else_in_a_plain_folder(tmp_path):
 def test_a_full_disk_says_so_and_what_to_do(tmp_path):
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
-    from logloom.io.storage import explained
+    from logloom.io.filesystems import explained
 
     with (
         pytest.raises(StorageError, match=r"disk is full: free some space and build again"),

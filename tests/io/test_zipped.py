@@ -14,10 +14,11 @@ import logloom.datasets
 import logloom.io.tables as tt
 from logloom.errors import LogloomError, StorageError, UsageError
 from logloom.io.bags import DatasetReader, DatasetWriter, decoders, encoders
+from logloom.io.filesystems import absolute_uri, filesystem
 from logloom.io.foreign import open_foreign
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
-from logloom.io.storage import Store, absolute_uri, filesystem
+from logloom.io.storage import Store
 from tests.datasets.test_tar import make
 from tests.io.tables.making import drive
 

@@ -98,7 +98,7 @@ def main(recipe: str, root: str, options: str, folder: str, number: str, count: 
                 raise TimeoutError("the other build never came to its commit")
 
     # The last moment: on a disk the version is written and only lacks its name.
-    _late(storage, "_appear", lambda partial, path: path.parent.name == "versions", meet)
+    _late(storage, "appear", lambda partial, path: path.parent.name == "versions", meet)
     _late(storage.Store, "create", lambda s, name, _: not s.local and name.startswith("versions/"), meet)
     try:
         done = build(plan_build(Recipe.load(recipe), root, storage_options=json.loads(options)))

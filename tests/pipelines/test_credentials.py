@@ -14,9 +14,10 @@ import pytest
 
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import LogloomError
+from logloom.io.filesystems import filesystem, with_access
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.storage import Store, filesystem, with_access
+from logloom.io.storage import Store
 from logloom.recipe import Recipe
 from logloom.uris import shown
 

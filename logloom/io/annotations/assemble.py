@@ -20,8 +20,10 @@ from logloom.io.annotations.mapping import INFO
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import read_infos
 from logloom.io.assembling import PartsJson, by_log, part_problems, parts_of, parts_said
+from logloom.io.filesystems import explained
 from logloom.io.metadata import FileName, Text
-from logloom.io.storage import MISSING, Store, explained
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
 from logloom.io.units import AssemblyPlan, StagedUnit
 from logloom.schema import STRING
 

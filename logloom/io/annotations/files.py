@@ -15,7 +15,8 @@ from typing import Any
 from logloom.errors import DatasetError
 from logloom.io.annotations import pickles
 from logloom.io.checks import check_bytes
-from logloom.io.storage import filesystem, is_local
+from logloom.io.filesystems import filesystem
+from logloom.uris import is_local
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _MAX_NAMES_BYTES = 64 << 20

@@ -19,7 +19,7 @@ from logloom.blocks import Block, Ragged
 from logloom.io.annotations.files import AnnotationError, load_annotations
 from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
-from logloom.io.storage import file_name_of
+from logloom.io.filesystems import file_name_of
 from logloom.schema import STRING, Schema
 
 

@@ -24,8 +24,9 @@ from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
 from logloom.io.entries import repair_hint
 from logloom.io.metadata import FileName, Int64, checked, parsed
+from logloom.io.remote import MISSING
 from logloom.io.staging import StageReader, StageWriter
-from logloom.io.storage import MISSING, Store
+from logloom.io.storage import Store
 from logloom.io.units import Closed, UnitContext
 from logloom.schema import Schema
 

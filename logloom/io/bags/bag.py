@@ -27,7 +27,7 @@ from logloom.io.bags.codecs import array_head
 from logloom.io.bags.files import MemoryFile, open_file
 from logloom.io.bags.limits import checked_range, cut_evenly, ends_of_idx, find_ends, idx_beside
 from logloom.io.files import File
-from logloom.io.storage import explained
+from logloom.io.filesystems import explained
 
 Generation = Literal[1, 3]
 Buffer = bytes | bytearray | memoryview

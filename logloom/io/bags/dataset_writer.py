@@ -23,7 +23,7 @@ from logloom.io.bags.bag import Generation, RecordFile
 from logloom.io.bags.codecs import array_parts, encode_array
 from logloom.io.bags.files import SPEC, Folder, already_there, open_folder
 from logloom.io.bags.spec import REFS, Codecs, check_spec, codecs_for, is_sequence
-from logloom.io.storage import explained
+from logloom.io.filesystems import explained
 
 _AT_ONCE = 512 << 10  # larger arrays are written from where they lie; smaller ones gather into large writes
 

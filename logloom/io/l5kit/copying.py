@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.filesystems import explained
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
-from logloom.io.storage import explained, is_local
+from logloom.uris import is_local
 
 logger = logging.getLogger(__name__)
 

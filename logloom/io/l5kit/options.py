@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 
 from logloom.errors import UsageError
+from logloom.io.filesystems import file_name_of
 from logloom.io.l5kit.dtypes import HOST_LENGTH
-from logloom.io.storage import file_name_of
 
 MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
 

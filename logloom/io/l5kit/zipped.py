@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logloom.errors import DatasetError
+from logloom.io.filesystems import filesystem
 from logloom.io.l5kit.metadata import MAX_CHUNK_BYTES
-from logloom.io.storage import Store, filesystem
+from logloom.io.storage import Store
 
 SUFFIX = ".zip"
 

@@ -16,11 +16,11 @@ from itertools import pairwise
 from typing import Any
 
 from logloom.errors import LogloomError, UsageError
+from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, parent_of
-from logloom.io.storage import absolute_uri, file_name_of, filesystem, is_local, uri_in, with_access
-from logloom.uris import shown
+from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
 

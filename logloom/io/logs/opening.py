@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 from typing import Protocol
 
 from logloom.errors import LogReadError, UsageError
+from logloom.io.filesystems import with_access
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.ranges import LogFile
-from logloom.io.storage import with_access
 from logloom.uris import shown
 
 HEAD_BYTES = 64

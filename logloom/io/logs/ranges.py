@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.files import failure, fetch, open_local
-from logloom.io.storage import filesystem, is_local, with_access
-from logloom.uris import chained, shown
+from logloom.io.filesystems import filesystem, with_access
+from logloom.uris import chained, is_local, shown
 
 T = TypeVar("T")
 

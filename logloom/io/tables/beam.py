@@ -16,7 +16,8 @@ from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.extras import beam_needed
 from logloom.io.beam import ReadFrom
-from logloom.io.storage import Store, absolute_uri
+from logloom.io.filesystems import absolute_uri
+from logloom.io.storage import Store
 from logloom.io.tables.description import file_name
 from logloom.io.tables.format import FORMAT
 from logloom.io.tables.index import read_index

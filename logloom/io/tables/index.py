@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import check_file
-from logloom.io.storage import is_local, stored_file
+from logloom.io.filesystems import stored_file
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import HASH_BYTES
 from logloom.io.tables.versions import open_table
 from logloom.io.tables.where import Where, index_columns, mask, to_filter
+from logloom.uris import is_local
 from logloom.where import Filter
 
 ROWS_PER_GROUP = 1 << 16

@@ -15,8 +15,9 @@ from typing import Any
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import read_log_part, unit_folder
+from logloom.io.filesystems import absolute_uri
 from logloom.io.manifest import Manifest, read_manifest, split_root, version_numbers, view_folder
-from logloom.io.storage import Store, absolute_uri
+from logloom.io.storage import Store
 from logloom.io.tables import description as d
 
 OUTPUT = "table"

@@ -15,8 +15,8 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values, python_value
 from logloom.errors import DatasetError, UsageError
+from logloom.io.filesystems import file_name_of
 from logloom.io.rows import Run, UnitRows, uris_of
-from logloom.io.storage import file_name_of
 from logloom.io.tar.index import ShardIndex, index_of
 from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
 from logloom.io.tar.sources import ByteSource

@@ -19,8 +19,9 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.inference import type_of
 from logloom.io.braces import braceexpand
+from logloom.io.filesystems import file_name_of
 from logloom.io.sources import RowSource
-from logloom.io.storage import Store, file_name_of
+from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.io.tar.index import ShardIndex
 from logloom.io.tar.meta import own_meta

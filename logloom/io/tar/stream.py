@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
-from logloom.io.storage import filesystem, is_local
+from logloom.io.filesystems import filesystem
 from logloom.io.tar.headers import BLOCK
 from logloom.io.tar.members import TarCutShort, group, walk
+from logloom.uris import is_local
 
 _STEP = 16 << 20  # what is read at a time of a member that claims to be large
 _BUFFER = 256 << 10

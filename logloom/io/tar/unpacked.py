@@ -21,9 +21,10 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from logloom.errors import DatasetError, StorageError
-from logloom.io.storage import explained, filesystem, is_local
+from logloom.io.filesystems import explained, filesystem
 from logloom.io.tar.sources import ByteSource
 from logloom.io.tar.stream import compression_of, open_stream
+from logloom.uris import is_local
 
 MAX_BYTES = 64 << 30  # of a shard, unpacked: one that holds more is a bomb, or no shard to read rows from
 _STEP = 4 << 20

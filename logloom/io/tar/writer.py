@@ -17,7 +17,7 @@ import numpy as np
 
 from logloom.blocks import Array, Block
 from logloom.errors import UsageError
-from logloom.io.storage import explained
+from logloom.io.filesystems import explained
 from logloom.io.tar.headers import BLOCK, END, HeaderTemplate, check_size, padded
 from logloom.io.tar.npy import npy_header
 from logloom.io.tar.samples import Buffer, Member, RowValues, key_before, members_of, rows_of

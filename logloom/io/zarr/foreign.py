@@ -17,9 +17,10 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.filesystems import explained
 from logloom.io.folders import content_of, files_below
 from logloom.io.pieces import LOG_ID, TIME, Batch, DatasetPiece, PieceReader
-from logloom.io.storage import Store, explained
+from logloom.io.storage import Store
 from logloom.io.survey import RawColumn, UnfitValuesError, plain_dtype, stacked
 from logloom.io.zarr.others import FILES, along_rows, open_groups
 from logloom.schema import STRING, ColumnType

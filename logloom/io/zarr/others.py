@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.storage import Store, filesystem
+from logloom.io.filesystems import filesystem
+from logloom.io.storage import Store
 
 FILES = ("zarr.json", ".zgroup", ".zmetadata", ".zattrs")  # one of them makes a folder a group
 _MAX_DEPTH = 8  # of groups in groups

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any
 
 from logloom.errors import LogReadError
+from logloom.io.filesystems import file_name_of, filesystem, uri_in
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, ZSTD_SUFFIXES, missing_files
 from logloom.io.logs.base import Log, LogSummary, OpenOptions, Refusal
 from logloom.io.logs.compression import ZSTD_MAGIC
@@ -30,7 +31,7 @@ from logloom.io.logs.part import LogPart
 from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag2.copies import UnpackedFile
 from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
-from logloom.io.storage import file_name_of, filesystem, is_local, uri_in
+from logloom.uris import is_local
 
 _BAG_FILE = re.compile(r".*\.(db3|mcap)(\.zstd|\.zst)?")
 _SPLIT = re.compile(r"(.+)_(\d+)\.(mcap|db3)(\.zstd|\.zst)?")

@@ -19,6 +19,7 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pa_parquet
 
 from logloom.errors import LogloomError, LogReadError
+from logloom.io.filesystems import stored_file
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.lazy import lazy
@@ -26,7 +27,6 @@ from logloom.io.logs.ranges import MIB, LogFile
 from logloom.io.logs.tables.arrow_sizes import RecordBatch, record_batches
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.magic import PARQUET
-from logloom.io.storage import stored_file
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.caches import LruCache
+from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import (
     MIN_TIME,
     FieldSpec,
@@ -45,7 +46,6 @@ from logloom.io.logs.tables import named_files
 from logloom.io.logs.tables.columns import ROOT, definition_of, top_level, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, times_of
-from logloom.io.storage import file_name_of
 from logloom.schema import BYTES, ColumnType
 
 KEPT_BYTES = 64 << 20  # of columns read last, since rows are taken block by block

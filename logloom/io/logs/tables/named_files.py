@@ -17,6 +17,7 @@ import pyarrow as pa
 from blake3 import blake3
 
 from logloom.errors import LogReadError, UsageError
+from logloom.io.filesystems import filesystem
 from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.decoding.definitions import Struct, Text
 from logloom.io.logs.decoding.fields import paths, select
@@ -25,7 +26,7 @@ from logloom.io.logs.ranges import LogFile, read_ahead
 from logloom.io.logs.ranges import content_id as full_id
 from logloom.io.logs.tables.columns import top_level, values_of
 from logloom.io.logs.tables.files import TableFile
-from logloom.io.storage import filesystem, is_local
+from logloom.uris import is_local
 
 NAME = "file"
 TRIED = 4  # texts of a column that are tried as names

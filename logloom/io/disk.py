@@ -1,0 +1,108 @@
+"""Files of this machine's disks that are being written: their names, their locks, and how they appear.
+
+Here: `own_name`, `is_left_behind`, `locked`, `appear`, `sync` and `sync_all`.
+Elsewhere: what is written where (storage).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import pathlib
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+NO_LINKS = (
+    errno.EXDEV,
+    errno.EPERM,
+    errno.EMLINK,
+    errno.ENOTSUP,
+    errno.ENOSYS,
+)  # how link() says: not on this disk
+PARTIAL = ".partial"  # ends the name of a file that isn't finished
+AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
+
+
+def own_name() -> str:
+    """A name that says whose it is, so that the next build can tell rubbish from work in progress."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def is_left_behind(path: pathlib.Path) -> bool:
+    """Whether the process of this machine that made it is gone; False for all that has other names."""
+    host, pid, unique = [*path.name.removeprefix(".").rsplit("-", 2), "", ""][:3]
+    if host != socket.gethostname() or not pid.isdigit() or len(unique.removesuffix(PARTIAL)) != 8:
+        return False
+    return not (_is_running(int(pid)) or _is_locked(path))
+
+
+@contextlib.contextmanager
+def locked(path: pathlib.Path) -> Iterator[None]:
+    """Says that a process has a file or folder in use, to those that don't see the process."""
+    with opened(path) as descriptor:
+        with contextlib.suppress(OSError):  # a disk without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def _is_locked(path: pathlib.Path) -> bool:
+    try:
+        with opened(path) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
+    """Gives a file its name unless that is taken; says whether it did."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        with opened(path.parent) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # renaming would replace what another process just created
+            if path.exists():
+                return False
+            partial.rename(path)
+    return True
+
+
+@contextlib.contextmanager
+def opened(path: pathlib.Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def sync(path: pathlib.Path) -> None:
+    """Waits until a file or folder is on the disk."""
+    with opened(path) as descriptor:
+        os.fsync(descriptor)
+
+
+def sync_all(paths: Sequence[pathlib.Path]) -> None:
+    """Waits until all these files and folders are on the disk."""
+    with ThreadPoolExecutor(max(1, min(len(paths), AT_ONCE))) as pool:
+        list(pool.map(sync, paths))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
