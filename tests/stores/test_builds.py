@@ -17,6 +17,7 @@ from logloom.errors import CommitConflictError
 from logloom.pipelines.build import build
 from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from tests.conftest import REPOSITORY
@@ -110,6 +111,30 @@ def test_the_commands_take_the_store_s_options(drive, store, bucket, tmp_path):
     assert json.loads(done.stdout)["version"] == 1
     assert command("verify", root, *store.flags).returncode == 0
     assert command("head", f"{root}@1", "-n", 1, *store.flags).returncode == 0
+
+
+def test_damaged_and_lost_objects_are_built_again_with_the_same_bytes(drive, store, bucket):
+    root = f"{bucket}/root"
+    build_at(drive, store, root)
+    before = immutable(store, root)
+
+    def first(folder, name):
+        return next(path for path in sorted(before) if path.startswith(folder) and path.endswith(name))
+
+    shard, entry = first("parts/tar/", "shard.tar"), first("parts/l5kit/", "entry.json")
+    part, stage = first("logs/", ".parquet"), first("parts/l5kit/", "/frames")
+    store.fs.pipe_file(f"{root}/{shard}", before[shard][:-1] + b"x")
+    store.fs.pipe_file(f"{root}/{stage}", before[stage][1:])
+    store.fs.rm_file(f"{root}/{entry}")
+    store.fs.rm_file(f"{root}/{part}")
+    assert len(findings(store, root)) >= 1
+    trial = repair(root, dry_run=True, num_workers=1, storage_options=store.storage_options)
+    assert not trial.is_sound
+    done = repair(root, num_workers=1, storage_options=store.storage_options)
+    assert done.unrepaired == ()
+    assert done.is_sound
+    assert immutable(store, root) == before
+    assert findings(store, root) == []
 
 
 def test_a_view_is_copied_within_the_store(drive, built, store, bucket):
