@@ -37,13 +37,22 @@ from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import canonical
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
-from logloom.pipelines.verify import Task, check_view, job_again, readable_entries, run_tasks, task_of
+from logloom.pipelines.verify import (
+    Task,
+    check_refusal_lists,
+    check_view,
+    job_again,
+    readable_entries,
+    run_tasks,
+    task_of,
+)
 from logloom.pipelines.verify_claims import Finding, output_order
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.software import software
 from logloom.transforms.assembly import Assembly, assembled_format, assemblies, described, entry_of
 from logloom.transforms.columns import Span
+from logloom.transforms.finish import refusal_list_problem, restore_refusal_list
 from logloom.transforms.finished import assembled_problems, check_file, entry_problems, portion_entries
 from logloom.transforms.job import Committed, Job, LogTask, opened
 from logloom.transforms.partition import derive_entry, rebuild_files
@@ -158,6 +167,10 @@ class _Mending:
             found += [Finding("", part.split, f"{part.output}: {text}") for text in problems]
             if problems and not dry_run:
                 self._mend_assembled(part)
+        listings = list(check_refusal_lists(store, manifest))
+        found += listings
+        if listings and not dry_run:
+            self._mend_refusal_lists({one.log_id for one in listings}, entries)
         readable = not readable_entries(store, manifest.logs)[1]
         # A link to a file that was damaged and is no more is found wrong only now.
         found += check_view(store, manifest) if readable and not self._done else ()
@@ -232,6 +245,19 @@ class _Mending:
             why = builder if isinstance(builder, str) else _mend_part(builder, record, order)
             name = self._store.uri_of(f"logs/{record.part}.parquet")
             self._done.append(_Mended(record.log_id, "", name, why))
+
+    def _mend_refusal_lists(self, log_ids: set[str], entries: Sequence[tuple[LogRecord, Entry]]) -> None:
+        records = [record for record in self._manifest.logs if record.log_id in log_ids]
+        builders = self._builders(records)
+        for record in records:
+            builder, problem = builders[record.log_id], refusal_list_problem(self._store, record)
+            if problem is None:
+                continue
+            why = builder if isinstance(builder, str) else ""
+            if not isinstance(builder, str):
+                own = [entry for r, entry in entries if r.log_id == record.log_id]
+                why = restore_refusal_list(builder, task_of(record), own, problem[0])
+            self._done.append(_Mended(record.log_id, "", self._store.uri_of(problem[0]), why))
 
     def _mend_units(self, damaged: Sequence[_Damage]) -> None:
         for one in damaged:

@@ -26,6 +26,7 @@ from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.transforms.assembly import assembled_differences
 from logloom.transforms.derive import load_files, modules_of, read_files
+from logloom.transforms.finish import refusal_list_problem
 from logloom.transforms.finished import assembled_problems, check_file, unit_problems
 from logloom.transforms.job import Committed, Job, LogTask, opened
 from logloom.transforms.partition import Reading, derive_columns, differences, is_sampled
@@ -146,9 +147,17 @@ def _check_manifest(
     """Whether its digest confirms a manifest; and where it contradicts itself, its units or its view."""
     state, findings = manifest_state(store, manifest.version)
     findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
+    findings += check_refusal_lists(store, manifest)
     if not lost:
         findings += check_view(store, manifest)
     return state, findings
+
+
+def check_refusal_lists(store: Store, manifest: Manifest) -> Iterator[Finding]:
+    """Which files that list what was refused of logs are missing or damaged."""
+    for record in manifest.logs:
+        if found := refusal_list_problem(store, record):
+            yield Finding(record.log_id, "", f"{store.uri_of(found[0])}: {found[1]}")
 
 
 def _made_by(entries: Iterable[Entry]) -> tuple[Mapping[str, Any], ...]:

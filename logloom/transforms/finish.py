@@ -7,6 +7,7 @@ Elsewhere: single partitions (logloom.transforms.partition), the outputs that ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from logloom.words import counted
 
 _LEFT_OUT = {"skip": ("log", "derive"), "salvage": ("derive",)}  # kinds of failures, by on_error
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
+_LISTED = re.compile(r"logs/([0-9a-f]{64})\.refused\.txt$")
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,8 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
 
 
 def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
-    first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
-    tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
-    summary = opened(job, log).summary
-    sums = reconcile(job.plan, summary, tallies)
-    refusals = dict.fromkeys([*summary.refusals, *(r for tally in tallies for r in tally.refusals)])
+    first_output, tallies, refusals = _tallied(job, log, entries)
+    sums = reconcile(job.plan, opened(job, log).summary, tallies)
     dropped: dict[str, int] = {}
     for tally in tallies:
         for reason, count in tally.dropped.items():
@@ -98,6 +97,16 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
     )
 
 
+def _tallied(
+    job: Job, log: LogTask, entries: Sequence[Entry]
+) -> tuple[list[Entry], list[Tally], list[Refusal]]:
+    """The units of the first output, their tallies, and all that was refused of the log, each once."""
+    first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
+    tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
+    refusals = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.refusals)]
+    return first_output, tallies, list(dict.fromkeys(refusals))
+
+
 def read_share(job: Target) -> str:
     """How much of the units that a build makes it reads back."""
     return "all" if job.verify == "new" else job.verify
@@ -111,6 +120,27 @@ def _reasons(store: Store, told: list[str]) -> tuple[str, ...]:
     name = f"logs/{blake3(data).hexdigest()}.refused.txt"
     store.create(name, data)
     return (*told[:MAX_REASONS], f"and {len(told) - MAX_REASONS:,} more, all listed in {name}")
+
+
+def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | None:
+    """The file that lists what was refused of a log, and what is wrong with it; None where nothing is."""
+    listed = _LISTED.search(record.reasons[-1]) if record.reasons else None
+    if listed is None:
+        return None
+    try:
+        is_whole = blake3(store.read(listed[0])).hexdigest() == listed[1]
+    except MISSING:
+        return listed[0], "missing"
+    return None if is_whole else (listed[0], "its bytes changed")
+
+
+def restore_refusal_list(job: Job, log: LogTask, entries: Sequence[Entry], name: str) -> str:
+    """Writes the file that lists what was refused of a log again; says why it couldn't, or ""."""
+    data = "".join(f"{_told(refusal)}\n" for refusal in _tallied(job, log, entries)[2]).encode()
+    if name != f"logs/{blake3(data).hexdigest()}.refused.txt":
+        return "listed again it has other bytes"
+    job.store.replace(name, data, read_only=True)
+    return ""
 
 
 def _told(refusal: Refusal) -> str:

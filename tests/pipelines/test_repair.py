@@ -142,3 +142,24 @@ def test_the_recipe_of_a_repaired_version_still_finds_it_up_to_date(root, drive)
     first(root, "parts/tar/*/shard.tar").unlink()
     repair(str(root), num_workers=1)
     assert plan_build(drive.recipe(), str(root)).up_to_date
+
+
+@pytest.mark.parametrize("damage", [flip, os.unlink])
+def test_the_list_of_what_was_refused_of_a_log_is_checked_and_written_again(
+    drive, tmp_path, monkeypatch, damage
+):
+    monkeypatch.setattr("logloom.transforms.finish.MAX_REASONS", 0)
+    logs, root = tmp_path / "logs", tmp_path / "root"
+    logs.mkdir()
+    (logs / "cut.mcap").write_bytes(drive.logs[0].read_bytes()[:-30_000])
+    recipe = drive.recipe(**{str(drive.logs[0].parent): str(logs)})
+    build_at(recipe.model_copy(update={"on_error": "salvage"}), root)
+    before = digests(root)
+    listed = first(root, "logs/*.refused.txt")
+    damage(listed)
+    (finding,) = verify(str(root), num_workers=1).findings
+    assert finding.message.startswith(f"{listed}: ")
+    done = repair(str(root), num_workers=1)
+    assert done.unrepaired == ()
+    assert digests(root) == before
+    assert verify(str(root), num_workers=1).findings == ()
