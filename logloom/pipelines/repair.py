@@ -8,19 +8,17 @@ Needs no Beam: the same functions as in a build, in a pool of processes.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from blake3 import blake3
 
 from logloom.errors import DatasetError, LogloomError
-from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes, unit_folder
+from logloom.io.entries import ENTRY, Entry, unit_folder
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
@@ -34,9 +32,21 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.manifest_digest import write_digest
-from logloom.io.metadata import canonical
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
+from logloom.pipelines.repair_units import (
+    Mended,
+    UnitDamage,
+    check_stages,
+    damage_of,
+    describe_chunk,
+    mend_entries,
+    mend_part,
+    mend_unit,
+    other_software,
+    put_back,
+    restore_chunk,
+)
 from logloom.pipelines.verify import (
     Task,
     check_refusal_lists,
@@ -50,13 +60,10 @@ from logloom.pipelines.verify_claims import Finding, output_order
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.software import software
-from logloom.transforms.assembly import Assembly, assembled_format, assemblies, described, entry_of
-from logloom.transforms.columns import Span
+from logloom.transforms.assembly import assemblies, described, entry_of
 from logloom.transforms.finish import refusal_list_problem, restore_refusal_list
-from logloom.transforms.finished import assembled_problems, check_file, entry_problems, portion_entries
-from logloom.transforms.job import Committed, Job, LogTask, opened
-from logloom.transforms.partition import derive_entry, rebuild_files
-from logloom.transforms.spans import plan_spans
+from logloom.transforms.finished import assembled_problems, check_file
+from logloom.transforms.job import Committed, Job
 
 
 @dataclass(frozen=True)
@@ -80,26 +87,6 @@ class Repair:
     def is_sound(self) -> bool:
         """Whether the version now is as it was committed."""
         return not (self.unrepaired or (self.damaged and not self.repaired))
-
-
-@dataclass(frozen=True)
-class _Damage:
-    """What is wrong with one unit: its entries, or files of it."""
-
-    record: LogRecord
-    entry: Entry
-    files: tuple[FileEntry, ...]
-    problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Mended:
-    """One thing that was tried: why it couldn't be repaired, "" where it was."""
-
-    log_id: str
-    partition: str
-    name: str
-    why_not: str = ""
 
 
 def repair(
@@ -149,7 +136,7 @@ class _Mending:
     ):
         self._store, self._manifest = store, manifest
         self._num_workers, self._remake, self._on_done = num_workers, remake, on_progress
-        self._done: list[_Mended] = []
+        self._done: list[Mended] = []
 
     def run(self, dry_run: bool) -> Repair:
         store, manifest = self._store, self._manifest
@@ -158,7 +145,7 @@ class _Mending:
         if lost and not dry_run:
             self._mend_parts({one.log_id for one in lost}, output_order(entries))
             entries, _ = readable_entries(store, manifest.logs)
-        damaged = self._all([Task(_damage_of, (store, *pair)) for pair in entries])
+        damaged = self._all([Task(damage_of, (store, *pair)) for pair in entries])
         found += [Finding(d.entry.log_id, d.entry.partition, text) for d in damaged for text in d.problems]
         if damaged and not dry_run:
             self._mend_units(damaged)
@@ -242,9 +229,9 @@ class _Mending:
         builders = self._builders(records)
         for record in records:
             builder = builders[record.log_id]
-            why = builder if isinstance(builder, str) else _mend_part(builder, record, order)
+            why = builder if isinstance(builder, str) else mend_part(builder, record, order)
             name = self._store.uri_of(f"logs/{record.part}.parquet")
-            self._done.append(_Mended(record.log_id, "", name, why))
+            self._done.append(Mended(record.log_id, "", name, why))
 
     def _mend_refusal_lists(self, log_ids: set[str], entries: Sequence[tuple[LogRecord, Entry]]) -> None:
         records = [record for record in self._manifest.logs if record.log_id in log_ids]
@@ -257,15 +244,15 @@ class _Mending:
             if not isinstance(builder, str):
                 own = [entry for r, entry in entries if r.log_id == record.log_id]
                 why = restore_refusal_list(builder, task_of(record), own, problem[0])
-            self._done.append(_Mended(record.log_id, "", self._store.uri_of(problem[0]), why))
+            self._done.append(Mended(record.log_id, "", self._store.uri_of(problem[0]), why))
 
-    def _mend_units(self, damaged: Sequence[_Damage]) -> None:
+    def _mend_units(self, damaged: Sequence[UnitDamage]) -> None:
         for one in damaged:
-            self._done += _mend_entries(self._store, one)
+            self._done += mend_entries(self._store, one)
         rest = [one for one in damaged if one.files]
         builders = self._builders(list({one.record.log_id: one.record for one in rest}.values()))
         made_by = self._manifest.software
-        tasks = [Task(_mend_unit, (self._store, builders[d.record.log_id], d, made_by)) for d in rest]
+        tasks = [Task(mend_unit, (self._store, builders[d.record.log_id], d, made_by)) for d in rest]
         self._done += self._all(tasks)
 
     # --- from units
@@ -275,7 +262,7 @@ class _Mending:
             whys = self._assemble_again(part)
         except LogloomError as error:
             whys = {unit_folder(part.output, part.identity): str(error)}
-        self._done += [_Mended("", part.split, self._store.uri_of(name), why) for name, why in whys.items()]
+        self._done += [Mended("", part.split, self._store.uri_of(name), why) for name, why in whys.items()]
 
     def _assemble_again(self, part: Assembled) -> dict[str, str]:
         """Makes the damaged files of an assembled output again; why each couldn't be, "" where it was."""
@@ -286,13 +273,13 @@ class _Mending:
         if not found:
             return {unit_folder(part.output, part.identity): "the manifest names no units of it"}
         assembly = dataclasses.replace(found[0], identity=part.identity)
-        _check_stages(store, assembly)
+        check_stages(store, assembly)
         plan = assembly.plan(version)
-        other = _other_software(self._manifest.software)
+        other = other_software(self._manifest.software)
         whys = {}
         name = f"{assembly.folder}/{ENTRY}"
         if not store.exists(name) or blake3(store.read(name)).hexdigest() != part.entry:
-            files = self._all([Task(_describe_chunk, (store, part.output, task)) for task in plan.tasks])
+            files = self._all([Task(describe_chunk, (store, part.output, task)) for task in plan.tasks])
             files += [described(file, data) for file, data in plan.files.items()]
             candidates = (
                 entry_of(assembly, plan, files, by) for by in (self._manifest.software, software(), {})
@@ -310,9 +297,9 @@ class _Mending:
             if next(check_file(store, f"{assembly.folder}/{file.name}", file), "")
         }
         if wanted:
-            self._all([Task(_restore_chunk, (store, assembly, task, wanted)) for task in plan.tasks])
+            self._all([Task(restore_chunk, (store, assembly, task, wanted)) for task in plan.tasks])
             for file, data in plan.files.items():
-                _put_back(store, f"{assembly.folder}/{file}", data, wanted.get(file))
+                put_back(store, f"{assembly.folder}/{file}", data, wanted.get(file))
         for entry in promised:
             if entry.name in wanted:
                 left = next(check_file(store, f"{assembly.folder}/{entry.name}", entry), "")
@@ -329,128 +316,10 @@ class _Mending:
             try:
                 done = mend_view(store, read_manifest(store, number), restored)
             except (DatasetError, FileNotFoundError) as error:
-                self._done.append(_Mended("", "", f"the view of version {number}", str(error)))
+                self._done.append(Mended("", "", f"the view of version {number}", str(error)))
             else:
-                self._done += [_Mended("", "", place) for place in done]
+                self._done += [Mended("", "", place) for place in done]
         failed = any(one.why_not for one in self._done)
         if readable and not failed:
             for left in check_view(store, self._manifest):
-                self._done.append(
-                    _Mended("", "", left.message, "remove it, `logloom view` makes views again")
-                )
-
-
-def _damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[_Damage]:
-    problems = list(entry_problems(store, entry))
-    files = []
-    for file in entry.files:
-        wrong = list(check_file(store, entry.path_of(file), file))
-        problems += wrong
-        files += [file] * bool(wrong)
-    if problems:
-        yield _Damage(record, entry, tuple(files), tuple(problems))
-
-
-def _mend_entries(store: Store, damage: _Damage) -> Iterator[_Mended]:
-    """Writes the entries of a unit again, from what the log's part of the manifest says of it."""
-    entry = damage.entry
-    for expected in (entry, *portion_entries(entry)):
-        name = f"{expected.folder}/{ENTRY}"
-        place = store.uri_of(name)
-        if any(problem.startswith(f"{place}:") for problem in damage.problems):
-            store.replace(name, canonical(expected.to_json()), read_only=True)
-            yield _Mended(entry.log_id, entry.partition, place)
-
-
-def _mend_unit(
-    store: Store, builder: Job | str, damage: _Damage, made_by: Mapping[str, str]
-) -> Iterator[_Mended]:
-    """Builds a unit again in this process, and puts its damaged files back."""
-    entry = damage.entry
-
-    def mended(file: FileEntry, why: str) -> _Mended:
-        return _Mended(entry.log_id, entry.partition, store.uri_of(entry.path_of(file)), why)
-
-    if isinstance(builder, str):
-        yield from (mended(file, builder) for file in damage.files)
-        return
-    task = task_of(damage.record)
-    try:
-        spans = plan_spans(opened(builder, task).summary, builder.plan)
-        span = next((span for span in spans if span.name == entry.partition), None)
-        if span is None:
-            yield from (mended(file, "its log has no such partition") for file in damage.files)
-            return
-        for file, why in rebuild_files(builder, task, span, entry, damage.files):
-            left = why or next(check_file(store, entry.path_of(file), file), "")
-            yield mended(file, left and left + _other_software(entry.software or made_by))
-    except LogloomError as error:
-        yield from (mended(file, str(error)) for file in damage.files)
-
-
-def _mend_part(job: Job, record: LogRecord, order: Sequence[str]) -> str:
-    """Puts a log's part together again from its units' entries; says why it couldn't, or ""."""
-    task = task_of(record)
-    try:
-        entries = [
-            _entry_again(job, task, span, output)
-            for span in plan_spans(opened(job, task).summary, job.plan)
-            for output in job.outputs
-        ]
-    except LogloomError as error:
-        return str(error)
-    # The order of a recipe's outputs stands nowhere but in such parts.
-    known = sorted(order) == sorted(job.outputs)
-    for outputs in [tuple(order)] if known else itertools.permutations(job.outputs):
-        places = {output: position for position, output in enumerate(outputs)}
-        ordered = sorted(entries, key=lambda entry: (places[entry.output], entry.start))
-        # Entries of before named no software.
-        for known_by in (ordered, [dataclasses.replace(entry, software={}) for entry in ordered]):
-            data = log_part_bytes(known_by)
-            if blake3(data).hexdigest() == record.part:
-                job.store.replace(f"logs/{record.part}.parquet", data, read_only=True)
-                return ""
-    return "put together again it has other bytes" + _other_software({})
-
-
-def _entry_again(job: Job, task: LogTask, span: Span, output: str) -> Entry:
-    """A unit's entry as it lies there, be its files damaged; where it is lost, as it must have been."""
-    with contextlib.suppress(DatasetError):
-        found = find_entry(job.store, output, job.unit_identity(output, task, span))
-        if found is not None:
-            return found
-    return derive_entry(job, task, span, output)
-
-
-def _check_stages(store: Store, assembly: Assembly) -> None:
-    """Raises DatasetError where a unit that an output is put together from is still damaged."""
-    for _, entry in assembly.units:
-        for file in entry.files:
-            for problem in check_file(store, entry.path_of(file), file):
-                raise DatasetError(f"a unit that it is put together from is damaged: {problem}")
-
-
-def _describe_chunk(store: Store, output: str, task: Any) -> Iterator[FileEntry]:
-    yield described(*assembled_format(output).make_chunk(store, task))
-
-
-def _restore_chunk(store: Store, assembly: Assembly, task: Any, wanted: Mapping[str, str]) -> Iterable[str]:
-    name, data = assembled_format(assembly.output).make_chunk(store, task)
-    _put_back(store, f"{assembly.folder}/{name}", data, wanted.get(name))
-    return ()
-
-
-def _put_back(store: Store, name: str, data: bytes, digest: str | None) -> None:
-    if digest == blake3(data).hexdigest():
-        store.replace(name, data, read_only=True)
-
-
-def _other_software(made_by: Mapping[str, str]) -> str:
-    """Which packages differ from those that made something, for a message's end."""
-    now = software()
-    other = [
-        f"{name} {version}, here {now.get(name)}"
-        for name, version in made_by.items()
-        if now.get(name) != version
-    ]
-    return f" (made with {'; '.join(other)}: repair it with these)" if other else ""
+                self._done.append(Mended("", "", left.message, "remove it, `logloom view` makes views again"))

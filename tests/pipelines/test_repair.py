@@ -117,7 +117,7 @@ def test_files_that_come_out_otherwise_are_not_put_in_place(root, monkeypatch):
     victim = first(root, "parts/tar/*/shard.tar")
     victim.unlink()
     monkeypatch.setattr("logloom.transforms.partition.file_digest", lambda path: "other")
-    monkeypatch.setattr("logloom.pipelines.repair.software", lambda: {"logloom": "9.9"})
+    monkeypatch.setattr("logloom.pipelines.repair_units.software", lambda: {"logloom": "9.9"})
     done = repair(str(root), num_workers=1)
     (finding,) = done.unrepaired
     assert "built again it has other bytes (made with" in finding.message

@@ -1,0 +1,169 @@
+"""Repairing single things of a version, each in a process of the pool: units, parts of logs, assembled files.
+
+Elsewhere: what is damaged, and the order of things (repair).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blake3 import blake3
+
+from logloom.errors import DatasetError, LogloomError
+from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes
+from logloom.io.manifest import (
+    LogRecord,
+)
+from logloom.io.metadata import canonical
+from logloom.io.storage import Store
+from logloom.pipelines.verify import (
+    task_of,
+)
+from logloom.software import software
+from logloom.transforms.assembly import Assembly, assembled_format, described
+from logloom.transforms.columns import Span
+from logloom.transforms.finished import check_file, entry_problems, portion_entries
+from logloom.transforms.job import Job, LogTask, opened
+from logloom.transforms.partition import derive_entry, rebuild_files
+from logloom.transforms.spans import plan_spans
+
+
+@dataclass(frozen=True)
+class UnitDamage:
+    """What is wrong with one unit: its entries, or files of it."""
+
+    record: LogRecord
+    entry: Entry
+    files: tuple[FileEntry, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Mended:
+    """One thing that was tried: why it couldn't be repaired, "" where it was."""
+
+    log_id: str
+    partition: str
+    name: str
+    why_not: str = ""
+
+
+def damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[UnitDamage]:
+    problems = list(entry_problems(store, entry))
+    files = []
+    for file in entry.files:
+        wrong = list(check_file(store, entry.path_of(file), file))
+        problems += wrong
+        files += [file] * bool(wrong)
+    if problems:
+        yield UnitDamage(record, entry, tuple(files), tuple(problems))
+
+
+def mend_entries(store: Store, damage: UnitDamage) -> Iterator[Mended]:
+    """Writes the entries of a unit again, from what the log's part of the manifest says of it."""
+    entry = damage.entry
+    for expected in (entry, *portion_entries(entry)):
+        name = f"{expected.folder}/{ENTRY}"
+        place = store.uri_of(name)
+        if any(problem.startswith(f"{place}:") for problem in damage.problems):
+            store.replace(name, canonical(expected.to_json()), read_only=True)
+            yield Mended(entry.log_id, entry.partition, place)
+
+
+def mend_unit(
+    store: Store, builder: Job | str, damage: UnitDamage, made_by: Mapping[str, str]
+) -> Iterator[Mended]:
+    """Builds a unit again in this process, and puts its damaged files back."""
+    entry = damage.entry
+
+    def mended(file: FileEntry, why: str) -> Mended:
+        return Mended(entry.log_id, entry.partition, store.uri_of(entry.path_of(file)), why)
+
+    if isinstance(builder, str):
+        yield from (mended(file, builder) for file in damage.files)
+        return
+    task = task_of(damage.record)
+    try:
+        spans = plan_spans(opened(builder, task).summary, builder.plan)
+        span = next((span for span in spans if span.name == entry.partition), None)
+        if span is None:
+            yield from (mended(file, "its log has no such partition") for file in damage.files)
+            return
+        for file, why in rebuild_files(builder, task, span, entry, damage.files):
+            left = why or next(check_file(store, entry.path_of(file), file), "")
+            yield mended(file, left and left + other_software(entry.software or made_by))
+    except LogloomError as error:
+        yield from (mended(file, str(error)) for file in damage.files)
+
+
+def mend_part(job: Job, record: LogRecord, order: Sequence[str]) -> str:
+    """Puts a log's part together again from its units' entries; says why it couldn't, or ""."""
+    task = task_of(record)
+    try:
+        entries = [
+            entry_again(job, task, span, output)
+            for span in plan_spans(opened(job, task).summary, job.plan)
+            for output in job.outputs
+        ]
+    except LogloomError as error:
+        return str(error)
+    # The order of a recipe's outputs stands nowhere but in such parts.
+    known = sorted(order) == sorted(job.outputs)
+    for outputs in [tuple(order)] if known else itertools.permutations(job.outputs):
+        places = {output: position for position, output in enumerate(outputs)}
+        ordered = sorted(entries, key=lambda entry: (places[entry.output], entry.start))
+        # Entries of before named no software.
+        for known_by in (ordered, [dataclasses.replace(entry, software={}) for entry in ordered]):
+            data = log_part_bytes(known_by)
+            if blake3(data).hexdigest() == record.part:
+                job.store.replace(f"logs/{record.part}.parquet", data, read_only=True)
+                return ""
+    return "put together again it has other bytes" + other_software({})
+
+
+def entry_again(job: Job, task: LogTask, span: Span, output: str) -> Entry:
+    """A unit's entry as it lies there, be its files damaged; where it is lost, as it must have been."""
+    with contextlib.suppress(DatasetError):
+        found = find_entry(job.store, output, job.unit_identity(output, task, span))
+        if found is not None:
+            return found
+    return derive_entry(job, task, span, output)
+
+
+def check_stages(store: Store, assembly: Assembly) -> None:
+    """Raises DatasetError where a unit that an output is put together from is still damaged."""
+    for _, entry in assembly.units:
+        for file in entry.files:
+            for problem in check_file(store, entry.path_of(file), file):
+                raise DatasetError(f"a unit that it is put together from is damaged: {problem}")
+
+
+def describe_chunk(store: Store, output: str, task: Any) -> Iterator[FileEntry]:
+    yield described(*assembled_format(output).make_chunk(store, task))
+
+
+def restore_chunk(store: Store, assembly: Assembly, task: Any, wanted: Mapping[str, str]) -> Iterable[str]:
+    name, data = assembled_format(assembly.output).make_chunk(store, task)
+    put_back(store, f"{assembly.folder}/{name}", data, wanted.get(name))
+    return ()
+
+
+def put_back(store: Store, name: str, data: bytes, digest: str | None) -> None:
+    if digest == blake3(data).hexdigest():
+        store.replace(name, data, read_only=True)
+
+
+def other_software(made_by: Mapping[str, str]) -> str:
+    """Which packages differ from those that made something, for a message's end."""
+    now = software()
+    other = [
+        f"{name} {version}, here {now.get(name)}"
+        for name, version in made_by.items()
+        if now.get(name) != version
+    ]
+    return f" (made with {'; '.join(other)}: repair it with these)" if other else ""
