@@ -154,8 +154,10 @@ def _check_manifest(
 
 
 def check_refusal_lists(store: Store, manifest: Manifest) -> Iterator[Finding]:
-    """Which files that list what was refused of logs are missing or damaged."""
-    for record in manifest.logs:
+    """Which files that list what was refused of logs are missing or damaged; those of a conversion's source
+    lie in its root.
+    """
+    for record in () if "convert" in manifest.recipe else manifest.logs:
         if found := refusal_list_problem(store, record):
             yield Finding(record.log_id, "", f"{store.uri_of(found[0])}: {found[1]}")
 

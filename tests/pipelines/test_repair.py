@@ -10,6 +10,9 @@ from logloom.io.entries import ENTRY, Entry
 from logloom.io.manifest import read_manifest
 from logloom.io.metadata import canonical, checked
 from logloom.io.storage import Store
+from logloom.pipelines.convert import convert
+from logloom.pipelines.convert_plan import plan_convert
+from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
@@ -163,3 +166,5 @@ def test_the_list_of_what_was_refused_of_a_log_is_checked_and_written_again(
     assert done.unrepaired == ()
     assert digests(root) == before
     assert verify(str(root), num_workers=1).findings == ()
+    convert(plan_convert(open_source(str(root)), str(tmp_path / "other"), "bags"))
+    assert verify(str(tmp_path / "other"), num_workers=1).findings == ()

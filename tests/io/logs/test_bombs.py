@@ -21,6 +21,7 @@ from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.match import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import copies
+from logloom.io.logs.tables.arrow_sizes import record_batches
 from logloom.io.logs.tables.files import table_file
 from logloom.pipelines.doctor import examine
 from logloom.pipelines.doctor_findings import NOTES
@@ -200,6 +201,52 @@ def test_a_feather_file_that_claims_more_than_it_holds_is_refused(tmp_path):
     path.write_bytes(data)
     with pytest.raises(LogReadError, match="more than max_chunk_bytes"):
         table_file(str(path), OpenOptions()).read(0, ["value"])
+
+
+def message_of(data, batch):
+    """Where the table of a record batch's message lies in the file, and that of its fields."""
+    head = batch.offset + 8
+    (root,) = struct.unpack_from("<I", data, head)
+    message = head + root
+    fields = message - struct.unpack_from("<i", data, message)[0]
+    (header,) = struct.unpack_from("<H", data, fields + 4 + 2 * 2)
+    table = message + header + struct.unpack_from("<I", data, message + header)[0]
+    return table - struct.unpack_from("<i", data, table)[0]
+
+
+def test_a_feather_file_that_is_compressed_as_in_2020_is_bounded_too(tmp_path):
+    path = tmp_path / "a.feather"
+    table = pa.table({"timestamp_ns": np.zeros(20_000_000, np.int64)})
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4, compression="zstd")
+    with pa.ipc.new_file(path, table.schema, options=options) as file:
+        said = {"ARROW:experimental_compression": "zstd"}
+        file.write_batch(table.to_batches()[0], custom_metadata=said)
+    data = bytearray(path.read_bytes())
+    _, (batch,) = record_batches(lambda start, stop: bytes(data[start:stop]), len(data))
+    struct.pack_into("<H", data, message_of(data, batch) + 4 + 2 * 3, 0)  # where it is said since then
+    path.write_bytes(data)
+    with pa.OSFile(str(path)) as file:
+        assert pa.ipc.open_file(file).get_batch(0).column(0)[-1].as_py() == 0  # Arrow reads it
+    with pytest.raises(LogReadError, match="once it is decompressed, takes 160000000 bytes"):
+        table_file(str(path), OpenOptions()).read(0, ["timestamp_ns"])
+
+
+def test_a_feather_file_that_names_a_record_batch_very_often_is_refused(tmp_path):
+    path = tmp_path / "a.feather"
+    large = pa.record_batch({"timestamp_ns": np.random.default_rng(1).integers(0, 1 << 60, 5000)})
+    with pa.ipc.new_file(path, large.schema) as file:
+        for batch in [large, *[large.slice(0, 1)] * 30]:
+            file.write_batch(batch)
+    data = path.read_bytes()
+    _, batches = record_batches(lambda start, stop: data[start:stop], len(data))
+    assert [batch.num_rows for batch in batches] == [5000] + [1] * 30
+    block = struct.pack("<qi4xq", batches[0].offset, batches[0].metadata, batches[0].body)
+    at = data.rindex(block)
+    path.write_bytes(data[:at] + block * 31 + data[at + 31 * 24 :])
+    with pa.OSFile(str(path)) as file:
+        assert pa.ipc.open_file(file).get_batch(30).num_rows == 5000
+    with pytest.raises(LogReadError, match="is not within the file"):
+        _ = table_file(str(path), OpenOptions()).groups
 
 
 def test_a_table_of_texts_that_repeat_is_read_as_ever(tmp_path):

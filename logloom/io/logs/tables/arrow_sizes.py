@@ -1,6 +1,7 @@
 """What record batches of an Arrow file claim to hold once decompressed, which Arrow's readers don't tell.
 
-Here: `record_batches`, of an open file, and the few flatbuffers it takes, each read within its bytes.
+Here: `record_batches` of an open file, `decompressed_size` of one, and the few flatbuffers that takes, each
+read within its bytes.
 Elsewhere: what is done about it, and everything else of such files (files).
 
     file     "ARROW1" pad | message | message | ... | Footer, its length (i32) | "ARROW1"
@@ -14,30 +15,30 @@ Format: https://arrow.apache.org/docs/format/Columnar.html, and File.fbs and Mes
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _DICTIONARY, _BATCH = 2, 3
 _MAX_METADATA = 64 << 20  # bytes of a footer or of a message's header
+_COMPRESSED_BEFORE = b"ARROW:experimental_compression"  # how files of 2020 say it, in a message's metadata
 
 Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True)
 class RecordBatch:
-    """What its header says.
-
-    Attributes:
-        num_bytes: once it is decompressed, with all dictionaries of the file.
-    """
+    """A record batch, or a dictionary, and where its message lies in the file."""
 
     num_rows: int
-    num_bytes: int
+    offset: int
+    metadata: int
+    body: int
 
 
-def record_batches(read: Read, size: int) -> list[RecordBatch]:
-    """The record batches of a file.
+def record_batches(read: Read, size: int) -> tuple[list[RecordBatch], list[RecordBatch]]:
+    """The dictionaries and the record batches of a file; reads no body.
 
     Args:
         read: gives the bytes [start, stop) of the file.
@@ -46,25 +47,53 @@ def record_batches(read: Read, size: int) -> list[RecordBatch]:
     Raises:
         ValueError: the file's own metadata are damaged.
     """
-    try:
+    with _damage():
         (length,) = struct.unpack("<i", read(max(0, size - 10), size - 6))
         if not 0 < length <= min(size - 10, _MAX_METADATA):
             raise ValueError("its footer is damaged")
         footer = _Flat(read(size - 10 - length, size - 10))
-        root = footer.root()
-        dictionaries, batches = (
-            [_batch(read, size, *footer.block(at)) for at in footer.vector(root, field, 24)]
-            for field in (2, 3)
-        )
-    except struct.error as error:
-        raise ValueError(f"its metadata are damaged: {error}") from error
-    shared = sum(one.num_bytes for one in dictionaries)
-    return [RecordBatch(one.num_rows, one.num_bytes + shared) for one in batches]
+        root, left = footer.root(), size
+        found: tuple[list[RecordBatch], list[RecordBatch]] = ([], [])
+        for field, batches in zip((2, 3), found, strict=True):
+            for at in footer.vector(root, field, 24):
+                offset, metadata, body = footer.block(at)
+                left -= metadata + body  # messages don't overlap, so none is read twice
+                if min(offset, metadata, body) < 0 or offset + metadata + body > size or left < 0:
+                    raise ValueError(f"the record batch at byte {offset} is not within the file")
+                message, batch = _message(read, offset, metadata)
+                num_rows = message.long(batch, 0)
+                if num_rows < 0:
+                    raise ValueError(f"the record batch at byte {offset} has a negative length")
+                batches.append(RecordBatch(num_rows, offset, metadata, body))
+    return found
 
 
-def _batch(read: Read, size: int, offset: int, metadata: int, body: int) -> RecordBatch:
-    if min(offset, metadata, body) < 0 or metadata > _MAX_METADATA or offset + metadata + body > size:
-        raise ValueError(f"the record batch at byte {offset} is not within the file")
+def decompressed_size(read: Read, batch: RecordBatch) -> int:
+    """Bytes that a record batch claims to hold once its buffers are decompressed.
+
+    Raises:
+        ValueError: its metadata are damaged.
+    """
+    with _damage():
+        message, table = _message(read, batch.offset, batch.metadata)
+        if not message.table(table, 3) and _COMPRESSED_BEFORE not in message.data:
+            return batch.body
+        total = 0
+        for at in message.vector(table, 2, 16):
+            start, length = struct.unpack_from("<qq", message.data, at)
+            if min(start, length) < 0 or start + length > batch.body:
+                raise ValueError(f"a buffer of the record batch at byte {batch.offset} is not within it")
+            if length >= 8:
+                place = batch.offset + batch.metadata + start
+                (plain,) = struct.unpack("<q", read(place, place + 8))
+                total += plain if plain >= 0 else length
+    return total
+
+
+def _message(read: Read, offset: int, metadata: int) -> tuple[_Flat, int]:
+    """The header of a message, and the RecordBatch in it."""
+    if metadata > _MAX_METADATA:
+        raise ValueError(f"the record batch at byte {offset} has {metadata} bytes of metadata")
     head = read(offset, offset + metadata)
     message = _Flat(head[8 if head[:4] == b"\xff" * 4 else 4 :])
     root = message.root()
@@ -73,21 +102,16 @@ def _batch(read: Read, size: int, offset: int, metadata: int, body: int) -> Reco
         batch = message.table(batch, 1)
     if kind not in (_DICTIONARY, _BATCH) or not batch:
         raise ValueError(f"there is no record batch at byte {offset}")
-    num_rows = message.long(batch, 0)
-    if num_rows < 0:
-        raise ValueError(f"the record batch at byte {offset} has a negative length")
-    if not message.table(batch, 3):
-        return RecordBatch(num_rows, body)  # not compressed
-    total = 0
-    for at in message.vector(batch, 2, 16):
-        start, length = struct.unpack_from("<qq", message.data, at)
-        if min(start, length) < 0 or start + length > body:
-            raise ValueError(f"a buffer of the record batch at byte {offset} is not within it")
-        if length >= 8:
-            place = offset + metadata + start
-            (plain,) = struct.unpack("<q", read(place, place + 8))
-            total += plain if plain >= 0 else length
-    return RecordBatch(num_rows, total)
+    return message, batch
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    """Makes ValueErrors of what ends before it should."""
+    try:
+        yield
+    except struct.error as error:
+        raise ValueError(f"its metadata are damaged: {error}") from error
 
 
 class _Flat:

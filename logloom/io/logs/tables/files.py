@@ -23,10 +23,12 @@ from logloom.io.filesystems import stored_file
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import MIB, LogFile
-from logloom.io.logs.tables.arrow_sizes import RecordBatch, record_batches
+from logloom.io.logs.ranges import LogFile
+from logloom.io.logs.tables.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.magic import PARQUET
+
+_NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
 
 
 @dataclass(frozen=True)
@@ -196,15 +198,23 @@ class FeatherTable(_BaseTableFile):
     @lazy
     def groups(self) -> Sequence[Group]:
         groups, first = [], 0
-        for batch in self._batches:
-            groups.append(Group(first, batch.num_rows, self._file.size // len(self._batches)))
+        _, batches = self._messages
+        for batch in batches:
+            groups.append(Group(first, batch.num_rows, self._file.size // len(batches)))
             first += batch.num_rows
         return groups
 
     @lazy
-    def _batches(self) -> Sequence[RecordBatch]:
+    def _messages(self) -> tuple[list[RecordBatch], list[RecordBatch]]:
         with self._source():
             return record_batches(self._bytes(), self._file.size)
+
+    def _decompressed(self, group: int) -> int:
+        """Bytes of a record batch and of all dictionaries, which Arrow reads with it."""
+        dictionaries, batches = self._messages
+        read = self._bytes()
+        with self._source():
+            return sum(decompressed_size(read, batch) for batch in (*dictionaries, batches[group]))
 
     def _bytes(self) -> Callable[[int, int], bytes]:
         """Reads ranges of the file; of a remote one those that lie near each other by one request."""
@@ -216,13 +226,13 @@ class FeatherTable(_BaseTableFile):
             nonlocal known, first
             if not first <= start <= stop <= first + len(known):
                 first = start
-                known = self._file.read(first, min(self._file.size, max(stop, first + MIB)))
+                known = self._file.read(first, min(self._file.size, max(stop, first + _NEAR)))
             return known[start - first : stop - first]
 
         return read
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
-        self._check_size(self._batches[group].num_bytes, f"record batch {group}, once it is decompressed,")
+        self._check_size(self._decompressed(group), f"record batch {group}, once it is decompressed,")
         with self._source() as source:
             batch = self._reader(source, columns).get_batch(group)
             return _whole(pa.Table.from_batches([batch]), self.groups[group].num_rows)
