@@ -18,6 +18,7 @@ itself. A number that float64 cannot hold is refused.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -87,6 +88,16 @@ class Membership:
     items: tuple[Constant, ...]
     negated: bool
     at: int
+
+    @functools.cached_property
+    def values(self) -> frozenset[float | int | bytes | bool]:
+        """The items' values; of equal numbers one."""
+        return frozenset(item.value for item in self.items)
+
+    @functools.cached_property
+    def types(self) -> frozenset[type]:
+        """The types of the items' values."""
+        return frozenset(type(item.value) for item in self.items)
 
 
 Node = Constant | ColumnName | Available | Not | Join | Comparison | Membership
