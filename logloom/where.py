@@ -67,6 +67,18 @@ class Categories:
         found = [text.encode() if isinstance(text, str) else text for text in texts]
         return cls(_objects(found), codes)
 
+    @classmethod
+    def found_in(cls, rows: Iterable[str | bytes]) -> Categories:
+        """Those of the texts of rows."""
+        places: dict[str | bytes, int] = {}
+        codes = [places.setdefault(text, len(places)) for text in rows]
+        return cls.of(places, np.array(codes, np.int64))
+
+    def __getitem__(self, rows: Any) -> Categories:
+        """Some rows, and of the texts those that they have."""
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Categories(self.texts[used], codes)
+
     @property
     def rows(self) -> NDArray[np.object_]:
         """(N,) the text of each row."""
@@ -208,11 +220,24 @@ def _evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
             values = [_evaluate(operand, columns) for operand in operands]
             pairs = zip(operators, values[:-1], values[1:], strict=True)
             return functools.reduce(np.logical_and, (_compare(*pair) for pair in pairs))
-        case Membership(operand, items, negated):
-            value = _evaluate(operand, columns)
-            sign, join = ("!=", _JOIN["and"]) if negated else ("==", _JOIN["or"])
-            found = (_compare(sign, value, _evaluate(item, columns)) for item in items)
-            return functools.reduce(join, found, np.bool_(negated))
+        case Membership(operand):
+            return _is_member(_evaluate(operand, columns), node)
+
+
+def _is_member(value: Any, node: Membership) -> Any:
+    """What comparing with each item gives. Lists may be long: texts and integers are looked up in them."""
+    if isinstance(value, Categories):
+        return _is_member(value.texts, node)[value.codes]
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O" and node.types == {bytes}:
+        found = np.fromiter((text in node.values for text in value.flat), np.bool_, value.size)
+        return found.reshape(value.shape) ^ node.negated
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and node.types == {int}:
+        limits = np.iinfo(value.dtype)
+        wanted = [item for item in node.values if isinstance(item, int) and limits.min <= item <= limits.max]
+        return np.isin(value, np.array(wanted, value.dtype), invert=node.negated)
+    sign, join = ("!=", _JOIN["and"]) if node.negated else ("==", _JOIN["or"])
+    compared = (_compare(sign, value, _evaluate(item, {})) for item in node.items)
+    return functools.reduce(join, compared, np.full(np.shape(value), node.negated))
 
 
 def _comparable(values: Values | Categories, index: tuple[int, ...]) -> Any:

@@ -13,11 +13,13 @@ Elsewhere: what a tree means, and whether it fits the columns (where).
 
 Comparisons chain as in mathematics (0 < speed < 3). Lists may stand in square brackets and braces, too, and
 names in backticks: `in` is a column. Numbers are written as in Python, texts as they are: a backslash means
-itself.
+itself. A number that float64 cannot hold is refused.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -86,6 +88,16 @@ class Membership:
     items: tuple[Constant, ...]
     negated: bool
     at: int
+
+    @functools.cached_property
+    def values(self) -> frozenset[float | int | bytes | bool]:
+        """The items' values; of equal numbers one."""
+        return frozenset(item.value for item in self.items)
+
+    @functools.cached_property
+    def types(self) -> frozenset[type]:
+        """The types of the items' values."""
+        return frozenset(type(item.value) for item in self.items)
 
 
 Node = Constant | ColumnName | Available | Not | Join | Comparison | Membership
@@ -191,10 +203,15 @@ class _WhereParser:
         return self.fail("expected a number" if signed else "expected a column, a number or a 'text'")
 
     def _number(self) -> float | int:
-        word = self._next().replace("_", "")
+        word = self.word.replace("_", "")
         if word[1:2] in ("x", "X", "o", "O", "b", "B"):
-            return int(word, 0)
-        return int(word) if word.isdigit() and len(word) <= 20 else float(word)
+            number: float | int = int(word, 0)
+        else:
+            number = int(word) if word.isdigit() and len(word) <= 20 else float(word)
+        if number == math.inf:
+            self.fail("the number is too large")
+        self._next()
+        return number
 
     def _name(self) -> str:
         if self.kind != "name" or self.word in _WORDS:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Values
+from logloom.blocks import Array
 from logloom.errors import UsageError
 from logloom.io.sources import RowSource
 from logloom.io.stretches import Ints
@@ -46,7 +46,7 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
         some = slice(start, start + _ROWS_AT_ONCE)
         batch = source.batch(positions[some], read)
         values = {name: _comparable(batch[name]) for name in read}
-        values |= {name: _part(column, some) for name, column in columns.items()}
+        values |= {name: column[some] for name, column in columns.items()}
         kept.append(positions[some][parsed.mask(values, len(positions[some]))])
     return np.concatenate([np.empty(0, np.int64), *kept])
 
@@ -62,7 +62,7 @@ def _index_types(source: RowSource) -> dict[str, ColumnType]:
     return types
 
 
-def _index_values(source: RowSource, name: str, positions: Ints) -> Values | Categories:
+def _index_values(source: RowSource, name: str, positions: Ints) -> Array | Categories:
     if name in source.small:
         return _comparable(source.small[name][positions])
     if name == "timestamp":
@@ -73,17 +73,11 @@ def _index_values(source: RowSource, name: str, positions: Ints) -> Values | Cat
     if name == "row":
         return positions - stretches.log_starts()[numbers]
     texts = {"log_id": stretches.log_ids, "partition": stretches.partitions, "split": stretches.splits}[name]
-    return Categories.of(texts, numbers)
+    return Categories.found_in(texts)[numbers]
 
 
-def _comparable(values: Any) -> Values | Categories:
+def _comparable(values: Any) -> Array | Categories:
     """Numbers as they are; texts as the filter compares them."""
     if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
         return values
-    return Categories.of(values, np.arange(len(values)))
-
-
-def _part(values: Any, some: slice) -> Any:
-    if isinstance(values, Categories):
-        return Categories(values.texts, values.codes[some])
-    return values[some]
+    return Categories.found_in(values)
