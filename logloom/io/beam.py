@@ -10,6 +10,7 @@ where the format is assembled, make the files of one dataset of all of them; so 
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import shutil
@@ -30,6 +31,7 @@ from logloom.io.units import (
     AssemblyPlan,
     Format,
     Reader,
+    ReferringFormat,
     StagedUnit,
     UnitContext,
     closed,
@@ -204,8 +206,17 @@ class _WrittenDataset:
         place = f"{self.store.uri}.stage" if beside else self.store.uri_of(_PIECES)
         return Store(place, self.store.options)
 
+    @functools.cached_property
+    def _writing(self) -> list[Any]:
+        """What a unit's files depend on beside its rows."""
+        form, options = self.form, self.options
+        stored = self.store.options
+        referred = form.references_digest(options, stored) if isinstance(form, ReferringFormat) else ""
+        said = options.model_dump(mode="json")
+        return [form.name, form.semantics, said, referred, self.schema.to_json(), self.period]
+
     def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
-        """Writes a block as a unit, named by its content: a second attempt finds it there."""
+        """Writes a block as a unit, named by all that its files depend on: a second attempt finds it there."""
         log_id, partition = block.log_id, f"{block.partition}~{block.first_row:012d}"
         if problems := self.form.check_log(self.options, log_id, log_id):
             raise UsageError("; ".join(problems))
@@ -219,7 +230,7 @@ class _WrittenDataset:
                 self._show(folder)
             entry = Entry(
                 output=self.form.name,
-                identity=digest_of([log_id, partition, columns])[:32],
+                identity=digest_of([*self._writing, log_id, partition, columns])[:32],
                 log_id=log_id,
                 content_id="",
                 partition=partition,
