@@ -216,7 +216,7 @@ class _WrittenDataset:
         return [form.name, form.semantics, said, referred, self.schema.to_json(), self.period]
 
     def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
-        """Writes a block as a unit, named by all that its files depend on: a second attempt finds it there."""
+        """Writes a block as a unit, named by what its files depend on: a second attempt finds it."""
         log_id, partition = block.log_id, f"{block.partition}~{block.first_row:012d}"
         if problems := self.form.check_log(self.options, log_id, log_id):
             raise UsageError("; ".join(problems))
@@ -271,12 +271,9 @@ class _WrittenDataset:
         (log_id, partition), staged = unit
         entries = _in_row_order(log_id, partition, staged)
         name = f"{log_id}/{partition}"
-        with self.store.scratch() as folder, explained(self.store.uri_of(name)):
-            self._join(folder, log_id, partition, entries)
-            files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-            last = next((file for file in self.last if file in files), max(files))
-            if not self.store.exists(f"{name}/{last}"):
-                self.store.publish(folder, name, last)
+        # One that is there is left alone, pieces and all: another pipeline may have removed those they share.
+        if not any(self.store.exists(f"{name}/{last}") for last in self.last):
+            self._publish(name, log_id, partition, entries)
         return {
             "uri": self.store.uri_of(f"{name}/{self.file}" if self.file else name),
             "log_id": log_id,
@@ -284,6 +281,14 @@ class _WrittenDataset:
             "rows": sum(entry.rows for entry in entries),
             "bytes": sum(self.store.sizes(name).values()),
         }
+
+    def _publish(self, name: str, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
+        with self.store.scratch() as folder, explained(self.store.uri_of(name)):
+            self._join(folder, log_id, partition, entries)
+            files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+            last = next((file for file in self.last if file in files), max(files))
+            if not self.store.exists(f"{name}/{last}"):
+                self.store.publish(folder, name, last)
 
     def _join(self, folder: pathlib.Path, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
         readers = [self._reader(entry) for entry in entries]
@@ -322,7 +327,12 @@ class _WrittenDataset:
         return self.form.plan_assembly(self.stage, units, self.schema, self.options, self.period)
 
     def _marks(self, plan: AssemblyPlan) -> tuple[str, ...]:
-        return self.last or tuple(name for name in plan.files if "/" not in name) or tuple(plan.files)
+        return (
+            self.last
+            or tuple(plan.marks)
+            or tuple(name for name in plan.files if "/" not in name)
+            or tuple(plan.files)
+        )
 
     def tasks(self, staged: Sequence[_Staged]) -> Sequence[Any]:
         """The files to be made.

@@ -10,7 +10,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, digests_of_rows
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.storage import Store
 from logloom.io.tables import read_index, row_loader, verify
@@ -84,6 +84,17 @@ def test_a_unit_that_is_there_is_kept(tmp_path):
     write([speeds(0, 4)])
     assert files_in(tmp_path / "out") == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_unit_that_is_there_needs_no_pieces(tmp_path):
+    written = WriteTo(tmp_path, TarFormat(), SPEED, file="shard.tar")._dataset
+    staged = [written.stage_block(speeds(first, 2, first))[1] for first in (0, 2)]
+    said = written.join((("drive", "p0"), staged))
+    shutil.rmtree(tmp_path / "tmp/pieces")  # as another pipeline with equal blocks does
+    assert written.join((("drive", "p0"), staged)) == said
+    (tmp_path / "drive/p0/shard.tar").unlink()
+    with pytest.raises(DatasetError):
+        written.join((("drive", "p0"), staged))
 
 
 def test_a_unit_in_an_object_store_is_kept_too():
