@@ -10,6 +10,7 @@ where the format is assembled, make the files of one dataset of all of them; so 
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import shutil
@@ -30,6 +31,7 @@ from logloom.io.units import (
     AssemblyPlan,
     Format,
     Reader,
+    ReferringFormat,
     StagedUnit,
     UnitContext,
     closed,
@@ -204,8 +206,17 @@ class _WrittenDataset:
         place = f"{self.store.uri}.stage" if beside else self.store.uri_of(_PIECES)
         return Store(place, self.store.options)
 
+    @functools.cached_property
+    def _writing(self) -> list[Any]:
+        """What a unit's files depend on beside its rows."""
+        form, options = self.form, self.options
+        stored = self.store.options
+        referred = form.references_digest(options, stored) if isinstance(form, ReferringFormat) else ""
+        said = options.model_dump(mode="json")
+        return [form.name, form.semantics, said, referred, self.schema.to_json(), self.period]
+
     def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
-        """Writes a block as a unit, named by its content: a second attempt finds it there."""
+        """Writes a block as a unit, named by what its files depend on: a second attempt finds it."""
         log_id, partition = block.log_id, f"{block.partition}~{block.first_row:012d}"
         if problems := self.form.check_log(self.options, log_id, log_id):
             raise UsageError("; ".join(problems))
@@ -219,7 +230,7 @@ class _WrittenDataset:
                 self._show(folder)
             entry = Entry(
                 output=self.form.name,
-                identity=digest_of([log_id, partition, columns])[:32],
+                identity=digest_of([*self._writing, log_id, partition, columns])[:32],
                 log_id=log_id,
                 content_id="",
                 partition=partition,
@@ -260,12 +271,9 @@ class _WrittenDataset:
         (log_id, partition), staged = unit
         entries = _in_row_order(log_id, partition, staged)
         name = f"{log_id}/{partition}"
-        with self.store.scratch() as folder, explained(self.store.uri_of(name)):
-            self._join(folder, log_id, partition, entries)
-            files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-            last = next((file for file in self.last if file in files), max(files))
-            if not self.store.exists(f"{name}/{last}"):
-                self.store.publish(folder, name, last)
+        # One that is there is left alone, pieces and all: another pipeline may have removed those they share.
+        if not any(self.store.exists(f"{name}/{last}") for last in self.last):
+            self._publish(name, log_id, partition, entries)
         return {
             "uri": self.store.uri_of(f"{name}/{self.file}" if self.file else name),
             "log_id": log_id,
@@ -273,6 +281,14 @@ class _WrittenDataset:
             "rows": sum(entry.rows for entry in entries),
             "bytes": sum(self.store.sizes(name).values()),
         }
+
+    def _publish(self, name: str, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
+        with self.store.scratch() as folder, explained(self.store.uri_of(name)):
+            self._join(folder, log_id, partition, entries)
+            files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+            last = next((file for file in self.last if file in files), max(files))
+            if not self.store.exists(f"{name}/{last}"):
+                self.store.publish(folder, name, last)
 
     def _join(self, folder: pathlib.Path, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
         readers = [self._reader(entry) for entry in entries]
@@ -311,7 +327,12 @@ class _WrittenDataset:
         return self.form.plan_assembly(self.stage, units, self.schema, self.options, self.period)
 
     def _marks(self, plan: AssemblyPlan) -> tuple[str, ...]:
-        return self.last or tuple(name for name in plan.files if "/" not in name) or tuple(plan.files)
+        return (
+            self.last
+            or tuple(plan.marks)
+            or tuple(name for name in plan.files if "/" not in name)
+            or tuple(plan.files)
+        )
 
     def tasks(self, staged: Sequence[_Staged]) -> Sequence[Any]:
         """The files to be made.

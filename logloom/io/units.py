@@ -134,7 +134,7 @@ class FolderKind(Protocol):
         Raises:
             DatasetError: it is damaged.
         """
-        raise UsageError(f"{store.uri}: plain folders of {self.name} can't be opened; open the root")
+        raise UsageError(f"{store.uri}: {self.name} opens no plain folders as units; open the root")
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
@@ -303,11 +303,14 @@ class AssemblyPlan:
         tasks: one for each chunk, picklable; each is written by one worker.
         files: small files that belong to no chunk, by name within the output's folder.
         unit: what readers and verification need to know (JSON).
+        marks: names of files, of which the presence of one says that a dataset is there; by default some of
+            `files`, so that plans without any name a chunk.
     """
 
     tasks: Sequence[Any]
     files: Mapping[str, bytes]
     unit: Mapping[str, Any]
+    marks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

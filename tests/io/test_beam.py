@@ -1,6 +1,7 @@
 """Any format in Beam: what `WriteTo` does beyond what the transforms named after formats need."""
 
 import dataclasses
+import shutil
 
 import apache_beam as beam
 import numpy as np
@@ -9,7 +10,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, digests_of_rows
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.storage import Store
 from logloom.io.tables import read_index, row_loader, verify
@@ -17,6 +18,7 @@ from logloom.io.tables.format import TableFormat
 from logloom.io.tables.unit import BlockReader
 from logloom.io.tar.format import TarFormat, TarOptions
 from logloom.io.zarr.format import ZarrFormat
+from logloom.io.zarr.options import ZarrOptions
 from logloom.schema import ColumnType, Schema
 from logloom.testing.rows import SCHEMA, cut, random_block
 from tests.files import files_in
@@ -84,6 +86,17 @@ def test_a_unit_that_is_there_is_kept(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_unit_that_is_there_needs_no_pieces(tmp_path):
+    written = WriteTo(tmp_path, TarFormat(), SPEED, file="shard.tar")._dataset
+    staged = [written.stage_block(speeds(first, 2, first))[1] for first in (0, 2)]
+    said = written.join((("drive", "p0"), staged))
+    shutil.rmtree(tmp_path / "tmp/pieces")  # as another pipeline with equal blocks does
+    assert written.join((("drive", "p0"), staged)) == said
+    (tmp_path / "drive/p0/shard.tar").unlink()
+    with pytest.raises(DatasetError):
+        written.join((("drive", "p0"), staged))
+
+
 def test_a_unit_in_an_object_store_is_kept_too():
     store = Store.at("memory://test_beam/out")
     found = []
@@ -132,6 +145,28 @@ def test_a_format_reads_what_it_wrote(tmp_path):
 
     with beam.Pipeline() as pipeline:
         assert_that(pipeline | ReadFrom(tmp_path / "one.zarr", ZarrFormat(), max_bytes=5000), check)
+
+
+def test_what_another_run_left_in_the_stage_is_not_taken_for_what_other_options_ask(tmp_path):
+    schema = Schema({"a": ColumnType("<f4"), "b": ColumnType("<f4")})
+    values = {name: np.arange(4, dtype="<f4") + 10 * n for n, name in enumerate(("a", "b"))}
+    block = Block("drive", "p0", 0, {"timestamp": np.arange(4), **values})
+    path = tmp_path / "one.zarr"
+
+    def write(options):
+        with beam.Pipeline() as pipeline:
+            pipeline | beam.Create([block]) | WriteTo(path, ZarrFormat(), schema, options)
+
+    write(ZarrOptions())
+    with pytest.raises(UsageError, match="there is a dataset already"):
+        write(ZarrOptions())  # leaves its stage
+    assert path.with_name("one.zarr.stage").exists()
+    shutil.rmtree(path)
+    write(ZarrOptions(columns=["b"]))
+    (reader,) = ZarrFormat().units(Store.at(str(path)))
+    (found,) = reader.blocks()
+    assert sorted(found.columns) == ["b", "timestamp"]
+    assert found.columns["b"].tolist() == values["b"].tolist()
 
 
 def test_columns_and_logs_that_do_not_fit_are_refused(tmp_path):

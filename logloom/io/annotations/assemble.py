@@ -54,7 +54,8 @@ def plan_assembly(units: Sequence[StagedUnit], options: Options, split: str) -> 
     name = options.file_of(split)
     task = AnnotationFileTask(name, options.metainfo, tuple((unit.folder, unit.rows) for unit in units))
     parts = parts_said(units, lambda unit: unit.columns[INFO])
-    return AssemblyPlan([task], {}, {"file": name, "metainfo": digest_of(options.metainfo), "parts": parts})
+    unit = {"file": name, "metainfo": digest_of(options.metainfo), "parts": parts}
+    return AssemblyPlan([task], {}, unit, marks=[name])
 
 
 def make_file(store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:

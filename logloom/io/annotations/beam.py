@@ -53,5 +53,7 @@ class WriteToAnnotations(WriteTo):
             UsageError: the columns don't fit.
         """
         file = options.file_of(split)
-        options = options.model_copy(update={"file": file})
+        options = options.model_copy(
+            update={"file": file.replace("{", "{{").replace("}", "}}")}
+        )  # a template
         super().__init__(folder, FORMAT, schema, options, storage_options=storage_options, file=file)

@@ -94,7 +94,7 @@ class AnnotationsFormat(AssembledFormat):
         """See `logloom.io.annotations.assemble.plan_assembly`."""
         for unit in units:
             check_unit(ClosedAnnotations, unit.unit, store.uri_of(unit.folder))
-        return plan_assembly(units, options, units[0].split if units else "")
+        return plan_assembly(units, options, units[0].split if units else "all")
 
     make_chunk = staticmethod(make_file)
 

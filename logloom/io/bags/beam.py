@@ -10,6 +10,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
+from logloom.errors import UsageError
 from logloom.io.bags.bag import Generation
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.format import FORMAT, BagsOptions
@@ -17,6 +20,7 @@ from logloom.io.bags.row_reader import BagsReader
 from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.storage import Store
 from logloom.schema import Schema
+from logloom.validation import describe_first
 
 
 class ReadFromBags(ReadFrom):
@@ -65,7 +69,10 @@ class WriteToBags(WriteTo):
             types, generation: as for `BagsWriter`.
 
         Raises:
-            UsageError: the columns or types don't fit.
+            UsageError: the columns or types don't fit, or there is no such generation.
         """
-        options = BagsOptions(types=dict(types or {}), generation=generation)
+        try:
+            options = BagsOptions(types=dict(types or {}), generation=generation)
+        except ValidationError as error:
+            raise UsageError(describe_first(error)) from error
         super().__init__(root, FORMAT, schema, options, storage_options=storage_options, last=(SPEC,))

@@ -10,6 +10,8 @@ from apache_beam.testing.util import assert_that, equal_to
 import logloom.io.annotations
 from logloom.errors import UsageError
 from logloom.io.annotations import AnnotationReader, ReadFromAnnotations, WriteToAnnotations
+from logloom.io.annotations.format import FORMAT
+from logloom.io.beam import WriteTo
 from tests.files import files_in
 from tests.io.annotations.making import SCHEMA, assemble, make_block, options, part, stage, store_at
 
@@ -55,6 +57,33 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path):
     with pytest.raises(Exception, match="there is a dataset already"), beam.Pipeline("DirectRunner") as p:
         p | beam.Create([make_block(4)]) | WriteToAnnotations(folder, SCHEMA, options())
     assert files_in(folder)["annotations/all.json"] == before
+
+
+def test_a_file_that_is_there_is_not_written_over_by_the_transform_of_all_formats(tmp_path):
+    def write(**changes):
+        with beam.Pipeline("DirectRunner") as pipeline:
+            blocks = pipeline | beam.Create([make_block(3)])
+            blocks | WriteTo(tmp_path / "out", FORMAT, SCHEMA, options(**changes))
+
+    write()
+    before = files_in(tmp_path / "out")["annotations/all.json"]
+    with pytest.raises(Exception, match="there is a dataset already"):
+        write(metainfo={"classes": ["car", "truck", "bus"]})
+    assert files_in(tmp_path / "out")["annotations/all.json"] == before
+
+
+@pytest.mark.parametrize(
+    ("file", "split", "name"),
+    [("a{{1}}/{split}.json", "all", "a{1}/all.json"), ("{split}.json", "{odd}", "{odd}.json")],
+)
+def test_braces_in_names_stay(tmp_path, file, split, name):
+    writing = WriteToAnnotations(tmp_path, SCHEMA, options(file=file), split)
+    assert writing._dataset.plan([]).unit["file"] == writing._dataset.file == name
+
+
+def test_a_file_of_no_rows_is_named_after_all(tmp_path):
+    plan = FORMAT.plan_assembly(store_at(tmp_path), [], SCHEMA, options(), None)
+    assert plan.marks == ["annotations/all.json"]
 
 
 def test_an_image_of_another_dataset_is_not_passed_off_as_ours(tmp_path):

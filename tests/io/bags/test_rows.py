@@ -198,3 +198,8 @@ def test_a_pipeline_reads_folders_as_blocks(tmp_path):
     uris = [str(tmp_path / str(n)) for n in range(2)]
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         assert_that(pipeline | ReadFromBags(uris, schema, max_bytes=20_000), check)
+
+
+def test_a_generation_that_there_is_not_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="generation"):
+        WriteToBags(str(tmp_path), SCHEMA, generation=2)
