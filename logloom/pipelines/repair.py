@@ -49,8 +49,8 @@ from logloom.pipelines.repair_units import (
 )
 from logloom.pipelines.verify import (
     Task,
-    check_refusal_lists,
     check_view,
+    damaged_refusal_lists,
     job_again,
     readable_entries,
     run_tasks,
@@ -61,7 +61,7 @@ from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.software import software
 from logloom.transforms.assembly import assemblies, described, entry_of
-from logloom.transforms.finish import refusal_list_problem, restore_refusal_list
+from logloom.transforms.finish import restore_refusal_list
 from logloom.transforms.finished import assembled_problems, check_file
 from logloom.transforms.job import Committed, Job
 
@@ -154,10 +154,11 @@ class _Mending:
             found += [Finding("", part.split, f"{part.output}: {text}") for text in problems]
             if problems and not dry_run:
                 self._mend_assembled(part)
-        listings = list(check_refusal_lists(store, manifest))
-        found += listings
+        listings = list(damaged_refusal_lists(store, manifest))
+        for record, name, problem in listings:
+            found.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
         if listings and not dry_run:
-            self._mend_refusal_lists({one.log_id for one in listings}, entries)
+            self._mend_refusal_lists({record.log_id: name for record, name, _ in listings}, entries)
         readable = not readable_entries(store, manifest.logs)[1]
         # A link to a file that was damaged and is no more is found wrong only now.
         found += check_view(store, manifest) if readable and not self._done else ()
@@ -233,18 +234,19 @@ class _Mending:
             name = self._store.uri_of(f"logs/{record.part}.parquet")
             self._done.append(Mended(record.log_id, "", name, why))
 
-    def _mend_refusal_lists(self, log_ids: set[str], entries: Sequence[tuple[LogRecord, Entry]]) -> None:
-        records = [record for record in self._manifest.logs if record.log_id in log_ids]
-        builders = self._builders(records)
-        for record in records:
-            builder, problem = builders[record.log_id], refusal_list_problem(self._store, record)
-            if problem is None:
-                continue
-            why = builder if isinstance(builder, str) else ""
-            if not isinstance(builder, str):
-                own = [entry for r, entry in entries if r.log_id == record.log_id]
-                why = restore_refusal_list(builder, task_of(record), own, problem[0])
-            self._done.append(Mended(record.log_id, "", self._store.uri_of(problem[0]), why))
+    def _mend_refusal_lists(
+        self, names: Mapping[str, str], entries: Sequence[tuple[LogRecord, Entry]]
+    ) -> None:
+        """Writes the files of some logs again, by log_id."""
+        records = [record for record in self._manifest.logs if record.log_id in names]
+        tasks = {record.log_id: task_of(record) for record in records}
+        for log_id, builder in self._builders(records).items():
+            if isinstance(builder, str):
+                why = builder
+            else:
+                own = [entry for record, entry in entries if record.log_id == log_id]
+                why = restore_refusal_list(builder, tasks[log_id], own, names[log_id])
+            self._done.append(Mended(log_id, "", self._store.uri_of(names[log_id]), why))
 
     def _mend_units(self, damaged: Sequence[UnitDamage]) -> None:
         for one in damaged:

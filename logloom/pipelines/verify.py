@@ -147,19 +147,21 @@ def _check_manifest(
     """Whether its digest confirms a manifest; and where it contradicts itself, its units or its view."""
     state, findings = manifest_state(store, manifest.version)
     findings += [*lost, *check_claims(store, manifest, entries, {one.log_id for one in lost})]
-    findings += check_refusal_lists(store, manifest)
+    for record, name, problem in damaged_refusal_lists(store, manifest):
+        findings.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
     if not lost:
         findings += check_view(store, manifest)
     return state, findings
 
 
-def check_refusal_lists(store: Store, manifest: Manifest) -> Iterator[Finding]:
-    """Which files that list what was refused of logs are missing or damaged; those of a conversion's source
-    lie in its root.
+def damaged_refusal_lists(store: Store, manifest: Manifest) -> Iterator[tuple[LogRecord, str, str]]:
+    """Logs whose file of all that was refused is missing or damaged: which file, and what is wrong.
+
+    Those of a conversion's source lie in its root.
     """
     for record in () if "convert" in manifest.recipe else manifest.logs:
         if found := refusal_list_problem(store, record):
-            yield Finding(record.log_id, "", f"{store.uri_of(found[0])}: {found[1]}")
+            yield record, *found
 
 
 def _made_by(entries: Iterable[Entry]) -> tuple[Mapping[str, Any], ...]:

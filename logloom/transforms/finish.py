@@ -116,10 +116,15 @@ def _reasons(store: Store, told: list[str]) -> tuple[str, ...]:
     """What a manifest says of refusals: all, or the first and the file that lists them all."""
     if len(told) <= MAX_REASONS:
         return tuple(told)
-    data = "".join(f"{line}\n" for line in told).encode()
-    name = f"logs/{blake3(data).hexdigest()}.refused.txt"
+    name, data = _listing(told)
     store.create(name, data)
     return (*told[:MAX_REASONS], f"and {len(told) - MAX_REASONS:,} more, all listed in {name}")
+
+
+def _listing(told: Iterable[str]) -> tuple[str, bytes]:
+    """The file that lists all refusals of a log, named by its content."""
+    data = "".join(f"{line}\n" for line in told).encode()
+    return f"logs/{blake3(data).hexdigest()}.refused.txt", data
 
 
 def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | None:
@@ -136,8 +141,8 @@ def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | N
 
 def restore_refusal_list(job: Job, log: LogTask, entries: Sequence[Entry], name: str) -> str:
     """Writes the file that lists what was refused of a log again; says why it couldn't, or ""."""
-    data = "".join(f"{_told(refusal)}\n" for refusal in _tallied(job, log, entries)[2]).encode()
-    if name != f"logs/{blake3(data).hexdigest()}.refused.txt":
+    found, data = _listing(map(_told, _tallied(job, log, entries)[2]))
+    if name != found:
         return "listed again it has other bytes"
     job.store.replace(name, data, read_only=True)
     return ""

@@ -299,7 +299,7 @@ def _view(output: str) -> Callable[[pathlib.Path], None]:
     def make(folder: pathlib.Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             _root(pathlib.Path(scratch))
-            shutil.copytree(f"{scratch}/root/v00000001/{output}", folder / output)
+            shutil.copytree(pathlib.Path(scratch, "root", "v00000001", output), folder / output)
         for path in folder.rglob("*"):
             path.chmod(0o755)
 

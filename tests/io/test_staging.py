@@ -12,11 +12,11 @@ from logloom.io.staging import read_range
 def staged(request, tmp_path):
     """Gives a file of ten bytes in a root."""
     if request.param == "disk":
-        path = tmp_path / "root/parts/zarr/unit/rows"
+        path = tmp_path / "dataset/parts/zarr/unit/rows"
         path.parent.mkdir(parents=True)
         path.write_bytes(bytes(range(10)))
         return str(path)
-    uri = f"memory:/{tmp_path}/root/parts/zarr/unit/rows"
+    uri = f"memory:/{tmp_path}/dataset/parts/zarr/unit/rows"
     fsspec.filesystem("memory").pipe_file(uri, bytes(range(10)))
     return uri
 

@@ -176,16 +176,16 @@ def test_options_that_versions_keep_may_hold_no_credentials(folder, tmp_path):
 
 
 def test_commands_on_a_root_with_credentials_read_it_and_do_not_show_them(folder, host):
-    build = logloom("build", folder / "drive-00.mcap", "--to", folder / "root", "--view", "none")
+    build = logloom("build", folder / "drive-00.mcap", "--to", folder / "dataset", "--view", "none")
     assert build.returncode == 0, build.stderr
-    root = f"http://me:{SECRET}@{host}/root"
+    root = f"http://me:{SECRET}@{host}/dataset"
     assert logloom("head", root, "-n", "1").returncode == 0
     assert logloom("verify", root).returncode == 0
     listed = logloom("view", root, "--list")
-    assert listed.stdout.startswith(f"http://{host}/root/")
+    assert listed.stdout.startswith(f"http://{host}/dataset/")
     wrong = logloom("head", root + "@7")
     assert wrong.returncode == 2
-    assert f"http://{host}/root" in wrong.stderr
+    assert f"http://{host}/dataset" in wrong.stderr
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_uris_without_credentials_stay_as_they_are(uri):
 
 
 def test_what_is_shown_opens_what_was_given():
-    given = ["https://me:pw@host/a.mcap", "https://host/root?sig=1"]
+    given = ["https://me:pw@host/a.mcap", "https://host/set?sig=1"]
     options = with_access({"https": {}}, given)
     assert filesystem("https://host/a.mcap", options)[1] == given[0]
-    assert filesystem("https://host/root/parts/x", options)[1] == "https://host/root/parts/x?sig=1"
+    assert filesystem("https://host/set/parts/x", options)[1] == "https://host/set/parts/x?sig=1"
     assert filesystem("https://host/other", options)[1] == "https://host/other"

@@ -50,7 +50,7 @@ def test_it_verifies_against_its_digests_and_its_logs(recipe):
 def test_its_units_and_assembled_outputs_are_found_finished(recipe):
     store = Store.at(ROOT)
     before = read_manifest(store)
-    fsspec.filesystem("memory").rm(f"/earlier/root/{version_file(1)}")
+    fsspec.filesystem("memory").rm(store.fs_path(version_file(1)))
     built = build(plan_build(recipe, ROOT))
     assert (built.built, built.reused) == (0, 36)
     assert built.manifest.assembled == before.assembled

@@ -200,7 +200,7 @@ def convert(uri: str) -> None:
 def outside(root: Place) -> list[str]:
     """What lies beside the root, where nothing should."""
     around = root.folder.parent.parent
-    return [name for name in files_in(around) if not name.startswith("in/root/")]
+    return [name for name in files_in(around) if not pathlib.PurePosixPath(name).is_relative_to("in/root")]
 
 
 def log_part(rows: list[dict[str, Any]]) -> bytes:
