@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 
+from logloom.cli.common import TERMINATED
 from logloom.runners.flink.jars import class_path
 from logloom.runners.flink.server import _DRIVER, job_server
 from logloom.runners.scratch import engine_folders
@@ -77,7 +78,7 @@ def test_sigterm_ends_the_build_and_all_that_it_started(engine, worker, slow, tm
     building = BuildCommand(slow, tmp_path / "root", *options)
     building.wait_for_units(3)
     code, said = building.end_by(signal.SIGTERM)
-    assert code == 130
+    assert code == TERMINATED
     assert "build again to go on" in said
     assert "Traceback" not in said
     building.wait_for_descendants()
