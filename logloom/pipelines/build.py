@@ -68,13 +68,13 @@ class Built:
     @property
     def dropped(self) -> dict[str, int]:
         """Ticks that are no row, by reason, over all logs."""
-        return finish.total(record.dropped for record in self.manifest.logs)
+        return self.manifest.logs.dropped
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
         fine = {"whole", "empty", "kept"} | ({"skipped"} if self.within_budget else set())
-        return all(record.status in fine for record in self.manifest.logs)
+        return set(self.manifest.logs.statuses) <= fine
 
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:

@@ -22,7 +22,8 @@ from logloom.errors import DatasetError, LogloomError, ReadBackError, StorageErr
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
 from logloom.io.filesystems import explained
-from logloom.io.manifest import LogRecord, Manifest, read_manifest
+from logloom.io.manifest import Manifest, read_manifest
+from logloom.io.shards import LogRecord
 from logloom.io.stretches import DAMAGE, LogRange
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import check_reach, job_name, mend_digest, raise_outcome
@@ -309,6 +310,7 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> finish
         done[0].record,
         key=key,
         part=write_log_part(job.store, entries),
+        units=len(entries),
         rows=rows,
         verified=finish.read_share(job),
     )

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ValidationError
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.manifest import (
-    LogRecord,
     Manifest,
     check_root,
 )
+from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
@@ -179,7 +179,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
         key = job.log_key(record.log_id, content, record.uris, record.split)
         old = before.get(record.log_id)
         if not log.parts:  # listed only: skipped, or without a tick
-            kept.append(replace(record, key=key, part="", verified=""))
+            kept.append(replace(record, key=key, part="", verified="", units=0))
         elif old is not None and old.key == key:
             kept.append(old)
         else:

@@ -22,7 +22,8 @@ from logloom.io.logs.base import LogSummary, OpenOptions, unfinished_words
 from logloom.io.logs.match import LogFiles, access_to, check_one_recording, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
-from logloom.io.manifest import LogRecord, Manifest, check_root
+from logloom.io.manifest import Manifest, check_root
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.pipelines.versions import check_verify, is_unchanged, next_version

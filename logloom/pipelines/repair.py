@@ -24,7 +24,6 @@ from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
     Assembled,
-    LogRecord,
     Manifest,
     read_assembled,
     read_manifest,
@@ -32,6 +31,7 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.manifest_digest import write_digest
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
 from logloom.pipelines.repair_units import (

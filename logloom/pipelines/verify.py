@@ -19,7 +19,8 @@ from logloom.io.entries import Entry, FileEntry, read_log_part
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import Assembled, LogRecord, Manifest, read_assembled, read_manifest, view_folder
+from logloom.io.manifest import Assembled, Manifest, read_assembled, read_manifest, view_folder
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Finding, check_claims, manifest_state
 from logloom.pipelines.view import view_files

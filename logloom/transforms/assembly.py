@@ -17,7 +17,8 @@ from blake3 import blake3
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.entries import ENTRY, AssembledEntry, Entry, FileEntry, find_assembled, unit_folder
-from logloom.io.manifest import Assembled, LogRecord, entries_of
+from logloom.io.manifest import Assembled, entries_of
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
 from logloom.software import software

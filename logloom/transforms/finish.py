@@ -8,7 +8,7 @@ Elsewhere: single partitions (logloom.transforms.partition), the outputs that ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,10 +17,12 @@ from blake3 import blake3
 from logloom.errors import CommitConflictError, DatasetError, LogloomError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import Assembled, LogRecord, Manifest, version_file
+from logloom.io.manifest import Assembled, Manifest, version_file
 from logloom.io.manifest_digest import write_digest
+from logloom.io.merging import write_records
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
+from logloom.io.shards import LogRecord, total
 from logloom.io.storage import Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
@@ -88,6 +90,7 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
         key=log.key,
         status="salvaged" if refusals else "whole" if planned else "empty",
         part=write_log_part(job.store, entries),
+        units=len(entries),
         rows=rows,
         planned=planned,
         dropped=dropped,
@@ -160,9 +163,8 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
         f"partition {failure.partition}: {failure.message}" if failure.kind == "derive" else failure.message
         for failure in failures[:MAX_REASONS]
     )
-    return LogRecord(
-        log.log_id, log.uris, log.content_id, log.split, log.key, "skipped", "", 0, 0, {}, 0, reasons
-    )
+    named = log.log_id, log.uris, log.content_id, log.split, log.key
+    return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0)
 
 
 def records_of(job: Target, outcomes: Sequence[LogOutcome]) -> list[LogRecord]:
@@ -273,21 +275,13 @@ def _refusal(job: Target, records: Sequence[LogRecord]) -> str:
     return ""
 
 
-def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The sums of counts by name."""
-    summed: dict[str, int] = {}
-    for one in counts:
-        for name, count in one.items():
-            summed[name] = summed.get(name, 0) + count
-    return summed
-
-
 def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequence[Assembled]) -> Manifest:
     """Creates the manifest; equal bytes that are there already are success (a lost response, a retry).
 
     Raises:
         CommitConflictError: another build committed this number with other content.
     """
+    logs = write_records(job.store, records)
     manifest = Manifest(
         version=job.number,
         parent=job.parent,
@@ -296,9 +290,9 @@ def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequenc
         schema=job.schema.to_json(),
         plan=job.plan_identity,
         outputs={name: options.model_dump(mode="json") for name, options in job.outputs.items()},
-        logs=tuple(records),
+        logs=logs,
         assembled=tuple(assembled),
-        totals=totals_of(records),
+        totals=logs.totals,
         verified=job.verify,
         software=software(),
         parent_digest=job.parent_digest,
@@ -313,17 +307,6 @@ def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequenc
         )
     write_digest(job.store, job.number, data)
     return manifest
-
-
-def totals_of(records: Sequence[LogRecord]) -> dict[str, int]:
-    """What a manifest says of all its logs."""
-    return {
-        "logs": len(records),
-        "rows": sum(record.rows for record in records),
-        "ticks_planned": sum(record.planned for record in records),
-        "refused": sum(record.refused for record in records),
-        "skipped": sum(record.status == "skipped" for record in records),
-    }
 
 
 def _trusted(job: Target, assembled: Sequence[Assembled]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -21,7 +21,8 @@ from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.manifest import LogRecord, Manifest
+from logloom.io.manifest import Manifest
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange
 from logloom.io.units import format_named, options_of
@@ -82,7 +83,7 @@ class Target:
     name: str
     recipe: Mapping[str, Any]
     outputs: Mapping[str, BaseModel]
-    kept: tuple[LogRecord, ...]
+    kept: Sequence[LogRecord]
     number: int
     parent: int | None
     skip_budget: float = 0.0
