@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.shards import (
+    NO_LOGS,
     SHARDS,
     LogRecord,
     RecordShard,
@@ -113,7 +114,7 @@ class LogRecords(Sequence[LogRecord]):
     @property
     def totals(self) -> dict[str, int]:
         """Sums over all logs (see `totals_of`); without `units` where some log's aren't known."""
-        summed = total(shard.totals for shard in self.shards)
+        summed = NO_LOGS | total(shard.totals for shard in self.shards)
         if any("units" not in shard.totals for shard in self.shards):
             summed.pop("units", None)
         return summed
@@ -159,12 +160,12 @@ class LogRecords(Sequence[LogRecord]):
         row = table["log_id"].index(log_id).as_py()
         return None if row < 0 else records_of(table.slice(row, 1), self._place(number))[0]
 
-    def in_splits(self, splits: Iterable[str]) -> NDArray[np.int64]:
-        """Positions of the logs of some splits, ascending."""
+    def where(self, column: str, values: Iterable[str]) -> NDArray[np.int64]:
+        """Positions of the logs whose split, say, is one of some; ascending."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        chosen = pc.is_in(self.column("split"), pa.array(list(splits), pa.string()))
+        chosen = pc.is_in(self.column(column), pa.array(list(values), pa.string()))
         return np.flatnonzero(chosen.to_numpy())
 
     def take(self, positions: Iterable[int] | NDArray[np.int64]) -> Iterator[LogRecord]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SHARDS = "versions/shards"
+NO_LOGS = {"logs": 0, "parts": 0, "rows": 0, "ticks_planned": 0, "refused": 0, "skipped": 0, "units": 0}
 MEAN_LOGS = 2048  # of a shard
 MAX_LOGS = 8192  # hashes leave one run of logs in fifty longer; it is cut from its first log on
 _BORDER = 2**64 // MEAN_LOGS

@@ -270,7 +270,9 @@ class _Mending:
         """Makes the damaged files of an assembled output again; why each couldn't be, "" where it was."""
         store, version = self._store, Committed.of(self._store, self._manifest)
         found = [
-            a for a in assemblies(version, version.kept) if (a.output, a.split) == (part.output, part.split)
+            a
+            for a in assemblies(version, self._manifest.logs)
+            if (a.output, a.split) == (part.output, part.split)
         ]
         if not found:
             return {unit_folder(part.output, part.identity): "the manifest names no units of it"}

@@ -298,7 +298,6 @@ def job_again(
         recipe=manifest.recipe,
         plan=plan,
         outputs=reading_of(store, manifest).outputs,
-        kept=(),
         number=manifest.version,
         parent=manifest.parent,
         open_options=options,

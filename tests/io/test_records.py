@@ -67,7 +67,7 @@ def test_records_come_back_equal_one_by_one_and_by_columns(store):
     assert logs.find("zebra") is None
     assert logs.column("rows").to_pylist() == list(range(10_000))
     assert logs.columns("log_id", "split")["split"][5].as_py() == "val"
-    assert [r.log_id for r in logs.take(logs.in_splits(["val"])[:2])] == ["car-000000", "car-000005"]
+    assert [r.log_id for r in logs.take(logs.where("split", ["val"])[:2])] == ["car-000000", "car-000005"]
     assert logs.totals == {
         "logs": 10_000,
         "parts": 10_000,
