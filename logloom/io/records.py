@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.errors import DatasetError
 from logloom.io.shards import (
     NO_LOGS,
     SHARDS,
     LogRecord,
     RecordShard,
     described,
-    read_columns,
+    fetch,
     read_shard,
     records_of,
+    rows_of,
     shard_file,
     table_of,
     total,
@@ -139,7 +141,10 @@ class LogRecords(Sequence[LogRecord]):
 
         wanted = [name for name in dict.fromkeys(names) if name not in self._columns]
         if wanted:
-            tables = list(ahead(lambda shard: self._some(shard, wanted), self.shards))
+            tables = [
+                rows_of(self._at, shard, data, wanted, self.folder)  # Arrow keeps memory for each thread
+                for shard, data in ahead(lambda one: (one, self._fetched(one, wanted)), self.shards)
+            ]
             empty = table_of(()).select(wanted)
             found = pa.concat_tables([empty, *tables])
             self._columns.update({name: found[name] for name in wanted})
@@ -176,19 +181,37 @@ class LogRecords(Sequence[LogRecord]):
             rows = [at - first for _, at in group]
             yield from records_of(table.take(rows), self._place(number))
 
+    def whole(self) -> tuple[LogRecords, list[str]]:
+        """The records whose shards are whole, and what is wrong with each other shard."""
+        found = list(ahead(self._problem, range(len(self.shards)), threads=4))
+        if not any(found):
+            return self, []
+        sound = (shard for shard, problem in zip(self.shards, found, strict=True) if not problem)
+        return LogRecords(self._store, sound, self.folder), [problem for problem in found if problem]
+
+    def _problem(self, number: int) -> str:
+        try:
+            records_of(self._table(number), self._place(number))
+        except DatasetError as error:
+            return str(error)
+        return ""
+
     def tables(self) -> Iterator[pa.Table]:
         """All rows, a table a shard, read some ahead."""
         yield from ahead(self._table, range(len(self.shards)), threads=2)
 
-    def _some(self, shard: RecordShard, names: Sequence[str]) -> pa.Table:
-        assert self._store is not None
-        return read_columns(self._store, shard, names, self.folder)
+    @property
+    def _at(self) -> Store:
+        assert self._store is not None  # but for records that are held as a table
+        return self._store
+
+    def _fetched(self, shard: RecordShard, names: Sequence[str]) -> bytes:
+        return fetch(self._at, shard, names, self.folder)
 
     def _table(self, number: int) -> pa.Table:
         found = self._tables.get(number)
         if found is None:
-            assert self._store is not None
-            found = read_shard(self._store, self.shards[number], self.folder)
+            found = read_shard(self._at, self.shards[number], self.folder)
             self._tables = {**dict(list(self._tables.items())[1 - _HELD :]), number: found}
         return found
 

@@ -241,40 +241,28 @@ def read_shard(store: Store, shard: RecordShard, folder: str = SHARDS) -> pa.Tab
     Raises:
         DatasetError: it is missing, damaged, or isn't what the manifest says of it; names the file.
     """
-    import pyarrow as pa
-
-    name = shard_file(shard, folder)
-    place = store.uri_of(name)
-    data = _read(store, name)
-    if blake3(data).hexdigest() != shard.digest:
-        raise DatasetError(f"{place}: damaged, its bytes don't match its name; {_WAY_OUT}")
-    table = _parsed_table(pa.BufferReader(data), place, None)
-    _check(table, place, shard)
-    if disorder := _disorder(table):
-        raise DatasetError(f"{place}: {disorder}; {_WAY_OUT}")
-    if described(table, shard.digest, len(data)) != shard:
-        raise DatasetError(f"{place}: holds other logs or sums than the manifest says; {_WAY_OUT}")
-    return table
+    return rows_of(store, shard, fetch(store, shard, None, folder), None, folder)
 
 
-def read_columns(store: Store, shard: RecordShard, names: Sequence[str], folder: str = SHARDS) -> pa.Table:
-    """Some columns of a shard, read by ranges and proven by the checksums of their pages.
+def fetch(store: Store, shard: RecordShard, names: Sequence[str] | None, folder: str = SHARDS) -> bytes:
+    """The bytes of a shard, proven by its digest; or just those of some columns, the others zero.
 
     Raises:
-        DatasetError: it is missing, damaged, or no shard; names the file.
+        DatasetError: it is missing or damaged; names the file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if shard.size <= _TAIL:
-        return read_shard(store, shard, folder).select(list(names))
     name = shard_file(shard, folder)
     place = store.uri_of(name)
+    if names is None or shard.size <= _TAIL:
+        whole = _read(store, name)
+        if blake3(whole).hexdigest() != shard.digest:
+            raise DatasetError(f"{place}: damaged, its bytes don't match its name; {_WAY_OUT}")
+        return whole
     tail = _read(store, name, shard.size - _TAIL, shard.size)
     try:
-        metadata = pq.read_metadata(pa.BufferReader(tail))
-        ranges = _ranges_of(metadata, names, shard.size)
-        # As long as the file, but only what is asked for is there: Arrow reads nothing else of it.
+        ranges = _ranges_of(pq.read_metadata(pa.BufferReader(tail)), names, shard.size)
         data = bytearray(shard.size)
         data[-len(tail) :] = tail
         for start, stop in ranges:
@@ -284,8 +272,28 @@ def read_columns(store: Store, shard: RecordShard, names: Sequence[str], folder:
             data[start:stop] = found
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError(f"{place}: damaged ({error}); {_WAY_OUT}") from error
+    return bytes(data)
+
+
+def rows_of(
+    store: Store, shard: RecordShard, data: bytes, names: Sequence[str] | None, folder: str = SHARDS
+) -> pa.Table:
+    """The rows of a shard, or some columns, from the bytes that `fetch` gave.
+
+    Raises:
+        DatasetError: they are damaged, or not what the manifest says; names the file.
+    """
+    import pyarrow as pa
+
+    place = store.uri_of(shard_file(shard, folder))
     table = _parsed_table(pa.BufferReader(data), place, names)
     _check(table, place, shard)
+    if names is not None:
+        return table.select(list(names))
+    if disorder := _disorder(table):
+        raise DatasetError(f"{place}: {disorder}; {_WAY_OUT}")
+    if described(table, shard.digest, len(data)) != shard:
+        raise DatasetError(f"{place}: holds other logs or sums than the manifest says; {_WAY_OUT}")
     return table
 
 

@@ -328,8 +328,8 @@ def _against_parent(
         planned.append(PlannedLog.of(task, summary, job.plan))
     unreadable = [_unreadable(recipe, log, message) for log, message in failed]
     gone = sorted(set(before.known) - set(opened) - {log.log_id for log, _ in failed})
-    vanished = _vanished(job, recipe, before.records(gone))
-    lost = [] if vanished else gone
+    vanished = _vanished(job, recipe, gone, before)
+    lost = [] if recipe.vanished == "keep" else gone
     changes = before.changes([*vanished, *unreadable], lost)
     kept = before.kept([*(log.task.log_id for log in planned), *(r.log_id for r in unreadable), *lost])
     job = replace(job, bundle=bundle_size(sum(len(log.bounds) for log in planned)))
@@ -342,29 +342,33 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
-def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[LogRecord]:
-    """What becomes of logs that the parent version has and the recipe no longer finds.
+def _vanished(job: Job, recipe: Recipe, gone: Sequence[str], before: Before) -> list[LogRecord]:
+    """The records that change because their logs are gone: the recipe no longer finds what the parent has.
 
     Raises:
         UsageError: `vanished: fail`, the default; or rows to keep that another recipe made.
     """
-    if recipe.vanished == "fail" and records:
-        names = ", ".join(record.log_id for record in records[:5])
+    if recipe.vanished == "fail" and gone:
         raise UsageError(
-            f"{counted(len(records), 'log')} of the newest version can't be found by `logs` any more "
-            f"({names}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave them out"
+            f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
+            f"({', '.join(gone[:5])}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
+            "them out"
         )
     if recipe.vanished != "keep":
         return []
-    other = [record.log_id for record in records if record.key != _key_now(job, recipe, record)]
+    other, changed = [], []
+    for record in before.records(gone):
+        if record.key != _key_now(job, recipe, record):
+            other.append(record.log_id)
+        elif record.status != "kept":
+            changed.append(replace(record, status="kept"))
     if other:
-        names = ", ".join(other[:5])
         raise UsageError(
             f"{counted(len(other), 'log is', 'logs are')} gone whose rows were made by another recipe "
-            f"({names}); these can't stand beside rows of this one: set `vanished: drop`, undo the "
-            "change, or build into a new root"
+            f"({', '.join(other[:5])}); these can't stand beside rows of this one: set `vanished: drop`, "
+            "undo the change, or build into a new root"
         )
-    return [replace(record, status="kept") for record in records]
+    return changed
 
 
 def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:

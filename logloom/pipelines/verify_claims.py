@@ -80,6 +80,16 @@ def manifest_state(store: Store, number: int) -> tuple[str, list[Finding]]:
     return "checked", []
 
 
+def whole_logs(manifest: Manifest) -> tuple[Manifest, list[Finding]]:
+    """A manifest of the logs whose shards are whole, and what is wrong with the others.
+
+    Where one isn't, it claims no totals.
+    """
+    logs, problems = manifest.logs.whole()
+    whole = replace(manifest, logs=logs, totals={}) if problems else manifest
+    return whole, [Finding("", "", problem) for problem in problems]
+
+
 def check_claims(
     store: Store,
     manifest: Manifest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -73,9 +73,9 @@ class Before:
         said = zip(columns["key"], columns["status"], range(len(self._logs)), strict=True)
         self.known = dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
 
-    def records(self, log_ids: Iterable[str]) -> list[LogRecord]:
+    def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
         """The records of some of its logs, in their order there."""
-        return list(self._logs.take(sorted(self.known[log_id].position for log_id in log_ids)))
+        return self._logs.take(sorted(self.known[log_id].position for log_id in log_ids))
 
     def changes(self, records: Sequence[LogRecord], gone: Iterable[str]) -> tuple[LogRecord, ...]:
         """Records that say something else than before, and marks of logs that leave, by log_id."""
