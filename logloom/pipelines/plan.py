@@ -23,7 +23,7 @@ from logloom.io.logs.match import LogFiles, access_to, check_one_recording, wait
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.manifest import Manifest, check_root
-from logloom.io.shards import LogRecord
+from logloom.io.shards import LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.pipelines.versions import Before, KeptLogs, check_verify, is_unchanged, next_version
@@ -92,6 +92,7 @@ class BuildPlan:
         up_to_date: the newest version already says all that a new one would.
         kept: logs of the newest version that need no work.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
+        staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
         finished: how many units of `logs` lie finished in the root from an earlier attempt.
     """
 
@@ -103,6 +104,7 @@ class BuildPlan:
     unreadable: tuple[LogRecord, ...] = field(default=())
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
+    staged: tuple[RecordShard, ...] = ()
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
