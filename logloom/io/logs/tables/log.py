@@ -124,6 +124,7 @@ class TableLog:
             spans,
             sizes,
             tuple(self._damage),
+            is_told_by_files=not any(self._named),
         )
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
@@ -223,13 +224,18 @@ class TableLog:
             self._kept.put((file.uri, group, name), found[name])
         return pa.table(found)
 
-    def _content_id(self, files: Sequence[LogFile]) -> str:
-        """That of the tables, and where they name files the sizes of these, which columns may take."""
-        named = [
+    @lazy
+    def _named(self) -> list[Any]:
+        """For each file of each topic, the sizes of the files that it names."""
+        return [
             named_files.sizes(file, self._topics[name].root, self._options)
             for name in sorted(self._topics)
             for file in self._topics[name].files
         ]
+
+    def _content_id(self, files: Sequence[LogFile]) -> str:
+        """That of the tables, and where they name files the sizes of these, which columns may take."""
+        named = self._named
         plain = content_id(*files, hash=self._options.hash)
         if self._options.hash == "full":
             tables = [file for name in sorted(self._topics) for file in self._topics[name].files]
