@@ -87,7 +87,8 @@ class BuildPlan:
         logs: that will be read.
         up_to_date: the newest version already says all that a new one would.
         unreadable: logs that are skipped.
-        opened: logs that were; the others are listed as they were when a build opened them.
+        opened: logs that were, in name order; the others are listed as they were when a build opened them.
+        samples: of these, the ones that were opened only to hold the recipe to.
         memory: what the next plan may remember of the logs; None where the root has it.
     """
 
@@ -98,6 +99,7 @@ class BuildPlan:
     up_to_date: bool = False
     unreadable: tuple[LogRecord, ...] = ()
     opened: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
     memory: Memory | None = None
 
     @property
@@ -312,6 +314,7 @@ def _against_parent(
         same,
         tuple(unreadable),
         tuple(sorted(logs.opened)),
+        tuple(logs.samples),
         logs.memory(),
     )
 

@@ -36,6 +36,7 @@ class PlanLogs(Mapping[str, Outline]):
         files: of all logs.
         remembered: logs that were not opened: their files are listed as they were when a build opened them.
         opened: the others.
+        samples: of these, remembered ones that were opened to hold the recipe to.
         failed: logs that can't be read, and why.
         options: by which they are opened.
     """
@@ -70,6 +71,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.files = {log.log_id: log for log in found}
         self.remembered = self._before.recall(found)
         self.opened: dict[str, Outline] = {}
+        self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
         access = access_to(store.options, found)
         self.options = OpenOptions(recipe.on_error_mode, access, sidecars.uri, hash=recipe.hash)
@@ -78,6 +80,7 @@ class PlanLogs(Mapping[str, Outline]):
     def __getitem__(self, log_id: str) -> Outline:
         if log_id in self.remembered:
             self.open([log_id])
+            self.samples.append(log_id)
         return self.opened[log_id]
 
     def __iter__(self) -> Iterator[str]:

@@ -113,7 +113,7 @@ class LogSummary:
         chunk_bytes: (C,) uncompressed bytes of each.
         unfinished: by URI, how files show that their recorder never closed them.
         is_told_by_files: whether the content id depends on these files alone; not so where rows of a table
-            name others.
+            may name others.
     """
 
     uris: tuple[str, ...]

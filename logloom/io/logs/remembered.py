@@ -197,7 +197,7 @@ class Memory:
     def from_data(cls, data: Any) -> Memory:
         """
         Raises:
-            KeyError, TypeError, ValueError, IndexError: it isn't what `to_data` gives.
+            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError: it isn't what `to_data` gives.
         """
         prints = np.frombuffer(data["prints"], PRINT)
         contents = np.frombuffer(data["contents"], np.uint8).reshape(len(prints), 32)
@@ -228,7 +228,7 @@ class Memory:
         empty = cls.of(hash, topics)
         try:
             found = cls.from_data(sidecars.load(NAME))
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
             return empty
         return found if found.hash == hash and set(empty.topics) <= set(found.topics) else empty
 
@@ -253,7 +253,9 @@ def _text(value: Any) -> str:
 
 
 def _kind(value: Any) -> TopicKind:
-    *texts, has_messages = value
-    if len(texts) != 4 or not isinstance(has_messages, bool):
-        raise ValueError(f"{value!r} is no topic")
-    return TopicKind(*map(_text, texts), has_messages)
+    type_, encoding, definition_encoding, definition, has_messages = value
+    if not isinstance(has_messages, bool):
+        raise TypeError(f"{has_messages!r} is neither true nor false")
+    return TopicKind(
+        _text(type_), _text(encoding), _text(definition_encoding), _text(definition), has_messages
+    )

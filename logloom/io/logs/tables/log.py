@@ -124,7 +124,7 @@ class TableLog:
             spans,
             sizes,
             tuple(self._damage),
-            is_told_by_files=not any(self._named),
+            is_told_by_files=not any(named_files.text_columns(t.root) for t in self._topics.values()),
         )
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
@@ -224,18 +224,13 @@ class TableLog:
             self._kept.put((file.uri, group, name), found[name])
         return pa.table(found)
 
-    @lazy
-    def _named(self) -> list[Any]:
-        """For each file of each topic, the sizes of the files that it names."""
-        return [
+    def _content_id(self, files: Sequence[LogFile]) -> str:
+        """That of the tables, and where they name files the sizes of these, which columns may take."""
+        named = [
             named_files.sizes(file, self._topics[name].root, self._options)
             for name in sorted(self._topics)
             for file in self._topics[name].files
         ]
-
-    def _content_id(self, files: Sequence[LogFile]) -> str:
-        """That of the tables, and where they name files the sizes of these, which columns may take."""
-        named = self._named
         plain = content_id(*files, hash=self._options.hash)
         if self._options.hash == "full":
             tables = [file for name in sorted(self._topics) for file in self._topics[name].files]
