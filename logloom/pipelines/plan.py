@@ -209,12 +209,7 @@ def plan_build(
         **following,
     )
     before = {record.log_id: record for record in parent.logs} if parent else {}
-    # What is remembered of a log that has to be built is no longer enough; and what it holds may change the
-    # plan, and so the keys of others.
-    while changed := [log_id for log_id in logs.remembered if not _stands(job, recipe, logs, log_id, before)]:
-        logs.open(changed)
-        row_plan, notes = logs.resolve(allowed)
-        job = replace(job, plan=row_plan)
+    job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed)
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent))
     return _against_parent(job, recipe, parent, before, logs, notes)
 
@@ -266,6 +261,23 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
     ]
     if problems:
         raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
+
+
+def _with_changed_opened(
+    job: Job,
+    recipe: Recipe,
+    logs: PlanLogs,
+    before: Mapping[str, LogRecord],
+    notes: tuple[str, ...],
+    allow_derive: Sequence[str],
+) -> tuple[Job, tuple[str, ...]]:
+    """Opens the remembered logs that have to be built; the job and notes by what these hold."""
+    # They may change the plan, and so the keys of others.
+    while changed := [log_id for log_id in logs.remembered if not _stands(job, recipe, logs, log_id, before)]:
+        logs.open(changed)
+        row_plan, notes = logs.resolve(allow_derive)
+        job = replace(job, plan=row_plan)
+    return job, notes
 
 
 def _stands(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str, before: Mapping[str, LogRecord]) -> bool:

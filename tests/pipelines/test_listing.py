@@ -83,7 +83,8 @@ def opened(monkeypatch) -> list[str]:
 
 
 def recipe(logs: str, more: str = "", column: str = "{topic: /can, field: speed}") -> Recipe:
-    text = f"name: t\nlogs: ['{logs}']\nclock: {{rate: 10}}\ncolumns:\n  speed: {column}\noutputs: {{table: {{}}}}\n"
+    text = f"name: t\nlogs: ['{logs}']\nclock: {{rate: 10}}\ncolumns:\n  speed: {column}\n"
+    text += "outputs: {table: {}}\n"
     return Recipe.from_yaml(text + more, source="drive.yaml")
 
 
@@ -115,13 +116,15 @@ def test_logs_that_are_listed_as_they_were_are_not_opened_but_for_one_that_the_r
     first = built(archive)
     assert opened == ["a", "b", "c"]
     plan = planned(archive)
-    assert plan.up_to_date and plan.opened == ("a",)
+    assert plan.up_to_date
+    assert plan.opened == ("a",)
     assert opened[3:] == ["a"]
     logs_in(archive / "logs", "d")
     plan = planned(archive)
     assert [log.task.log_id for log in plan.logs] == ["d"]
     summary = plan_summary(plan)
-    assert summary["logs_opened"] == 2 and summary["recipe_held_to"] == ["a"]
+    assert summary["logs_opened"] == 2
+    assert summary["recipe_held_to"] == ["a"]
     assert opened[4:] == ["d", "a"]
     second = build(plan).manifest
     assert list(second.logs)[:3] == list(first.logs)
@@ -174,10 +177,12 @@ def test_a_touched_log_of_equal_bytes_is_opened_and_its_record_stays(archive, op
     opened.clear()
     os.utime(archive / "logs/b.mcap")
     plan = planned(archive)
-    assert plan.up_to_date and sorted(opened) == ["a", "b"]
+    assert plan.up_to_date
+    assert sorted(opened) == ["a", "b"]
     build(plan)
     opened.clear()
-    assert planned(archive).up_to_date and opened == ["a"]
+    assert planned(archive).up_to_date
+    assert opened == ["a"]
 
 
 def test_a_replaced_log_is_built_again(archive, opened):
@@ -197,7 +202,8 @@ def test_moved_logs_are_opened_and_vanished_ones_refused_or_kept(archive, opened
     assert build(plan).built == 0
     (archive / "moved/b.mcap").unlink()
     plan = planned(archive, "vanished: keep\n", logs="moved/*.mcap")
-    assert plan.dropped == ("b",) and plan.opened == ("a",)
+    assert plan.dropped == ("b",)
+    assert plan.opened == ("a",)
     assert {record.log_id: record.status for record in build(plan).manifest.logs}["b"] == "kept"
 
 
@@ -206,7 +212,8 @@ def test_another_recipe_opens_what_it_builds(archive, opened):
     opened.clear()
     other = recipe("logs/*.mcap", column="{topic: /can, field: gear}")
     plan = plan_build(other, str(archive / "root"), base=str(archive))
-    assert len(plan.logs) == 3 and sorted(opened) == ["a", "b", "c"]
+    assert len(plan.logs) == 3
+    assert sorted(opened) == ["a", "b", "c"]
 
 
 def test_what_some_logs_lack_is_said_of_those_that_were_not_opened_too(archive, opened):
@@ -217,7 +224,8 @@ def test_what_some_logs_lack_is_said_of_those_that_were_not_opened_too(archive, 
     opened.clear()
     again = planned(archive)
     assert again.notes == first.notes
-    assert again.up_to_date and opened == ["a"]
+    assert again.up_to_date
+    assert opened == ["a"]
     with pytest.raises(RecipeError, match=r"1 log \(quiet\) has no message of /can.*missing: fail"):
         plan_build(
             recipe("logs/*.mcap", column="{topic: /can, field: speed, missing: fail}"),
@@ -340,7 +348,8 @@ def test_an_object_that_was_uploaded_again_is_opened_and_other_bytes_are_built(
     build(plan_build(own, root))
     opened.clear()
     fs.pipe_file(f"{bucket}/logs/b.mcap", (archive / "logs/b.mcap").read_bytes())
-    assert plan_build(own, root).up_to_date and opened == ["a"]  # the ETag of the same bytes
+    assert plan_build(own, root).up_to_date
+    assert opened == ["a"]
     fs.pipe_file(f"{bucket}/logs/b.mcap", (archive / "logs/c.mcap").read_bytes())
     opened.clear()
     assert [log.task.log_id for log in plan_build(own, root).logs] == ["b"]
@@ -373,11 +382,13 @@ def test_a_log_of_several_files_is_told_by_all_of_them(tmp_path, opened):
     built(tmp_path, more, logs="logs/*/*.mcap")
     opened.clear()
     plan = planned(tmp_path, more, logs="logs/*/*.mcap")
-    assert plan.up_to_date and plan.opened == ("drive",)
+    assert plan.up_to_date
+    assert plan.opened == ("drive",)
     os.utime(tmp_path / "logs/drive/two.mcap")
     split_log(tmp_path / "other", "three.mcap")
     plan = planned(tmp_path, more, logs="logs/*/*.mcap")
-    assert plan.up_to_date and plan.opened == ("drive",)
+    assert plan.up_to_date
+    assert plan.opened == ("drive",)
     write_log(
         tmp_path / "logs/drive/three.mcap", {"/can": (SPEED, speeds(start=START + 60 * SECOND, count=12))}
     )
@@ -394,10 +405,13 @@ def test_the_metadata_of_a_bag_that_stays_is_not_read_again(tmp_path, opened, mo
         text = "rosbag2_bagfile_information:\n  relative_file_paths: [x_0.mcap]\n"
         (tmp_path / "logs" / bag / "metadata.yaml").write_text(text)
     manifest = built(tmp_path, logs="logs/*")
-    assert [record.log_id for record in manifest.logs] == ["bag-a", "bag-b"] and len(looked) == 2
+    assert [record.log_id for record in manifest.logs] == ["bag-a", "bag-b"]
+    assert len(looked) == 2
     opened.clear()
     plan = planned(tmp_path, logs="logs/*")
-    assert plan.up_to_date and len(looked) == 2 and plan.opened == ("bag-a",)
+    assert plan.up_to_date
+    assert len(looked) == 2
+    assert plan.opened == ("bag-a",)
     (tmp_path / "logs/bag-b/metadata.yaml").write_text(text.replace("x_0.mcap", "x_0.mcap, x_1.mcap"))
     with pytest.raises(LogReadError, match=r"x_1\.mcap"):
         planned(tmp_path, logs="logs/*")

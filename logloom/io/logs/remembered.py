@@ -197,7 +197,8 @@ class Memory:
     def from_data(cls, data: Any) -> Memory:
         """
         Raises:
-            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError: it isn't what `to_data` gives.
+            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError: it isn't what
+                `to_data` gives.
         """
         prints = np.frombuffer(data["prints"], PRINT)
         contents = np.frombuffer(data["contents"], np.uint8).reshape(len(prints), 32)
