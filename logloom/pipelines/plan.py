@@ -8,7 +8,7 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,12 @@ from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import LogSummary
 from logloom.io.logs.match import LogFiles
 from logloom.io.logs.remembered import Memory
-from logloom.io.manifest import LogRecord, Manifest, check_root
+from logloom.io.manifest import Manifest, check_root
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.pipelines.plan_logs import PlanLogs
-from logloom.pipelines.versions import check_verify, is_unchanged, next_version
+from logloom.pipelines.versions import Before, KeptLogs, check_verify, is_unchanged, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
@@ -87,6 +88,8 @@ class BuildPlan:
         logs: that will be read.
         up_to_date: the newest version already says all that a new one would.
         unreadable: logs that are skipped.
+        kept: logs of the newest version that need no work.
+        changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         opened: logs that were, in name order; the others are listed as they were when a build opened them.
         samples: of these, the ones that were opened only to hold the recipe to.
         memory: what the next plan may remember of the logs; None where the root has it.
@@ -98,6 +101,8 @@ class BuildPlan:
     dropped: tuple[str, ...] = ()
     up_to_date: bool = False
     unreadable: tuple[LogRecord, ...] = ()
+    kept: KeptLogs = field(default_factory=KeptLogs)
+    changes: tuple[LogRecord, ...] = ()
     opened: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     memory: Memory | None = None
@@ -190,8 +195,7 @@ def plan_build(
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
     outputs = recipe.output_options()
-    _check_outputs(outputs)
-    _check_names(outputs, logs)
+    _check_outputs(outputs, logs)
     parent, following = next_version(store)
     job = Job(
         store=store,
@@ -199,7 +203,6 @@ def plan_build(
         recipe=recipe.identity_json(),
         plan=row_plan,
         outputs=outputs,
-        kept=(),
         open_options=logs.options,
         skip_budget=recipe.skip_budget,
         verify=verify,
@@ -208,7 +211,7 @@ def plan_build(
         py_files=python,
         **following,
     )
-    before = {record.log_id: record for record in parent.logs} if parent else {}
+    before = Before(parent)
     job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed)
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent))
     return _against_parent(job, recipe, parent, before, logs, notes)
@@ -234,10 +237,11 @@ def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str
     }
 
 
-def _check_outputs(outputs: Mapping[str, BaseModel]) -> None:
+def _check_outputs(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
     """
     Raises:
-        UsageError: an option, which manifests hold, has credentials in it.
+        UsageError: an option, which manifests hold, has credentials in it; or lists the logs whose names an
+            output can't hold.
     """
     for output, options in outputs.items():
         text = options.model_dump_json()
@@ -246,13 +250,6 @@ def _check_outputs(outputs: Mapping[str, BaseModel]) -> None:
                 f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
                 "--storage-option, or by the environment"
             )
-
-
-def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
-    """
-    Raises:
-        UsageError: lists the logs whose names an output can't hold.
-    """
     problems = [
         problem
         for log_id in logs.opened
@@ -267,7 +264,7 @@ def _with_changed_opened(
     job: Job,
     recipe: Recipe,
     logs: PlanLogs,
-    before: Mapping[str, LogRecord],
+    before: Before,
     notes: tuple[str, ...],
     allow_derive: Sequence[str],
 ) -> tuple[Job, tuple[str, ...]]:
@@ -280,9 +277,9 @@ def _with_changed_opened(
     return job, notes
 
 
-def _stands(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str, before: Mapping[str, LogRecord]) -> bool:
+def _stands(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str, before: Before) -> bool:
     """Whether a log's record is still what a build of it would give."""
-    record = before.get(log_id)
+    record = before.known.get(log_id)
     if record is None or record.status == "kept":
         return False
     content_id, uris = logs.content_of(log_id)
@@ -293,16 +290,14 @@ def _against_parent(
     job: Job,
     recipe: Recipe,
     parent: Manifest | None,
-    before: Mapping[str, LogRecord],
+    before: Before,
     logs: PlanLogs,
     notes: Sequence[str],
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
-    kept = [before[log_id] for log_id in logs.remembered]
     planned: list[PlannedLog] = []
     for log_id in sorted(logs.opened):
         if _stands(job, recipe, logs, log_id, before):
-            kept.append(before[log_id])
             continue
         summary = logs.opened[log_id].summary
         split = split_of(recipe, log_id, summary.uris)
@@ -310,21 +305,21 @@ def _against_parent(
         task = LogTask(log_id, summary.uris, summary.content_id, split, key)
         planned.append(PlannedLog.of(task, summary, job.plan))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.keys() - logs.files.keys())
-    kept += _vanished(job, recipe, [before[log_id] for log_id in gone])
-    job = replace(
-        job,
-        kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)),
-        bundle=bundle_size(sum(len(log.bounds) for log in planned)),
-    )
-    same = parent is not None and not planned and is_unchanged(job, parent)
+    gone = sorted(before.known.keys() - logs.files.keys())
+    vanished = _vanished(job, recipe, gone, before)
+    lost = [] if recipe.vanished == "keep" else gone
+    changes = before.changes([*vanished, *unreadable], lost)
+    kept = before.kept([*(log.task.log_id for log in planned), *(r.log_id for r in unreadable), *lost])
+    job = replace(job, bundle=bundle_size(sum(len(log.bounds) for log in planned)))
     return BuildPlan(
         job,
         tuple(planned),
         tuple(notes),
         tuple(gone),
-        same,
+        parent is not None and not planned and not changes and is_unchanged(job, parent),
         tuple(unreadable),
+        kept,
+        changes,
         tuple(sorted(logs.opened)),
         tuple(logs.samples),
         logs.memory(),
@@ -336,29 +331,33 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
-def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[LogRecord]:
-    """What becomes of logs that the parent version has and the recipe no longer finds.
+def _vanished(job: Job, recipe: Recipe, gone: Sequence[str], before: Before) -> list[LogRecord]:
+    """The records that change because their logs are gone: the recipe no longer finds what the parent has.
 
     Raises:
         UsageError: `vanished: fail`, the default; or rows to keep that another recipe made.
     """
-    if recipe.vanished == "fail" and records:
-        names = ", ".join(record.log_id for record in records[:5])
+    if recipe.vanished == "fail" and gone:
         raise UsageError(
-            f"{counted(len(records), 'log')} of the newest version can't be found by `logs` any more "
-            f"({names}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave them out"
+            f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
+            f"({', '.join(gone[:5])}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
+            "them out"
         )
     if recipe.vanished != "keep":
         return []
-    other = [record.log_id for record in records if record.key != _key_now(job, recipe, record)]
+    other, changed = [], []
+    for record in before.records(gone):
+        if record.key != _key_now(job, recipe, record):
+            other.append(record.log_id)
+        elif record.status != "kept":
+            changed.append(replace(record, status="kept"))
     if other:
-        names = ", ".join(other[:5])
         raise UsageError(
             f"{counted(len(other), 'log is', 'logs are')} gone whose rows were made by another recipe "
-            f"({names}); these can't stand beside rows of this one: set `vanished: drop`, undo the "
-            "change, or build into a new root"
+            f"({', '.join(other[:5])}); these can't stand beside rows of this one: set `vanished: drop`, "
+            "undo the change, or build into a new root"
         )
-    return [replace(record, status="kept") for record in records]
+    return changed
 
 
 def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
