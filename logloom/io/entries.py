@@ -2,7 +2,8 @@
 
 Here: these records, and where they lie:
 
-    parts/<output>/<identity>/entry.json   a finished unit, or a portion that units share; written last
+    parts/<output>/<identity>/entry.json   a finished unit, what was assembled of many, or a portion that
+                                           units, or assembled outputs, share; written last
     logs/<digest>.parquet                  a log's part of a manifest: a row for each unit
 
 Elsewhere: manifests, which name them (logloom.io.manifest); strict and canonical JSON (logloom.io.metadata).
@@ -177,11 +178,63 @@ def find_entry(store: Store, output: str, identity: str) -> Entry | None:
 
 
 @dataclass(frozen=True)
+class SharedPortion:
+    """A portion of an assembled output, as the output's entry names it; other versions may name it, too.
+
+    Attributes:
+        path: within the dataset, of the one file, or of the folder that holds all its files and no others.
+        identity: names its folder, where the files have the names that they have in the dataset.
+        entry: BLAKE3 of that folder's entry.json.
+        size: of all files, in bytes.
+    """
+
+    __pydantic_config__ = STRICT
+
+    path: FileName
+    identity: Name
+    entry: Text
+    size: Count
+
+
+def _side_by_side(portions: tuple[SharedPortion, ...]) -> tuple[SharedPortion, ...]:
+    """Raises ValueError where portions have one path, or one lies within another."""
+    _apart(tuple(FileEntry(portion.path, 0, "") for portion in portions))
+    return portions
+
+
+@dataclass(frozen=True)
+class PortionEntry:
+    """The entry of a portion of assembled outputs.
+
+    Attributes:
+        path: as in `SharedPortion`.
+    """
+
+    __pydantic_config__ = STRICT
+
+    output: Name
+    path: FileName
+    files: Files
+    software: Mapping[str, Text] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """What stands in entry.json."""
+        return _assembled_bytes(self)
+
+    def shared(self, identity: str) -> SharedPortion:
+        """As the entries of assembled outputs name it."""
+        size = sum(file.size for file in self.files)
+        return SharedPortion(self.path, identity, blake3(self.to_bytes()).hexdigest(), size)
+
+
+@dataclass(frozen=True)
 class AssembledEntry:
     """The entry of an output that was put together from many units of a split.
 
     Attributes:
         unit: what the format said of it.
+        files: those in its own folder.
+        portions: where all others lie.
     """
 
     __pydantic_config__ = STRICT
@@ -192,19 +245,25 @@ class AssembledEntry:
     rows: Count
     files: Files
     software: Mapping[str, Text] = field(default_factory=dict)
+    portions: Annotated[tuple[SharedPortion, ...], AfterValidator(_side_by_side)] = ()
 
     @property
     def size(self) -> int:
-        return sum(file.size for file in self.files)
+        return sum(file.size for file in self.files) + sum(portion.size for portion in self.portions)
 
     def to_bytes(self) -> bytes:
         """What stands in entry.json."""
-        data = asdict(self)
-        for file in data["files"]:
-            del file["portion"]  # all are its own
-        if not self.software:  # nor had entries of before
-            del data["software"]
-        return canonical(data)
+        return _assembled_bytes(self)
+
+
+def _assembled_bytes(entry: AssembledEntry | PortionEntry) -> bytes:
+    data = asdict(entry)
+    for file in data["files"]:
+        del file["portion"]  # all are its own
+    for name in ("software", "portions"):  # nor had entries of before
+        if not data.get(name, True):
+            del data[name]
+    return canonical(data)
 
 
 def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledEntry, str] | None:
@@ -218,6 +277,20 @@ def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledE
         return None
     data, *said = found
     return checked(AssembledEntry, *said), blake3(data).hexdigest()
+
+
+def find_portion(store: Store, output: str, identity: str) -> tuple[PortionEntry, str] | None:
+    """As `find_assembled`, of a portion of assembled outputs."""
+    found = _read_entry(store, output, identity)
+    if found is None:
+        return None
+    data, *said = found
+    entry = checked(PortionEntry, *said)
+    strangers = [file.name for file in entry.files if not f"{file.name}/".startswith(f"{entry.path}/")]
+    if strangers or not entry.files:
+        _, place, way_out = said
+        raise DatasetError(f"{place}: {entry.path!r} holds {(strangers or ['nothing'])[0]!r}; {way_out}")
+    return entry, blake3(data).hexdigest()
 
 
 def _read_entry(store: Store, output: str, identity: str) -> tuple[bytes, Any, str, str] | None:

@@ -306,7 +306,7 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
     entry, digest = found
     if digest != part.entry:
-        raise DatasetError(f"{place}: its bytes changed; {repair_hint(place)}")
+        raise DatasetError(f"{place}: damaged, its bytes changed; {repair_hint(place)}")
     return entry
 
 

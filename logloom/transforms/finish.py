@@ -331,4 +331,5 @@ def _trusted(job: Target, assembled: Sequence[Assembled]) -> dict[str, int]:
     if job.verify == "all":
         return {"logs": 0, "assembled": 0}
     kept = sum(bool(record.part) for record in job.kept)
-    return {"logs": kept, "assembled": sum(part.identity in job.assembled for part in assembled)}
+    before = {part.identity for part in job.assembled}
+    return {"logs": kept, "assembled": sum(part.identity in before for part in assembled)}
