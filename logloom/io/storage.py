@@ -78,12 +78,9 @@ class Store:
         Raises:
             StorageError: the name would leave the folder.
         """
-        self._check(name)
         if self.local is None:
             raise StorageError(f"{self.uri}: not on this machine's disks")
-        if PLACES in self.options:
-            return pathlib.Path(self.uri_of(name).split("://", 1)[-1])
-        return self.local / name
+        return pathlib.Path(self.uri_of(name).split("://", 1)[-1])
 
     def kept_path(self, name: str, within: str) -> pathlib.Path:
         """The path of a file that lies in the folder `within` even once symbolic links are followed.

@@ -322,6 +322,7 @@ class AssemblyPlan:
         marks: names of files, of which the presence of one says that a dataset is there; by default some of
             `files`, so that plans without any name a chunk.
         portions: what of `tasks` and `files` versions share; all other files are written for each version.
+        reads: for each task the folders of the units that it reads; without it, each might read any.
     """
 
     tasks: Sequence[Any]
@@ -329,6 +330,7 @@ class AssemblyPlan:
     unit: Mapping[str, Any]
     marks: Sequence[str] = ()
     portions: Sequence[PlannedPortion] = ()
+    reads: Sequence[Sequence[str]] = ()
 
 
 def unit_name(folder: str) -> str:

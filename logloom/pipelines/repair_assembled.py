@@ -33,14 +33,12 @@ from logloom.pipelines.repair_units import (
 )
 from logloom.pipelines.verify import Task
 from logloom.software import software
+from logloom.transforms.assembled_portions import portion_entry, portion_identity, small_files
 from logloom.transforms.assembly import (
     Assembly,
     assemblies,
     described,
     entry_of,
-    portion_entry,
-    portion_identity,
-    small_files,
 )
 from logloom.transforms.finished import check_file
 from logloom.transforms.job import Committed

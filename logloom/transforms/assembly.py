@@ -8,7 +8,6 @@ Elsewhere: how a format lays out its dataset (`AssembledFormat`), Beam (build_lo
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from blake3 import blake3
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.assembled import assembled_store, covering
+from logloom.io.assembled import assembled_store
 from logloom.io.assembling import told
 from logloom.io.entries import (
     ENTRY,
@@ -29,13 +28,19 @@ from logloom.io.entries import (
     PortionEntry,
     SharedPortion,
     find_assembled,
-    find_portion,
     unit_folder,
 )
-from logloom.io.manifest import Assembled, LogRecord, entries_of, read_assembled
+from logloom.io.manifest import Assembled, LogRecord, entries_of
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, AssemblyPlan, PlannedPortion, StagedUnit, format_named
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
 from logloom.software import software
+from logloom.transforms.assembled_portions import (
+    finished_portion,
+    portion_entry,
+    portion_identity,
+    portions_of_parent,
+    small_files,
+)
 from logloom.transforms.finish import LogOutcome, failures_of, records_of
 from logloom.transforms.finished import check_files, withdraw_assembled, withdraw_portions
 from logloom.transforms.job import Target
@@ -120,40 +125,15 @@ def assemblies(job: Target, records: Sequence[LogRecord]) -> list[Assembly]:
     units: dict[tuple[str, str], list[tuple[LogRecord, Entry]]] = {}
     for record, entry in entries_of(job.store, records):
         if entry.output in outputs and entry.rows:
-            units.setdefault((entry.output, record.split), []).append((record, entry))
+            # Without the tally, which is the most of an entry.
+            slim = replace(entry, tally={})
+            units.setdefault((entry.output, record.split), []).append((record, slim))
     made = []
     for (output, split), pairs in sorted(units.items()):
         sources = [[entry.identity, record.uris[0], record.log_id] for record, entry in pairs]
         identity = digest_of(["assembled", job.output_identity(output), split, sources])[:32]
         made.append(Assembly(output, split, identity, tuple(pairs)))
     return made
-
-
-def portion_identity(job: Target, output: str, portion: PlannedPortion) -> str:
-    """The name of a portion's folder; digest of all that its files depend on."""
-    return digest_of(["portion", job.output_identity(output), portion.path, portion.inputs])[:32]
-
-
-def _of_parent(job: Target, output: str) -> dict[str, SharedPortion]:
-    """By identity, the portions that the parent version has of an output, in any split."""
-    portions = {}
-    for part in job.assembled:
-        if part.output == output:
-            with contextlib.suppress(DatasetError):  # it is for `verify` to say, and all is made anew
-                portions.update({p.identity: p for p in read_assembled(job.store, part).portions})
-    return portions
-
-
-def _finished_portion(job: Target, output: str, identity: str) -> PortionEntry | None:
-    """The entry of a portion that is there, all its files in their sizes."""
-    try:
-        found = find_portion(job.store, output, identity)
-    except DatasetError:
-        return None  # damaged: written again, which replaces what differs
-    if found is None:
-        return None
-    sizes = job.store.sizes(unit_folder(output, identity))
-    return found[0] if all(sizes.get(file.name) == file.size for file in found[0].files) else None
 
 
 def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
@@ -181,8 +161,9 @@ def plan_checks(job: Target, outcomes: Sequence[LogOutcome]) -> Iterator[UnitChe
         yield UnitCheck(entry, True)
     for assembly in assemblies(job, records_of(job, outcomes)):
         if _found(job, assembly) is None:
+            needed = _units_read(job, assembly)
             for _, entry in assembly.units:
-                if (entry.output, entry.identity) not in whole:
+                if entry.folder in needed and (entry.output, entry.identity) not in whole:
                     yield UnitCheck(entry, False)
 
 
@@ -210,30 +191,40 @@ def plan_chunks(
     """
     if problems or failures_of(outcomes):
         return []
-    tasks = [
-        task
-        for assembly in assemblies(job, records_of(job, outcomes))
-        if _found(job, assembly) is None
-        for task in _missing(job, assembly)
-    ]
+    tasks = []
+    for assembly in assemblies(job, records_of(job, outcomes)):
+        if _found(job, assembly) is None:
+            plan = assembly.plan(job)
+            folders = _folders(job, assembly, plan)
+            tasks += [AssembledFileTask(assembly.output, f, plan.tasks[n]) for n, f in folders.items()]
     if tasks:
         job.journal.write(Note(ASSEMBLING, "", done=False, pieces=len(tasks)))
     return tasks
 
 
-def _missing(job: Target, assembly: Assembly) -> Iterator[AssembledFileTask]:
-    """The chunks of an assembled output that lie in no portion that is there."""
-    output, plan, known = assembly.output, assembly.plan(job), _of_parent(job, assembly.output)
-    folders: list[str | None] = [assembly.identity] * len(plan.tasks)
+def _folders(job: Target, assembly: Assembly, plan: AssemblyPlan) -> dict[int, str]:
+    """By number the tasks whose files are to be written, and the identity of the folder of each.
+
+    Those of portions that are there are left out.
+    """
+    known = portions_of_parent(job, assembly.output)
+    folders = dict.fromkeys(range(len(plan.tasks)), assembly.identity)
     for portion in plan.portions:
-        identity = portion_identity(job, output, portion)
-        is_there = identity in known or _finished_portion(job, output, identity) is not None
-        folders[slice(*portion.tasks)] = [None if is_there else identity] * (
-            portion.tasks[1] - portion.tasks[0]
-        )
-    for task, folder in zip(plan.tasks, folders, strict=True):
-        if folder is not None:
-            yield AssembledFileTask(output, folder, task)
+        identity = portion_identity(job, assembly.output, portion)
+        is_there = identity in known or finished_portion(job, assembly.output, identity) is not None
+        for number in range(*portion.tasks):
+            folders[number] = identity
+            if is_there:
+                del folders[number]
+    return folders
+
+
+def _units_read(job: Target, assembly: Assembly) -> frozenset[str]:
+    """Folders of the units that an assembled output's missing files are made of."""
+    plan = assembly.plan(job)
+    if not plan.reads:
+        return frozenset(entry.folder for _, entry in assembly.units)
+    return frozenset(folder for number in _folders(job, assembly, plan) for folder in plan.reads[number])
 
 
 def write_chunk(job: Target, chunk: AssembledFileTask) -> tuple[str, FileEntry]:
@@ -281,7 +272,7 @@ def _candidate(
     job: Target, assembly: Assembly, written: Mapping[str, Sequence[FileEntry]]
 ) -> AssemblyCandidate:
     """An assembled output whose chunks are written, by the folder that they lie in."""
-    output, plan, known = assembly.output, assembly.plan(job), _of_parent(job, assembly.output)
+    output, plan, known = assembly.output, assembly.plan(job), portions_of_parent(job, assembly.output)
     own_files, small = small_files(plan)
     fresh: list[str] = []
     made: dict[str, PortionEntry] = {}
@@ -291,7 +282,7 @@ def _candidate(
         shared = known.get(identity)
         if shared is None:
             fresh.append(portion.path)
-            there = None if identity in written else _finished_portion(job, output, identity)
+            there = None if identity in written else finished_portion(job, output, identity)
             if there is None:
                 folder, own = unit_folder(output, identity), small.get(portion.path, {})
                 chunks = [*written.get(identity, ())]
@@ -303,24 +294,6 @@ def _candidate(
     files += [publish_file(job, assembly.folder, name, data) for name, data in own_files.items()]
     entry = entry_of(assembly, plan, files, portions, software())
     return AssemblyCandidate(assembly.identity, entry, False, tuple(fresh), made)
-
-
-def small_files(plan: AssemblyPlan) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
-    """The files of a plan that belong to no chunk: those in no portion, and those of portions by path."""
-    own: dict[str, bytes] = {}
-    of_portions: dict[str, dict[str, bytes]] = {portion.path: {} for portion in plan.portions}
-    for name, data in plan.files.items():
-        within = covering(of_portions, name)
-        (own if within is None else within)[name] = data
-    return own, of_portions
-
-
-def portion_entry(
-    output: str, path: str, files: Iterable[FileEntry], made_by: Mapping[str, str]
-) -> PortionEntry:
-    """The entry of a portion of assembled outputs."""
-    ordered = tuple(sorted(files, key=operator.attrgetter("name")))
-    return PortionEntry(output, path, ordered, dict(made_by))
 
 
 def entry_of(
@@ -373,7 +346,7 @@ def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:
     for identity, made in candidate.made.items():
         name = f"{unit_folder(output, identity)}/{ENTRY}"
         if not job.store.create(name, made.to_bytes()):
-            there = _finished_portion(job, output, identity)
+            there = finished_portion(job, output, identity)
             if there is None:
                 job.store.replace(name, made.to_bytes(), read_only=True)
             portions[identity] = (there or made).shared(identity)

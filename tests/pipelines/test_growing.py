@@ -13,7 +13,7 @@ import logloom.datasets
 from logloom.demo import make_drives
 from logloom.errors import ReadBackError
 from logloom.io.l5kit.dtypes import ARRAYS
-from logloom.io.manifest import read_assembled, read_manifest
+from logloom.io.manifest import entries_of, read_assembled, read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
@@ -200,6 +200,22 @@ def test_what_the_parent_has_is_trusted_unless_all_is_to_be_read(archive):
         archive.build(0, 1, 2, 4, verify="all")
     archive.build(0, 1, 2, 4)
     assert any(f"{path}: its bytes changed" in finding for finding in archive.findings(6))
+
+
+def test_units_that_nothing_new_is_made_of_are_not_read(archive):
+    store = Store.at(str(archive.root))
+    units = [e for _, e in entries_of(store, read_manifest(store).logs) if e.log_id == "drive-00" and e.rows]
+    for output, built in (("zarr", True), ("l5kit", False)):
+        unit = next(entry for entry in units if entry.output == output)
+        path = archive.root / unit.path_of(unit.files[0])
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        if built:
+            archive.build(0, 2, 4)  # of its group nothing changes
+        else:
+            with pytest.raises(ReadBackError, match="its bytes changed"):
+                archive.build(0, 3, 4, verify="all")
 
 
 def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):

@@ -106,7 +106,12 @@ def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: in
     parts = parts_said(units, counts=lambda unit: [unit.unit["rows"][name] for name in _STAGED])
     masks = {str(probability): totals["agents"] for probability in options.masks}
     said = {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks}
-    return AssemblyPlan(tasks, files, said, portions=list(_portions(tasks, len(scenes), totals)))
+    portions = list(_portions(tasks, len(scenes), totals))
+    reads = [
+        task.folders if isinstance(task, MaskTask) else [piece.folder for piece in task.pieces]
+        for task in tasks
+    ]
+    return AssemblyPlan(tasks, files, said, portions=portions, reads=reads)
 
 
 def _portions(

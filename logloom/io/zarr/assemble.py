@@ -95,8 +95,9 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
     rows = {log_id: sum(unit.rows for unit in own) for log_id, own in logs.items()}
     whole = len(metadata) <= MAX_TREE_ARRAYS
     files = group_files(metadata, rows, schema, options.format, whole)
+    reads = [[piece.folder for piece in task.pieces] for task in tasks]
     parts = parts_said(units, lambda unit: stored_digest(unit.columns, schema))
-    return AssemblyPlan(tasks, files, {"parts": parts}, portions=portions)
+    return AssemblyPlan(tasks, files, {"parts": parts}, portions=portions, reads=reads)
 
 
 def _check_names(ids: Sequence[str]) -> None:
