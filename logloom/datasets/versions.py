@@ -20,7 +20,7 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.assembled import assembled_store
 from logloom.io.checks import check_all, known_files, unit_files, with_check
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.manifest import LogRecord, Manifest, read_assembled, view_folder
+from logloom.io.manifest import LogRecord, Manifest, view_folder
 from logloom.io.sources import ChainedSource, ReaderSource, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
@@ -195,9 +195,8 @@ def _whole_dataset(
         if form.shows_units:
             shown = f"{view}/{split}"
             return form.rows(Store.at(store.uri_of(shown), options(split, shown)), told=told)
-        find = functools.partial(read_assembled, store, parts[split])
         within = Store(store.uri, options(split))
-        return form.rows(assembled_store(within, output, parts[split].identity, find), told=told)
+        return form.rows(assembled_store(within, output, parts[split].identity), told=told)
 
     return opened
 

@@ -64,7 +64,7 @@ class FileEntry:
     portion: NameOrNone = ""
 
 
-def _apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+def apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
     """Raises ValueError where files have one place, or one lies in a folder that another one is."""
     places = {(file.portion, file.name) for file in files}
     if len(places) < len(files):
@@ -78,7 +78,7 @@ def _apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
     return files
 
 
-Files = Annotated[tuple[FileEntry, ...], AfterValidator(_apart)]
+Files = Annotated[tuple[FileEntry, ...], AfterValidator(apart)]
 
 
 @dataclass(frozen=True)
@@ -173,130 +173,18 @@ def find_entry(store: Store, output: str, identity: str) -> Entry | None:
     Raises:
         DatasetError: the entry can't be read.
     """
-    found = _read_entry(store, output, identity)
+    found = read_metadata(store, output, identity)
     return None if found is None else checked(Entry, *found[1:])
 
 
-@dataclass(frozen=True)
-class SharedPortion:
-    """A portion of an assembled output, as the output's entry names it; other versions may name it, too.
+def read_metadata(
+    store: Store, output: str, identity: str, file: str = ENTRY
+) -> tuple[bytes, Any, str, str] | None:
+    """The bytes and the value of a JSON file in a unit's folder, its place, and the way out of damage.
 
-    Attributes:
-        path: within the dataset, of the one file, or of the folder that holds all its files and no others.
-        identity: names its folder, where the files have the names that they have in the dataset.
-        entry: BLAKE3 of that folder's entry.json.
-        size: of all files, in bytes.
+    None where it isn't there.
     """
-
-    __pydantic_config__ = STRICT
-
-    path: FileName
-    identity: Name
-    entry: Text
-    size: Count
-
-
-def _side_by_side(portions: tuple[SharedPortion, ...]) -> tuple[SharedPortion, ...]:
-    """Raises ValueError where portions have one path, or one lies within another."""
-    _apart(tuple(FileEntry(portion.path, 0, "") for portion in portions))
-    return portions
-
-
-@dataclass(frozen=True)
-class PortionEntry:
-    """The entry of a portion of assembled outputs.
-
-    Attributes:
-        path: as in `SharedPortion`.
-    """
-
-    __pydantic_config__ = STRICT
-
-    output: Name
-    path: FileName
-    files: Files
-    software: Mapping[str, Text] = field(default_factory=dict)
-
-    def to_bytes(self) -> bytes:
-        """What stands in entry.json."""
-        return _assembled_bytes(self)
-
-    def shared(self, identity: str) -> SharedPortion:
-        """As the entries of assembled outputs name it."""
-        size = sum(file.size for file in self.files)
-        return SharedPortion(self.path, identity, blake3(self.to_bytes()).hexdigest(), size)
-
-
-@dataclass(frozen=True)
-class AssembledEntry:
-    """The entry of an output that was put together from many units of a split.
-
-    Attributes:
-        unit: what the format said of it.
-        files: those in its own folder.
-        portions: where all others lie.
-    """
-
-    __pydantic_config__ = STRICT
-
-    output: Name
-    split: Name
-    unit: Mapping[str, Any]
-    rows: Count
-    files: Files
-    software: Mapping[str, Text] = field(default_factory=dict)
-    portions: Annotated[tuple[SharedPortion, ...], AfterValidator(_side_by_side)] = ()
-
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self.files) + sum(portion.size for portion in self.portions)
-
-    def to_bytes(self) -> bytes:
-        """What stands in entry.json."""
-        return _assembled_bytes(self)
-
-
-def _assembled_bytes(entry: AssembledEntry | PortionEntry) -> bytes:
-    data = asdict(entry)
-    for file in data["files"]:
-        del file["portion"]  # all are its own
-    for name in ("software", "portions"):  # nor had entries of before
-        if not data.get(name, True):
-            del data[name]
-    return canonical(data)
-
-
-def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledEntry, str] | None:
-    """The entry of an assembled output and its BLAKE3, where it is finished.
-
-    Raises:
-        DatasetError: the entry can't be read.
-    """
-    found = _read_entry(store, output, identity)
-    if found is None:
-        return None
-    data, *said = found
-    return checked(AssembledEntry, *said), blake3(data).hexdigest()
-
-
-def find_portion(store: Store, output: str, identity: str) -> tuple[PortionEntry, str] | None:
-    """As `find_assembled`, of a portion of assembled outputs."""
-    found = _read_entry(store, output, identity)
-    if found is None:
-        return None
-    data, *said = found
-    entry = checked(PortionEntry, *said)
-    strangers = [file.name for file in entry.files if not f"{file.name}/".startswith(f"{entry.path}/")]
-    if strangers or not entry.files:
-        _, place, way_out = said
-        raise DatasetError(f"{place}: {entry.path!r} holds {(strangers or ['nothing'])[0]!r}; {way_out}")
-    return entry, blake3(data).hexdigest()
-
-
-def _read_entry(store: Store, output: str, identity: str) -> tuple[bytes, Any, str, str] | None:
-    """An entry's bytes and value, its file, and what to do where it is damaged."""
-    folder = unit_folder(output, identity)
-    name = f"{folder}/{ENTRY}"
+    name = f"{unit_folder(output, identity)}/{file}"
     try:
         data = store.read(name)
     except MISSING:

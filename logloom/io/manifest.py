@@ -24,15 +24,8 @@ from blake3 import blake3
 from pydantic import AfterValidator, BaseModel, Field, Strict
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.entries import (
-    ENTRY,
-    AssembledEntry,
-    Entry,
-    find_assembled,
-    read_log_part,
-    repair_hint,
-    unit_folder,
-)
+from logloom.io.assembled import AssembledEntry, find_assembled
+from logloom.io.entries import ENTRY, Entry, read_log_part, repair_hint, unit_folder
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, NameOrNone, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING

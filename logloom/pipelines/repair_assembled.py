@@ -13,15 +13,8 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.entries import (
-    ENTRY,
-    AssembledEntry,
-    FileEntry,
-    PortionEntry,
-    SharedPortion,
-    find_portion,
-    unit_folder,
-)
+from logloom.io.assembled import AssembledEntry, PortionEntry, SharedPortion, find_portion, publish_assembled
+from logloom.io.entries import ENTRY, FileEntry, unit_folder
 from logloom.io.manifest import Assembled, Manifest, read_assembled, read_manifest, version_numbers
 from logloom.io.storage import Store
 from logloom.pipelines.repair_units import (
@@ -47,7 +40,7 @@ RunAll = Callable[[Sequence[Task]], list[Any]]
 
 
 @dataclass(frozen=True)
-class _Folder:
+class _Bundle:
     """What belongs into one folder of an assembled output.
 
     Attributes:
@@ -97,7 +90,10 @@ class _Again:
             if entries is None:
                 return {name: f"put together again it has other bytes{self._other}"}
             for place, entry in entries.items():
-                self._store.replace(place, entry.to_bytes(), read_only=True)
+                if isinstance(entry, AssembledEntry):
+                    publish_assembled(self._store, part.identity, entry, anew=True)
+                else:
+                    self._store.replace(place, entry.to_bytes(), read_only=True)
                 whys[place] = ""
             promised = read_assembled(self._store, part)
         own, *portions = self._folders(promised.portions)
@@ -106,7 +102,7 @@ class _Again:
             whys |= self._mend_portion(folder, shared)
         return whys
 
-    def _folders(self, portions: Sequence[SharedPortion]) -> list[_Folder]:
+    def _folders(self, portions: Sequence[SharedPortion]) -> list[_Bundle]:
         """The output's own folder, with all that lies in none of these portions; and theirs."""
         output, plan = self._assembly.output, self._plan
         tasks = {planned.path: planned.tasks for planned in plan.portions}
@@ -119,8 +115,8 @@ class _Again:
         own, small = small_files(dataclasses.replace(plan, portions=chosen))
         used = {number for planned in chosen for number in range(*planned.tasks)}
         rest = [task for number, task in enumerate(plan.tasks) if number not in used]
-        return [_Folder("", self._assembly.folder, rest, own)] + [
-            _Folder(p.path, unit_folder(output, p.identity), plan.tasks[slice(*tasks[p.path])], small[p.path])
+        return [_Bundle("", self._assembly.folder, rest, own)] + [
+            _Bundle(p.path, unit_folder(output, p.identity), plan.tasks[slice(*tasks[p.path])], small[p.path])
             for p in portions
         ]
 
@@ -134,7 +130,7 @@ class _Again:
                 yield read_manifest(self._store, number).software
         yield from (software(), {})
 
-    def _described(self, folder: _Folder) -> list[FileEntry]:
+    def _described(self, folder: _Bundle) -> list[FileEntry]:
         output = self._assembly.output
         files = self._run_all([Task(describe_chunk, (self._store, output, task)) for task in folder.tasks])
         return [*files, *(described(name, data) for name, data in folder.small.items())]
@@ -175,7 +171,7 @@ class _Again:
 
     # --- files
 
-    def _mend_portion(self, folder: _Folder, shared: SharedPortion) -> dict[str, str]:
+    def _mend_portion(self, folder: _Bundle, shared: SharedPortion) -> dict[str, str]:
         name, whys = f"{folder.name}/{ENTRY}", {}
         entry = self._entry_there(shared)
         if entry is None or entry.shared(shared.identity) != shared:
@@ -188,7 +184,7 @@ class _Again:
             whys[name] = ""
         return whys | self._mend_files(folder, entry.files)
 
-    def _mend_files(self, folder: _Folder, promised: Sequence[FileEntry]) -> dict[str, str]:
+    def _mend_files(self, folder: _Bundle, promised: Sequence[FileEntry]) -> dict[str, str]:
         store, output = self._store, self._assembly.output
         wanted = {
             file.name: file.digest

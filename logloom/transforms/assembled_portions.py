@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.assembled import covering
-from logloom.io.entries import FileEntry, PortionEntry, SharedPortion, find_portion, unit_folder
+from logloom.io.assembled import PortionEntry, SharedPortion, covering, find_portion
+from logloom.io.entries import FileEntry, unit_folder
 from logloom.io.manifest import read_assembled
 from logloom.io.units import AssemblyPlan, PlannedPortion
 from logloom.transforms.job import Target

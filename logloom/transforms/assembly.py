@@ -18,18 +18,16 @@ from blake3 import blake3
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.assembled import assembled_store
-from logloom.io.assembling import told
-from logloom.io.entries import (
-    ENTRY,
+from logloom.io.assembled import (
     AssembledEntry,
-    Entry,
-    FileEntry,
     PortionEntry,
     SharedPortion,
+    assembled_store,
     find_assembled,
-    unit_folder,
+    publish_assembled,
 )
+from logloom.io.assembling import told
+from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
 from logloom.io.manifest import Assembled, LogRecord, entries_of
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
@@ -351,7 +349,7 @@ def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:
                 job.store.replace(name, made.to_bytes(), read_only=True)
             portions[identity] = (there or made).shared(identity)
     entry = replace(entry, portions=tuple(portions.values()))
-    if not job.store.create(f"{unit_folder(output, candidate.identity)}/{ENTRY}", entry.to_bytes()):
+    if not publish_assembled(job.store, candidate.identity, entry):
         there_too = find_assembled(job.store, output, candidate.identity)
         entry = there_too[0] if there_too else entry
     return entry
@@ -369,7 +367,7 @@ def assembled_differences(
     if not isinstance(form, AssembledFormat):
         yield f"{store.uri}: {entry.output} is no format that is assembled"
         return
-    shown = assembled_store(store, entry.output, identity, lambda: entry)
+    shown = assembled_store(store, entry.output, identity, lambda: entry.portions)
     if fresh is None:
         yield from form.assembled_differences(shown.uri, entry.unit, shown.options)
     else:

@@ -17,17 +17,8 @@ from blake3 import blake3
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.assembled import read_portion
-from logloom.io.entries import (
-    ENTRY,
-    AssembledEntry,
-    Entry,
-    FileEntry,
-    SharedPortion,
-    find_entry,
-    read_log_part,
-    unit_folder,
-)
+from logloom.io.assembled import AssembledEntry, SharedPortion, read_portion
+from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
 from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
