@@ -20,7 +20,8 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.assembled import assembled_store
 from logloom.io.checks import check_all, known_files, unit_files, with_check
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.manifest import LogRecord, Manifest, view_folder
+from logloom.io.manifest import Manifest, view_folder
+from logloom.io.shards import LogRecord
 from logloom.io.sources import ChainedSource, ReaderSource, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches

@@ -65,7 +65,9 @@ def assemble_again(store: Store, manifest: Manifest, part: Assembled, run_all: R
         DatasetError: units that it is put together from are damaged.
     """
     version = Committed.of(store, manifest)
-    found = [a for a in assemblies(version, version.kept) if (a.output, a.split) == (part.output, part.split)]
+    found = [
+        a for a in assemblies(version, manifest.logs) if (a.output, a.split) == (part.output, part.split)
+    ]
     if not found:
         return {unit_folder(part.output, part.identity): "the manifest names no units of it"}
     return _Again(store, version, dataclasses.replace(found[0], identity=part.identity), run_all).run(part)

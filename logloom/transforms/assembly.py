@@ -28,7 +28,8 @@ from logloom.io.assembled import (
 )
 from logloom.io.assembling import told
 from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
-from logloom.io.manifest import Assembled, LogRecord, entries_of
+from logloom.io.manifest import Assembled, entries_of
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
 from logloom.software import software
@@ -39,10 +40,10 @@ from logloom.transforms.assembled_portions import (
     portions_of_parent,
     small_files,
 )
-from logloom.transforms.finish import LogOutcome, failures_of, records_of
 from logloom.transforms.finished import check_files, withdraw_assembled, withdraw_portions
 from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
+from logloom.transforms.outcomes import LogOutcomes, failures_of, kept_records, records_of
 from logloom.transforms.partition import Failure, Reading, damaged, differences, is_sampled
 
 
@@ -149,12 +150,12 @@ def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
         return None
 
 
-def plan_checks(job: Target, outcomes: Sequence[LogOutcome]) -> Iterator[UnitCheck]:
+def plan_checks(job: Target, outcomes: LogOutcomes) -> Iterator[UnitCheck]:
     """The units that outputs will be assembled from; with verify "all" also those of logs that were kept."""
     if failures_of(outcomes):
         return
     whole: set[tuple[str, str]] = set()
-    for _, entry in entries_of(job.store, job.kept) if job.verify == "all" else ():
+    for _, entry in entries_of(job.store, kept_records(job, outcomes)) if job.verify == "all" else ():
         whole.add((entry.output, entry.identity))
         yield UnitCheck(entry, True)
     for assembly in assemblies(job, records_of(job, outcomes)):
@@ -179,9 +180,7 @@ def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
     return damaged(job, entry, check_files(job.store, staged))
 
 
-def plan_chunks(
-    job: Target, outcomes: Sequence[LogOutcome], problems: Sequence[Failure]
-) -> list[AssembledFileTask]:
+def plan_chunks(job: Target, outcomes: LogOutcomes, problems: Sequence[Failure]) -> list[AssembledFileTask]:
     """The chunks still to be written of all assembled outputs; none where the build has failed.
 
     Args:
@@ -248,7 +247,7 @@ def described(name: str, data: bytes) -> FileEntry:
 
 def plan_candidates(
     job: Target,
-    outcomes: Sequence[LogOutcome],
+    outcomes: LogOutcomes,
     files: Sequence[tuple[str, FileEntry]],
     problems: Sequence[Failure],
 ) -> Iterator[AssemblyCandidate]:
