@@ -30,6 +30,7 @@ from logloom.extras import beam_needed
 from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import copy_view, make_view, viewing
@@ -137,6 +138,7 @@ def build(
     job = plan.job
     job.store.sweep()
     mend_digest(job)
+    save_memory(plan.memory, job.store)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
@@ -158,6 +160,7 @@ def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignor
         plan: one that is not up to date.
     """
     mend_digest(plan.job)
+    save_memory(plan.memory, plan.job.store)
     submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
     assert isinstance(submitted, Submitted)
     return submitted

@@ -23,8 +23,9 @@ import logloom.datasets
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.annotations import AnnotationReader
+from logloom.io.assembled import find_assembled
 from logloom.io.bags import BagReader, BagWriter
-from logloom.io.entries import find_assembled, find_entry
+from logloom.io.entries import find_entry
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.manifest import read_manifest
 from logloom.io.shards import read_shard
