@@ -104,10 +104,10 @@ class BuildPlan:
     unreadable: tuple[LogRecord, ...] = ()
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
-    staged: tuple[RecordShard, ...] = ()
     opened: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     memory: Memory | None = None
+    staged: tuple[RecordShard, ...] = ()
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
