@@ -25,15 +25,8 @@ from blake3 import blake3
 from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.entries import (
-    ENTRY,
-    AssembledEntry,
-    Entry,
-    find_assembled,
-    read_log_part,
-    repair_hint,
-    unit_folder,
-)
+from logloom.io.assembled import AssembledEntry, find_assembled
+from logloom.io.entries import ENTRY, Entry, read_log_part, repair_hint, unit_folder
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.records import LogRecords, ahead
@@ -317,7 +310,7 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
     entry, digest = found
     if digest != part.entry:
-        raise DatasetError(f"{place}: its bytes changed; {repair_hint(place)}")
+        raise DatasetError(f"{place}: damaged, its bytes changed; {repair_hint(place)}")
     return entry
 
 

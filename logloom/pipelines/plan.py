@@ -21,7 +21,7 @@ from logloom.io.logs.base import LogSummary
 from logloom.io.logs.match import LogFiles
 from logloom.io.logs.remembered import Memory
 from logloom.io.manifest import Manifest, check_root
-from logloom.io.shards import LogRecord
+from logloom.io.shards import LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.pipelines.plan_logs import PlanLogs
@@ -90,6 +90,7 @@ class BuildPlan:
         unreadable: logs that are skipped.
         kept: logs of the newest version that need no work.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
+        staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
         opened: logs that were, in name order; the others are listed as they were when a build opened them.
         samples: of these, the ones that were opened only to hold the recipe to.
         memory: what the next plan may remember of the logs; None where the root has it.
@@ -103,6 +104,7 @@ class BuildPlan:
     unreadable: tuple[LogRecord, ...] = ()
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
+    staged: tuple[RecordShard, ...] = ()
     opened: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     memory: Memory | None = None

@@ -38,7 +38,7 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
         "number": number + 1,
         "parent": number,
         "parent_digest": digest_of_manifest(store, number),
-        "assembled": tuple(part.identity for part in newest.assembled),
+        "assembled": newest.assembled,
         "run": run,
     }
 

@@ -12,15 +12,8 @@ import pytest
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.entries import (
-    AssembledEntry,
-    Entry,
-    FileEntry,
-    find_assembled,
-    find_entry,
-    read_log_part,
-    write_log_part,
-)
+from logloom.io.assembled import AssembledEntry, find_assembled
+from logloom.io.entries import Entry, FileEntry, find_entry, read_log_part, write_log_part
 from logloom.io.manifest import (
     Assembled,
     Manifest,
