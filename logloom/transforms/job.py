@@ -125,8 +125,11 @@ class Target:
 
     def log_key(self, log_id: str, content_id: str, uris: tuple[str, ...], split: str) -> str:
         """Digest of all that a log's record depends on."""
-        outputs = [self.output_identity(output) for output in self.outputs]
-        return digest_of([self.plan_identity, outputs, log_id, content_id, list(uris), split])
+        return digest_of([*self._key_of_all, log_id, content_id, list(uris), split])
+
+    @functools.cached_property
+    def _key_of_all(self) -> list[Any]:
+        return [self.plan_identity, [self.output_identity(output) for output in self.outputs]]
 
 
 @dataclass(frozen=True, kw_only=True)
