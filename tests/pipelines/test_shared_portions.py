@@ -4,9 +4,11 @@ Chunks of L5Kit arrays are made small here, so that a few short drives fill some
 """
 
 import pathlib
+import pickle
 import shutil
 from dataclasses import replace
 
+import fsspec
 import pytest
 
 import logloom.datasets
@@ -156,6 +158,19 @@ def test_rows_open_without_a_view(grown, archive):
         rows = logloom.datasets.open(archive.root, output=output, check=True)
         assert [row["timestamp"] for row in rows] == expected
         assert len(rows) == archive.entry(5, output).rows
+
+
+def test_versions_in_an_object_store_open_and_verify_without_a_view(grown):
+    original, _ = grown
+    memory = fsspec.filesystem("memory")
+    for name in ("parts", "logs", "versions"):
+        memory.put(str(original.root / name), f"/grown/{name}", recursive=True)
+    for output in ("l5kit", "zarr"):
+        expected = [row["timestamp"] for row in logloom.datasets.open(original.root, output=output)]
+        rows = logloom.datasets.open("memory://grown", output=output)
+        assert [row["timestamp"] for row in pickle.loads(pickle.dumps(rows))] == expected
+    for number in (2, 5):
+        assert verify("memory://grown", number, num_workers=1).findings == ()
 
 
 def flip(archive, output):
