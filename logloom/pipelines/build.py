@@ -30,13 +30,16 @@ from logloom.extras import beam_needed
 from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import copy_view, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
 from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
 from logloom.transforms.job import Job, Target
+from logloom.transforms.outcomes import GROUP, stage_tasks, staged_tasks
 from logloom.transforms.partition import listed
 from logloom.transforms.spread import SpreadByKey
 from logloom.uris import is_local
@@ -68,26 +71,41 @@ class Built:
     @property
     def dropped(self) -> dict[str, int]:
         """Ticks that are no row, by reason, over all logs."""
-        return finish.total(record.dropped for record in self.manifest.logs)
+        return self.manifest.logs.dropped
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
         fine = {"whole", "empty", "kept"} | ({"skipped"} if self.within_budget else set())
-        return all(record.status in fine for record in self.manifest.logs)
+        return set(self.manifest.logs.statuses) <= fine
 
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:
     """Adds the build's steps to a pipeline."""
-    tasks = [log.task for log in plan.logs]
     return (
         pipeline
-        | "Logs" >> beam.Create(tasks, reshuffle=False)
+        | "Logs" >> _Logs(plan)
         | "SpreadLogs" >> SpreadByKey(operator.attrgetter("log_id"))
-        # Only the commit asks for the records of other logs, of which there may be many.
-        | "BuildLogs" >> BuildLogs(dataclasses.replace(plan.job, kept=()))
-        | "CommitVersion" >> CommitVersion(plan.job)
+        | "BuildLogs" >> BuildLogs(plan.job)
+        | "CommitVersion" >> CommitVersion(plan.job, (log.task.log_id for log in plan.logs))
     )
+
+
+@dataclass  # not frozen: Beam sets attributes on its transforms
+class _Logs(beam.PTransform):
+    """The LogTasks of a plan: from the graph, or from files where they are many."""
+
+    plan: BuildPlan
+
+    def expand(self, pipeline: Any) -> Any:
+        if not self.plan.staged:
+            return pipeline | beam.Create([log.task for log in self.plan.logs], reshuffle=False)
+        return (
+            pipeline
+            | "Shards" >> beam.Create(self.plan.staged, reshuffle=False)
+            | "SpreadShards" >> SpreadByKey(operator.attrgetter("digest"))
+            | "Read" >> beam.FlatMap(staged_tasks, self.plan.job)
+        )
 
 
 def build(
@@ -120,6 +138,7 @@ def build(
     job = plan.job
     job.store.sweep()
     mend_digest(job)
+    save_memory(plan.memory, job.store)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
@@ -141,6 +160,7 @@ def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignor
         plan: one that is not up to date.
     """
     mend_digest(plan.job)
+    save_memory(plan.memory, plan.job.store)
     submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
     assert isinstance(submitted, Submitted)
     return submitted
@@ -197,7 +217,9 @@ def _uris(plan: BuildPlan) -> list[str]:
 
 
 def _run(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage) -> Finished | Submitted:
-    job = plan.job
+    job = with_changes(plan.job, plan.changes)
+    staged = stage_tasks(job, [log.task for log in plan.logs]) if len(plan.logs) > GROUP else ()
+    plan = dataclasses.replace(plan, job=job, staged=staged)
     check_reach(runner, _uris(plan))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger

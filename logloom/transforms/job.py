@@ -21,7 +21,8 @@ from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.manifest import LogRecord, Manifest
+from logloom.io.manifest import Assembled, Manifest
+from logloom.io.shards import RecordShard
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange
 from logloom.io.units import format_named, options_of
@@ -65,12 +66,13 @@ class Target:
 
     Attributes:
         outputs: name to the output's options.
-        kept: records of logs that need no work.
+        changes: shards in runs/ of what changes in the parent's records beside logs that are built: those
+            that are out of the recipe's reach, or that can't be read.
         number, parent: of the version that is committed; fixed when the job is submitted.
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
         verify: what is read back: "new", "all", "none" or "sample:<share>" (see `Manifest.verified`).
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
-        assembled: identities of the parent's assembled outputs.
+        assembled: the parent's assembled outputs.
         references: digests of the datasets that outputs point into, by output.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
@@ -82,13 +84,13 @@ class Target:
     name: str
     recipe: Mapping[str, Any]
     outputs: Mapping[str, BaseModel]
-    kept: tuple[LogRecord, ...]
     number: int
     parent: int | None
+    changes: tuple[RecordShard, ...] = ()
     skip_budget: float = 0.0
     verify: str = "new"
     parent_digest: str = ""
-    assembled: tuple[str, ...] = ()
+    assembled: tuple[Assembled, ...] = ()
     allow_empty: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
     run: str = "again"
@@ -123,8 +125,11 @@ class Target:
 
     def log_key(self, log_id: str, content_id: str, uris: tuple[str, ...], split: str) -> str:
         """Digest of all that a log's record depends on."""
-        outputs = [self.output_identity(output) for output in self.outputs]
-        return digest_of([self.plan_identity, outputs, log_id, content_id, list(uris), split])
+        return digest_of([*self._key_of_all, log_id, content_id, list(uris), split])
+
+    @functools.cached_property
+    def _key_of_all(self) -> list[Any]:
+        return [self.plan_identity, [self.output_identity(output) for output in self.outputs]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +202,6 @@ class Committed(Target):
             name=manifest.name,
             recipe=manifest.recipe,
             outputs=options_of(store, manifest),
-            kept=manifest.logs,
             number=manifest.version,
             parent=manifest.parent,
             manifest=manifest,

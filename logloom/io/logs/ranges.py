@@ -129,6 +129,7 @@ class LogFile:
                     raise IsADirectoryError(f"{self._local} is not a file")
                 return stat.st_size, f"{stat.st_ino}-{stat.st_mtime_ns}"
             fs, path = filesystem(self.uri, self._storage_options)
+            fs.invalidate_cache(fs._parent(path))  # this process may have listed it before it changed
             info = fs.info(path)
             if info["type"] != "file":
                 raise IsADirectoryError(f"{path} is not a file")
