@@ -31,7 +31,7 @@ from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.records import LogRecords, ahead
 from logloom.io.remote import MISSING
-from logloom.io.shards import MAX_LOGS, LogRecord, RecordShard
+from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
 from logloom.schema import Schema
 
@@ -150,6 +150,8 @@ def _in_order(shards: tuple[RecordShard, ...]) -> tuple[RecordShard, ...]:
     for shard in shards:
         if not 0 < shard.totals.get("logs", 0) <= MAX_LOGS:
             raise ValueError(f"the shard from {shard.first!r} on holds no, or too many logs")
+        if shard.size > MAX_BYTES:
+            raise ValueError(f"the shard from {shard.first!r} on is too large")
     return shards
 
 

@@ -104,10 +104,10 @@ class BuildPlan:
     unreadable: tuple[LogRecord, ...] = ()
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
-    staged: tuple[RecordShard, ...] = ()
     opened: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     memory: Memory | None = None
+    staged: tuple[RecordShard, ...] = ()
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
@@ -285,7 +285,7 @@ def _stands(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str, before: Befor
     if record is None or record.status == "kept":
         return False
     content_id, uris = logs.content_of(log_id)
-    return record.key == job.log_key(log_id, content_id, uris, split_of(recipe, log_id, uris))
+    return bool(record.key == job.log_key(log_id, content_id, uris, split_of(recipe, log_id, uris)))
 
 
 def _against_parent(

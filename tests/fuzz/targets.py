@@ -191,10 +191,27 @@ def _json(folder: pathlib.Path) -> None:
 
 def read_logs(folder: pathlib.Path) -> None:
     """Describes, examines and builds the logs of a folder, as `info`, `doctor` and `build` do."""
+    _read_logs([str(path) for path in sorted(folder.iterdir())])
+
+
+def read_far_logs(folder: pathlib.Path) -> None:
+    """The same for logs in a store."""
+    import fsspec
+
+    from logloom.io.logs.rosbag2.pages import PAGES
+
+    PAGES.clear()
+    fs = fsspec.filesystem("memory")
+    paths = sorted(folder.rglob("*.db3"))
+    for path in paths:
+        fs.pipe_file(f"/fuzzed/{path.name}", path.read_bytes())
+    _read_logs([f"memory://fuzzed/{path.name}" for path in paths])
+
+
+def _read_logs(uris: list[str]) -> None:
     from logloom.pipelines.doctor import examine_all
     from logloom.pipelines.info import describe
 
-    uris = [str(path) for path in sorted(folder.iterdir())]
     each(
         lambda: describe(uris, {}),
         lambda: list(examine_all(uris, {})),
@@ -516,6 +533,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     for compression in ("none", "lz4", "bz2"):
         yield f"rosbag1-{compression}", Target(_bag1(compression), read_logs)
     yield "rosbag2-db3", Target(_bag2("SQLITE3", "NONE"), read_logs)
+    yield "rosbag2-db3-far", Target(_bag2("SQLITE3", "NONE"), read_far_logs)
     yield "rosbag2-db3-file", Target(_bag2("SQLITE3", "FILE"), read_logs)
     yield "rosbag2-db3-message", Target(_bag2("SQLITE3", "MESSAGE"), read_logs)
     yield "rosbag2-mcap", Target(_bag2("MCAP", "NONE"), read_logs)

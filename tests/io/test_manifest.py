@@ -202,6 +202,7 @@ OF_RECORDS = [
 ]
 OF_SHARDS = [
     (("logs", 0, "size"), -1, r"logs\[0\]\.size: "),
+    (("logs", 0, "size"), 2**40, "logs: .*the shard from 'drive' on is too large"),
     (("logs", 0, "digest"), "../x", r"logs\[0\]\.digest: expected a name that stays in its folder"),
     (("logs", 0, "totals", "logs"), "1", r"logs\[0\]\.totals\.logs: expected a whole number"),
     (("logs", 0, "totals", "logs"), ..., "logs: .*the shard from 'drive' on holds no, or too many logs"),

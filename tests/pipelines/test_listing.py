@@ -291,7 +291,7 @@ def test_what_is_remembered_may_be_lost_damaged_or_nonsense(archive, opened):
 
 
 def test_what_is_remembered_wrongly_of_topics_or_content_builds_nothing_wrong(archive, opened):
-    before = built(archive)
+    built(archive)
     path = archive / "root" / MEMORY
     store = sidecar.Sidecars(str(path.parent), {})
     data = store.load("listing")
