@@ -28,6 +28,7 @@ from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.io.units import Portion, Reader, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
+from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
 from logloom.transforms.derive import DeriveError, load_files
@@ -39,6 +40,8 @@ from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.words import counted
+
+_UNPACKED = 8  # times the bytes of its files that a unit's rows may take, and their buffers
 
 
 @dataclass(frozen=True)
@@ -348,10 +351,11 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
             reader = reading.open(entry)
             digests = RowsDigest(reader.schema)
             rows = 0
-            for block in reader.blocks(max_bytes=reading.block_bytes):
-                digests.update(block)
-                rows += len(block)
-                yield from check_images(place, block, images & set(block.columns))
+            with memory.ROWS.reserved(min(3 * reading.block_bytes, _UNPACKED * entry.size)):
+                for block in reader.blocks(max_bytes=reading.block_bytes):
+                    digests.update(block)
+                    rows += len(block)
+                    yield from check_images(place, block, images & set(block.columns))
     except StorageError:
         raise  # the fault of this machine or store, not of the unit
     except (LogloomError, *MISSING, ValueError) as error:

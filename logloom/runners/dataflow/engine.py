@@ -25,6 +25,9 @@ T = TypeVar("T")
 _LOOK_EVERY = 2.0  # seconds; a look is three requests
 _EXPLAINED_WITHIN = 30.0  # seconds after its end until a failed job says why
 _CANCELLED_WITHIN = 60.0
+# Of each process; a machine has one for each core. They share one memory for rows: while one computes, others
+# wait for the store, and more than a few would only wait for memory.
+_THREADS = 4
 _FOLDER = re.compile(r"gs://[a-z0-9][-_.a-z0-9]+[a-z0-9]/[^\r\n]*")
 _WAY_OUT = {
     "project": "--project",
@@ -54,6 +57,7 @@ class Dataflow:
             settings.setdefault(name, f"{staging}/{name.removesuffix('_location')}")
             _check_folder(str(settings[name]), name if name in options.settings else "--staging")
         settings.setdefault("sdk_location", "container")
+        settings.setdefault("number_of_worker_harness_threads", str(_THREADS))
         if options.workers is not None:
             settings.setdefault("max_num_workers", str(options.workers))
         self._settings = RunnerOptions("dataflow", settings=settings)
