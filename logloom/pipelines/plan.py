@@ -28,10 +28,11 @@ from logloom.io.units import ReferringFormat, format_named
 from logloom.pipelines.versions import check_verify, is_unchanged, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs, split_of
+from logloom.software import software
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, modules_of, read_files
-from logloom.transforms.finish import skipped_record
+from logloom.transforms.finish import quarantine_key, skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
@@ -318,8 +319,9 @@ def _against_parent(
         summary = opened[log_id][1].summary
         split = split_of(recipe, log_id, summary.uris)
         key = job.log_key(log_id, summary.content_id, summary.uris, split)
-        if log_id in before and before[log_id].key == key and before[log_id].status != "kept":
-            kept.append(before[log_id])
+        known = before.get(log_id)
+        if known and known.key in (key, quarantine_key(key, software())) and known.status != "kept":
+            kept.append(known)
             continue
         task = LogTask(log_id, summary.uris, summary.content_id, split, key)
         planned.append(PlannedLog.of(task, summary, job.plan))

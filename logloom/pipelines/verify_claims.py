@@ -28,7 +28,7 @@ from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
-from logloom.transforms.finish import totals_of
+from logloom.transforms.finish import quarantine_key, totals_of
 from logloom.transforms.job import Committed
 from logloom.transforms.tally import Tally
 from logloom.words import counted
@@ -142,11 +142,12 @@ def _check_keys(store: Store, manifest: Manifest, order: Sequence[str]) -> Itera
         return
     version = replace(version, outputs={output: version.outputs[output] for output in order})
     keyed = [record for record in version.manifest.logs if record.key]
-    wrong = [
-        record
-        for record in keyed
-        if record.key != version.log_key(record.log_id, record.content_id, record.uris, record.split)
-    ]
+    wrong = []
+    for record in keyed:
+        key = version.log_key(record.log_id, record.content_id, record.uris, record.split)
+        quarantined = quarantine_key(key, manifest.software) if record.status == "skipped" else key
+        if record.key not in (key, quarantined):
+            wrong.append(record)
     # Another logloom may make other keys, and then of all logs alike.
     if len(wrong) < len(keyed) or version.manifest.software.get("logloom") == __version__:
         for record in wrong:

@@ -16,6 +16,7 @@ from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.entries import FileEntry
 from logloom.transforms import assembly, finish, partition
+from logloom.transforms.attempts import build_bundle
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, PartitionTask, Target
 from logloom.transforms.partition import Failure, PartitionResult
@@ -94,30 +95,32 @@ def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
 
 
 def _build_partitions(planned: bytes, job: Job) -> bytes:
-    return packed([_build_partition(element, job) for element in unpacked(planned)])
+    elements: list[PartitionTask | PartitionResult] = unpacked(planned)
+    tasks = [element for element in elements if isinstance(element, PartitionTask)]
+    results = [element for element in elements if isinstance(element, PartitionResult)]
+    for result in build_bundle(job, tasks) if tasks else ():
+        _count_built(result)
+        results.append(result)
+    _count_retries()
+    return packed(results)
 
 
-def _build_partition(element: PartitionTask | PartitionResult, job: Job) -> PartitionResult:
-    if isinstance(element, PartitionResult):
-        return element
-    result = partition.build_partition(job, element)
+def _count_built(result: PartitionResult) -> None:
     rows = max((entry.rows for entry in result.entries), default=0)
     beam.metrics.Metrics.counter("logloom", "partitions").inc()
     beam.metrics.Metrics.counter("logloom", "rows").inc(rows)
     beam.metrics.Metrics.counter("logloom", "bytes_written").inc(sum(entry.size for entry in result.entries))
-    _count_retries()
     for failure in result.failures:
         LOG.warning("%s %s: %s", failure.log_id, failure.partition, failure.message)
     LOG.info(
         "%s %s: %d rows, %d units built, %d found finished, %.1f s",
-        element.log.log_id,
-        element.span.name,
+        result.log.log_id,
+        result.partition,
         rows,
         result.built,
         len(result.entries) - result.built,
         result.seconds,
     )
-    return result
 
 
 def _count_retries() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from blake3 import blake3
 
+from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
@@ -28,7 +29,8 @@ from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.rows import Tally, reconcile
 from logloom.words import counted
 
-_LEFT_OUT = {"skip": ("log", "derive"), "salvage": ("derive",)}  # kinds of failures, by on_error
+# Kinds of failures for which a log is left out, by on_error.
+_LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
 _LISTED = re.compile(r"logs/([0-9a-f]{64})\.refused\.txt$")
 
@@ -48,13 +50,13 @@ class LogOutcome:
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     """Reconciles a log's partitions and writes its part of the manifest.
 
-    Under on_error skip, a log with any failure loses all its partitions; under salvage, one on whose rows a
-    function of the user's fails: nothing says which of its rows would be whole.
+    Under on_error skip, a log with any failure of its own loses all its partitions; under salvage, one whose
+    rows can't be made or written: nothing says which of them would be whole.
     """
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
-    failures = tuple(failure for result in done for failure in result.failures)
+    failures = tuple(dict.fromkeys(failure for result in done for failure in result.failures))
     if failures:
         left_out = _LEFT_OUT.get(job.open_options.on_error, ())
         skipped = all(failure.kind in left_out for failure in failures)
@@ -156,13 +158,21 @@ def _told(refusal: Refusal) -> str:
 
 def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     """The record of a log that is left out; tried again once its content or our reading of it changes."""
-    reasons = tuple(
-        f"partition {failure.partition}: {failure.message}" if failure.kind == "derive" else failure.message
-        for failure in failures[:MAX_REASONS]
+    told = dict.fromkeys(
+        failure.message if failure.kind == "log" else f"partition {failure.partition}: {failure.message}"
+        for failure in failures
     )
+    reasons = tuple(told)[:MAX_REASONS]
+    died = any(failure.kind == "worker" for failure in failures)
+    key = quarantine_key(log.key, software()) if died else log.key
     return LogRecord(
-        log.log_id, log.uris, log.content_id, log.split, log.key, "skipped", "", 0, 0, {}, 0, reasons
+        log.log_id, log.uris, log.content_id, log.split, key, "skipped", "", 0, 0, {}, 0, reasons
     )
+
+
+def quarantine_key(key: str, made_by: Mapping[str, str]) -> str:
+    """The key of a log on which workers died: other software may survive it, so it is part of the key."""
+    return digest_of([key, dict(made_by)])
 
 
 def records_of(job: Target, outcomes: Sequence[LogOutcome]) -> list[LogRecord]:
@@ -268,8 +278,13 @@ def _refusal(job: Target, records: Sequence[LogRecord]) -> str:
         )
     if not any(record.rows for record in records) and not job.allow_empty:
         dropped = total(record.dropped for record in records)
-        why = ", ".join(f"{counted(count, 'tick')} dropped by {reason}" for reason, count in dropped.items())
-        return f"no rows at all ({why or 'no log has a tick'}); --allow-empty commits an empty version"
+        why = [f"{counted(count, 'tick')} dropped by {reason}" for reason, count in dropped.items()]
+        if skipped:
+            why.append(
+                f"{counted(len(skipped), 'log')} skipped, {skipped[0].log_id}: {skipped[0].reasons[0]}"
+            )
+        told = ", ".join(why) or "no log has a tick"
+        return f"no rows at all ({told}); --allow-empty commits an empty version"
     return ""
 
 
