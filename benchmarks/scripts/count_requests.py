@@ -22,6 +22,7 @@ from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
 from logloom.transforms import job as jobs
+from logloom.transforms.outcomes import merge_outcomes, write_outcomes
 
 RECIPE = """\
 name: requests
@@ -85,7 +86,7 @@ def main(log: str, rows: str) -> None:
     end("read back")
     outcome = finish.finish_log(job, results)
     end("finish")
-    finish.commit(job, [outcome], [])
+    finish.commit(job, merge_outcomes(job, [write_outcomes(job, [outcome])]), [])
     end("commit")
     print(json.dumps({"partitions": len(pieces), "phases": phases}))
 

@@ -17,6 +17,7 @@ from logloom.pipelines.build import raise_outcome
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
+from logloom.transforms.outcomes import merge_outcomes, write_outcomes
 
 
 def main(recipe: str, root: str) -> None:
@@ -42,7 +43,7 @@ def main(recipe: str, root: str) -> None:
         with phase("finish"):
             outcomes.append(finish.finish_log(job, results))
     with phase("commit"):
-        raise_outcome(finish.commit(job, outcomes, []))
+        raise_outcome(finish.commit(job, merge_outcomes(job, [write_outcomes(job, outcomes)]), []))
     print(json.dumps({"logs": len(plan.logs), "partitions": plan.num_partitions, **spent}))
 
 

@@ -155,8 +155,8 @@ def _print_version(built: Built, root: str) -> None:
         f"{counted(totals['logs'], 'log')}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
-    for record in manifest.logs:
-        if record.status in ("salvaged", "skipped", "empty"):
+    if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):
+        for record in manifest.logs.take(manifest.logs.where("status", ("salvaged", "skipped", "empty"))):
             reason = f": {record.reasons[0]}" if record.reasons else ""
             print_message(f"{record.status}: {record.log_id}{reason}")
     if manifest.verified == "none":

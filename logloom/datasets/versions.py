@@ -19,7 +19,8 @@ from logloom.datasets.picking import near
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.checks import assembled_files, check_all, unit_files, with_check
 from logloom.io.entries import Entry, read_log_part, unit_folder
-from logloom.io.manifest import LogRecord, Manifest, view_folder
+from logloom.io.manifest import Manifest, view_folder
+from logloom.io.shards import LogRecord
 from logloom.io.sources import ChainedSource, ReaderSource, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches

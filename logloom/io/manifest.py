@@ -1,27 +1,28 @@
 """Manifests: what a version holds, and from which logs; the versions of a root and their names.
 
-Here: the records of a manifest, versions, tags, and where the files lie:
+Here: manifests, versions, tags, and where the files lie:
 
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     versions/00000007.blake3               its digest, see logloom.io.manifest_digest
+    versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.shards
     runs/<number>/<run>.json               what became of one build that was to be that number
 
-Elsewhere: entries of units and logs' parts, which manifests name (logloom.io.entries); how whole files appear
-(logloom.io.storage); views of a version (logloom.pipelines.view).
+Elsewhere: the logs of a version as a sequence (logloom.io.records); entries of units and logs' parts, which
+records name (logloom.io.entries); how whole files appear (logloom.io.storage); views of a version
+(logloom.pipelines.view).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import deque
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Annotated, Any
 
 from blake3 import blake3
-from pydantic import AfterValidator, BaseModel, Field, Strict
+from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import (
@@ -34,46 +35,18 @@ from logloom.io.entries import (
     unit_folder,
 )
 from logloom.io.manifest_digest import check_digest
-from logloom.io.metadata import STRICT, Count, Name, NameOrNone, Text, canonical, checked, parsed
+from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
+from logloom.io.records import LogRecords, ahead
 from logloom.io.remote import MISSING
+from logloom.io.shards import MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
 from logloom.schema import Schema
 
-FORMAT = 2
-_READERS = 16  # threads that read parts of logs ahead; they wait for storage
+FORMAT = 3
+_WITH_SHARDS = 3  # the first format whose logs lie in shards
 _TAGS = "versions/tags.json"
 Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
-
-
-@dataclass(frozen=True)
-class LogRecord:
-    """A log in a manifest.
-
-    Attributes:
-        key: digest of all that its rows and files depend on; a build with an equal key reuses the record.
-        status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks) or "kept" (the log is gone).
-        part: digest that names logs/<part>.parquet; "" when skipped.
-        reasons: for people, why it isn't whole.
-        verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
-            logs without units, and where that wasn't noted.
-    """
-
-    __pydantic_config__ = STRICT
-
-    log_id: Text
-    uris: tuple[Text, ...]
-    content_id: Text
-    split: Name
-    key: Text
-    status: Text
-    part: NameOrNone
-    rows: Count
-    planned: Count
-    dropped: Mapping[str, Count]
-    refused: Count
-    reasons: tuple[Text, ...] = ()
-    verified: Text = ""
 
 
 @dataclass(frozen=True)
@@ -100,6 +73,7 @@ class Manifest:
 
     Attributes:
         recipe: as canonical JSON data.
+        logs: read when asked; in formats 1 and 2 they stood in the manifest itself.
         plan: digest of what all rows depend on beside the logs.
         outputs: name to options.
         verified: what was read back before the commit: "new" (all units that the build made or found, but
@@ -119,7 +93,7 @@ class Manifest:
     schema: Annotated[Mapping[str, Any], AfterValidator(_check_schema)]
     plan: Text
     outputs: Mapping[Name, Mapping[str, Any]]
-    logs: tuple[LogRecord, ...]
+    logs: InstanceOf[LogRecords]
     assembled: tuple[Assembled, ...]
     totals: Mapping[str, Count]
     verified: Text
@@ -129,11 +103,16 @@ class Manifest:
     format: Count = field(default=FORMAT)
 
     def to_bytes(self) -> bytes:
-        return canonical(asdict(self))
+        """What stands in its file: of logs their shards, which lie beside it already."""
+        said = asdict(replace(self, logs=LogRecords()))
+        return canonical(said | {"logs": [asdict(shard) for shard in self.logs.shards]})
 
     @classmethod
-    def from_bytes(cls, data: bytes, source: str) -> Manifest:
+    def from_bytes(cls, data: bytes, source: str, store: Store | None = None) -> Manifest:
         """Reads a manifest.
+
+        Args:
+            store: the root, whose shards its logs lie in.
 
         Raises:
             DatasetError: it isn't one, or is of a newer format.
@@ -146,7 +125,39 @@ class Manifest:
                 f"{source}: written in manifest format {number}, this logloom reads up to "
                 f"{FORMAT}: install a newer logloom"
             )
+        if isinstance(value, dict) and "logs" in value:
+            said = {"logs": value["logs"]}
+            if not isinstance(number, int):
+                value["logs"] = LogRecords()  # the format is what is wrong
+            elif number < _WITH_SHARDS:
+                value["logs"] = LogRecords.of(checked(_RecordsJson, said, what).logs)
+            else:
+                value["logs"] = LogRecords(store, checked(_ShardsJson, said, what).logs)
         return checked(cls, value, what)
+
+
+@dataclass(frozen=True)
+class _ShardsJson:
+    __pydantic_config__ = STRICT
+
+    logs: Annotated[tuple[RecordShard, ...], AfterValidator(_in_order)]
+
+
+@dataclass(frozen=True)
+class _RecordsJson:
+    __pydantic_config__ = STRICT
+
+    logs: tuple[LogRecord, ...]
+
+
+def _in_order(shards: tuple[RecordShard, ...]) -> tuple[RecordShard, ...]:
+    for shard, following in itertools.pairwise(shards):
+        if shard.last >= following.first:
+            raise ValueError(f"the shard from {following.first!r} on begins before {shard.last!r}")
+    for shard in shards:
+        if not 0 < shard.totals.get("logs", 0) <= MAX_LOGS:
+            raise ValueError(f"the shard from {shard.first!r} on holds no, or too many logs")
+    return shards
 
 
 class _ClockJson(BaseModel):
@@ -275,7 +286,7 @@ def _manifest_at(store: Store, number: int) -> Manifest:
     except MISSING:
         raise UsageError(f"{place}: there is no version {number}") from None
     check_digest(store, number, data)
-    manifest = Manifest.from_bytes(data, place)
+    manifest = Manifest.from_bytes(data, place, store)
     if manifest.version != number:
         raise DatasetError(f"{place}: the manifest of version {manifest.version}")
     return manifest
@@ -312,19 +323,7 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
 
 def entries_of(store: Store, logs: Iterable[LogRecord]) -> Iterable[tuple[LogRecord, Entry]]:
     """All units of the given logs, in (log_id, span) order within each output."""
-    coming: deque[tuple[LogRecord, Future[list[Entry]]]] = deque()
-    with ThreadPoolExecutor(_READERS) as threads:
-        for log in logs:
-            if log.part:
-                coming.append((log, threads.submit(read_log_part, store, log.part)))
-            if len(coming) > 2 * _READERS:  # some ahead, not all in memory
-                yield from _next_entries(coming)
-        while coming:
-            yield from _next_entries(coming)
-
-
-def _next_entries(
-    coming: deque[tuple[LogRecord, Future[list[Entry]]]],
-) -> Iterable[tuple[LogRecord, Entry]]:
-    log, entries = coming.popleft()
-    return [(log, entry) for entry in entries.result()]
+    records = (log for log in logs if log.part)
+    for log, entries in ahead(lambda log: (log, read_log_part(store, log.part)), records):
+        for entry in entries:
+            yield log, entry

@@ -124,6 +124,16 @@ class Store:
             data: bytes = self.fs.cat_file(self.fs_path(name))
             return data
 
+    def read_range(self, name: str, start: int, stop: int) -> bytes:
+        """The bytes [start, stop) of a file, fewer where it ends; raises as `read` does."""
+        with self._explained(name, MISSING):
+            if self.local is not None:
+                with self.path_of(name).open("rb") as file:
+                    file.seek(start)
+                    return file.read(stop - start)
+            data: bytes = self.fs.cat_file(self.fs_path(name), start=start, end=stop)
+            return data
+
     def read_json(self, name: str) -> Any:
         return json.loads(self.read(name))
 

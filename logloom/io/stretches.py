@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.manifest import LogRecord
+from logloom.io.shards import LogRecord
 
 Ints = NDArray[np.int64]
 

@@ -25,8 +25,9 @@ from logloom.digests import RowsDigest
 from logloom.errors import UsageError
 from logloom.io.assembling import PartsJson, row_problems, told
 from logloom.io.entries import Entry
-from logloom.io.manifest import LogRecord, Manifest, version_file
+from logloom.io.manifest import Manifest, version_file
 from logloom.io.metadata import Count, Text, checked
+from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource, UnitsSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches

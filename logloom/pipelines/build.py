@@ -31,6 +31,7 @@ from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import copy_view, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import check_describes, describe, run
@@ -68,13 +69,13 @@ class Built:
     @property
     def dropped(self) -> dict[str, int]:
         """Ticks that are no row, by reason, over all logs."""
-        return finish.total(record.dropped for record in self.manifest.logs)
+        return self.manifest.logs.dropped
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
         fine = {"whole", "empty", "kept"} | ({"skipped"} if self.within_budget else set())
-        return all(record.status in fine for record in self.manifest.logs)
+        return set(self.manifest.logs.statuses) <= fine
 
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:
@@ -84,9 +85,8 @@ def construct(pipeline: Any, plan: BuildPlan) -> Any:
         pipeline
         | "Logs" >> beam.Create(tasks, reshuffle=False)
         | "SpreadLogs" >> SpreadByKey(operator.attrgetter("log_id"))
-        # Only the commit asks for the records of other logs, of which there may be many.
-        | "BuildLogs" >> BuildLogs(dataclasses.replace(plan.job, kept=()))
-        | "CommitVersion" >> CommitVersion(plan.job)
+        | "BuildLogs" >> BuildLogs(plan.job)
+        | "CommitVersion" >> CommitVersion(plan.job, (task.log_id for task in tasks))
     )
 
 
@@ -197,7 +197,8 @@ def _uris(plan: BuildPlan) -> list[str]:
 
 
 def _run(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage) -> Finished | Submitted:
-    job = plan.job
+    job = with_changes(plan.job, plan.changes)
+    plan = dataclasses.replace(plan, job=job)
     check_reach(runner, _uris(plan))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger

@@ -22,12 +22,14 @@ from logloom.errors import DatasetError, LogloomError, ReadBackError, StorageErr
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
 from logloom.io.filesystems import explained
-from logloom.io.manifest import LogRecord, Manifest, read_manifest
+from logloom.io.manifest import Manifest, read_manifest
+from logloom.io.shards import LogRecord
 from logloom.io.stretches import DAMAGE, LogRange
 from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import check_reach, job_name, mend_digest, raise_outcome
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
@@ -37,6 +39,7 @@ from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
+from logloom.transforms.outcomes import LogOutcome
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.words import OnMessage, counted, ignore_message
 
@@ -106,8 +109,8 @@ def construct(pipeline: beam.Pipeline, plan: ConvertPlan) -> Any:
         pipeline
         | "Parts" >> beam.Create(bundles, reshuffle=False)
         | "SpreadParts" >> beam.Reshuffle()
-        | "ConvertParts" >> ConvertParts(dataclasses.replace(plan.job, kept=()))
-        | "CommitVersion" >> CommitVersion(plan.job)
+        | "ConvertParts" >> ConvertParts(plan.job)
+        | "CommitVersion" >> CommitVersion(plan.job, (log.task.log_id for log in plan.logs))
     )
 
 
@@ -143,7 +146,8 @@ def convert(
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     with watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching:
         size = Size(plan.bytes, len(plan.parts))
-        watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
+        told = dataclasses.replace(with_changes(job, plan.changes), journal=watching.journal)
+        watched = dataclasses.replace(plan, job=told)
         try:
             steps = functools.partial(construct, plan=watched)
             run(steps, engine, size, name=job_name(job), tell=on_message)
@@ -158,8 +162,9 @@ def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Conver
     manifest = read_manifest(job.store, version)
     with viewing(job.store, version):
         view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
-    damaged = tuple(record for record in manifest.logs if DAMAGE in record.dropped)
-    return Converted(manifest, view, built, reused, damaged if job.on_error == "skip" else ())
+    looked_at = manifest.logs if job.on_error == "skip" and DAMAGE in manifest.logs.dropped else ()
+    damaged = tuple(record for record in looked_at if DAMAGE in record.dropped)
+    return Converted(manifest, view, built, reused, damaged)
 
 
 # --- a part ---------------------------------------------------------------------------------------------
@@ -295,14 +300,14 @@ def read_back(converted: ConvertedPart, job: ConvertJob) -> ConvertedPart:
 # --- a log ----------------------------------------------------------------------------------------------
 
 
-def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> finish.LogOutcome:
+def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> LogOutcome:
     """A log's record, once all its parts are done."""
     log_id, bundles = grouped
     parts: list[ConvertedPart] = [part for bundle in bundles for part in unpacked(bundle)]
     done = sorted(parts, key=lambda part: part.result.partition)  # Beam hands them over in any order
     failures = tuple(failure for part in done for failure in part.result.failures)
     if any(failure.kind != "log" for failure in failures):
-        return finish.LogOutcome(log_id, None, failures)
+        return LogOutcome(log_id, None, failures)
     entries = sorted((e for part in done for e in part.result.entries), key=lambda entry: entry.start)
     rows = sum(entry.rows for entry in entries)
     key = done[0].result.log.key
@@ -310,6 +315,7 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> finish
         done[0].record,
         key=key,
         part=write_log_part(job.store, entries),
+        units=len(entries),
         rows=rows,
         verified=finish.read_share(job),
     )
@@ -317,7 +323,7 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> finish
         record = _without_damaged(done[0].record, record, failures)
     built = sum(part.result.built for part in done)
     seconds = sum(part.result.seconds for part in done)
-    return finish.LogOutcome(log_id, record, failures, built, len(entries) - built, seconds)
+    return LogOutcome(log_id, record, failures, built, len(entries) - built, seconds)
 
 
 def _without_damaged(source: LogRecord, record: LogRecord, failures: Sequence[Failure]) -> LogRecord:

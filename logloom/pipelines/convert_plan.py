@@ -17,15 +17,15 @@ from pydantic import BaseModel, ValidationError
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.manifest import (
-    LogRecord,
     Manifest,
     check_root,
 )
+from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import Format, format_named
-from logloom.pipelines.versions import check_verify, is_unchanged, next_version
+from logloom.pipelines.versions import Before, check_verify, is_unchanged, next_version
 from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
@@ -87,7 +87,8 @@ class ConvertPlan:
     """What a conversion will do.
 
     Attributes:
-        logs: that will be converted; those that the root has already are `job.kept`.
+        logs: that will be converted.
+        changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         up_to_date: the newest version already says all that a new one would.
     """
 
@@ -95,6 +96,7 @@ class ConvertPlan:
     logs: tuple[LogToConvert, ...]
     notes: tuple[str, ...]
     up_to_date: bool
+    changes: tuple[LogRecord, ...] = ()
 
     @property
     def parts(self) -> list[tuple[LogToConvert, LogRange]]:
@@ -158,7 +160,6 @@ def plan_convert(
         name=source.name,
         recipe=source.recipe,
         outputs={output: chosen},
-        kept=(),
         verify=verify,
         source=source,
         columns=tuple(schema.columns),
@@ -170,24 +171,24 @@ def plan_convert(
 
 def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceLog]) -> ConvertPlan:
     """Sorts the logs into those to convert and those whose records stay."""
-    before = {record.log_id: record for record in parent.logs} if parent else {}
-    kept: list[LogRecord] = []
+    before = Before(parent)
+    listed: list[LogRecord] = []
     planned: list[LogToConvert] = []
     for log in logs:
         record = log.record
         content = digest_of([record.content_id, record.status, [part.identity for part in log.parts]])
         key = job.log_key(record.log_id, content, record.uris, record.split)
-        old = before.get(record.log_id)
+        known = before.known.get(record.log_id)
         if not log.parts:  # listed only: skipped, or without a tick
-            kept.append(replace(record, key=key, part="", verified=""))
-        elif old is not None and old.key == key:
-            kept.append(old)
-        else:
+            listed.append(replace(record, key=key, part="", verified="", units=0))
+        elif known is None or known.key != key:
             task = LogTask(record.log_id, record.uris, record.content_id, record.split, key)
             planned.append(LogToConvert(task, log))
-    job = replace(job, kept=tuple(kept), bundle=bundle_size(sum(len(log.source.parts) for log in planned)))
-    same = parent is not None and not planned and is_unchanged(job, parent)
-    return ConvertPlan(job, tuple(planned), job.source.notes, same)
+    gone = before.known.keys() - {log.record.log_id for log in logs}
+    changes = before.changes(listed, gone)
+    job = replace(job, bundle=bundle_size(sum(len(log.source.parts) for log in planned)))
+    same = parent is not None and not planned and not changes and is_unchanged(job, parent)
+    return ConvertPlan(job, tuple(planned), job.source.notes, same, changes)
 
 
 def parse_options(text: str | None) -> dict[str, Any]:

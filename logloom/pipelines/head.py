@@ -14,7 +14,8 @@ import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
-from logloom.io.manifest import LogRecord, entries_of, read_manifest
+from logloom.io.manifest import entries_of, read_manifest
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import by_preference
 from logloom.pipelines.head_why import Explainer, Why, iso8601

@@ -16,7 +16,8 @@ from logloom.errors import LogloomError
 from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import Log, MessagePlace, OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import LogRecord, Manifest
+from logloom.io.manifest import Manifest
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.recipe import DerivedColumn, Recipe, Rows, TopicColumn
 from logloom.transforms.columns import RowPlan

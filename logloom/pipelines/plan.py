@@ -22,17 +22,17 @@ from logloom.io.logs.base import LogSummary, OpenOptions, unfinished_words
 from logloom.io.logs.match import LogFiles, access_to, check_one_recording, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
-from logloom.io.manifest import LogRecord, Manifest, check_root
+from logloom.io.manifest import Manifest, check_root
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
-from logloom.pipelines.versions import check_verify, is_unchanged, next_version
+from logloom.pipelines.versions import Before, KeptLogs, check_verify, is_unchanged, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs, split_of
-from logloom.software import software
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, modules_of, read_files
-from logloom.transforms.finish import quarantine_key, skipped_record
+from logloom.transforms.finish import keys_of, skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
 from logloom.transforms.resolve import resolve
@@ -90,6 +90,8 @@ class BuildPlan:
         logs: that will be read.
         missing_topics: topic to the logs that lack it.
         up_to_date: the newest version already says all that a new one would.
+        kept: logs of the newest version that need no work.
+        changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         finished: how many units of `logs` lie finished in the root from an earlier attempt.
     """
 
@@ -99,6 +101,8 @@ class BuildPlan:
     dropped: tuple[str, ...] = ()
     up_to_date: bool = False
     unreadable: tuple[LogRecord, ...] = field(default=())
+    kept: KeptLogs = field(default_factory=KeptLogs)
+    changes: tuple[LogRecord, ...] = ()
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
@@ -197,7 +201,6 @@ def plan_build(
         recipe=recipe.identity_json(),
         plan=row_plan,
         outputs=outputs,
-        kept=(),
         open_options=options,
         skip_budget=recipe.skip_budget,
         verify=verify,
@@ -312,29 +315,26 @@ def _against_parent(
     notes: Sequence[str],
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
-    before = {record.log_id: record for record in parent.logs} if parent else {}
-    kept: list[LogRecord] = []
+    before = Before(parent)
     planned: list[PlannedLog] = []
     for log_id in sorted(opened):
         summary = opened[log_id][1].summary
         split = split_of(recipe, log_id, summary.uris)
         key = job.log_key(log_id, summary.content_id, summary.uris, split)
-        known = before.get(log_id)
-        if known and known.key in (key, quarantine_key(key, software())) and known.status != "kept":
-            kept.append(known)
+        known = before.known.get(log_id)
+        if known is not None and known.key in keys_of(key) and known.status != "kept":
             continue
         task = LogTask(log_id, summary.uris, summary.content_id, split, key)
         planned.append(PlannedLog.of(task, summary, job.plan))
     unreadable = [_unreadable(recipe, log, message) for log, message in failed]
-    gone = sorted(set(before) - set(opened) - {log.log_id for log, _ in failed})
-    kept += _vanished(job, recipe, [before[log_id] for log_id in gone])
-    job = replace(
-        job,
-        kept=tuple(sorted([*kept, *unreadable], key=lambda record: record.log_id)),
-        bundle=bundle_size(sum(len(log.bounds) for log in planned)),
-    )
-    same = parent is not None and not planned and is_unchanged(job, parent)
-    return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable))
+    gone = sorted(set(before.known) - set(opened) - {log.log_id for log, _ in failed})
+    vanished = _vanished(job, recipe, gone, before)
+    lost = [] if recipe.vanished == "keep" else gone
+    changes = before.changes([*vanished, *unreadable], lost)
+    kept = before.kept([*(log.task.log_id for log in planned), *(r.log_id for r in unreadable), *lost])
+    job = replace(job, bundle=bundle_size(sum(len(log.bounds) for log in planned)))
+    same = parent is not None and not planned and not changes and is_unchanged(job, parent)
+    return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable), kept, changes)
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
@@ -342,29 +342,33 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
-def _vanished(job: Job, recipe: Recipe, records: Sequence[LogRecord]) -> list[LogRecord]:
-    """What becomes of logs that the parent version has and the recipe no longer finds.
+def _vanished(job: Job, recipe: Recipe, gone: Sequence[str], before: Before) -> list[LogRecord]:
+    """The records that change because their logs are gone: the recipe no longer finds what the parent has.
 
     Raises:
         UsageError: `vanished: fail`, the default; or rows to keep that another recipe made.
     """
-    if recipe.vanished == "fail" and records:
-        names = ", ".join(record.log_id for record in records[:5])
+    if recipe.vanished == "fail" and gone:
         raise UsageError(
-            f"{counted(len(records), 'log')} of the newest version can't be found by `logs` any more "
-            f"({names}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave them out"
+            f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
+            f"({', '.join(gone[:5])}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
+            "them out"
         )
     if recipe.vanished != "keep":
         return []
-    other = [record.log_id for record in records if record.key != _key_now(job, recipe, record)]
+    other, changed = [], []
+    for record in before.records(gone):
+        if record.key != _key_now(job, recipe, record):
+            other.append(record.log_id)
+        elif record.status != "kept":
+            changed.append(replace(record, status="kept"))
     if other:
-        names = ", ".join(other[:5])
         raise UsageError(
             f"{counted(len(other), 'log is', 'logs are')} gone whose rows were made by another recipe "
-            f"({names}); these can't stand beside rows of this one: set `vanished: drop`, undo the "
-            "change, or build into a new root"
+            f"({', '.join(other[:5])}); these can't stand beside rows of this one: set `vanished: drop`, "
+            "undo the change, or build into a new root"
         )
-    return [replace(record, status="kept") for record in records]
+    return changed
 
 
 def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:

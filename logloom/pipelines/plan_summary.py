@@ -21,7 +21,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "version": plan.job.parent if plan.up_to_date else plan.job.number,
         "up_to_date": plan.up_to_date,
         "logs_to_read": len(plan.logs),
-        "logs_reused": len(plan.job.kept) - len(plan.unreadable),
+        "logs_reused": plan.kept.logs,
         "logs_skipped": len(plan.unreadable),
         "logs_gone": len(plan.dropped),
         "partitions": plan.num_partitions,

@@ -24,7 +24,6 @@ from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
     Assembled,
-    LogRecord,
     Manifest,
     read_assembled,
     read_manifest,
@@ -32,6 +31,7 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.manifest_digest import write_digest
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
 from logloom.pipelines.repair_units import (
@@ -56,7 +56,7 @@ from logloom.pipelines.verify import (
     run_tasks,
     task_of,
 )
-from logloom.pipelines.verify_claims import Finding, output_order
+from logloom.pipelines.verify_claims import Finding, output_order, whole_logs
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.software import software
@@ -117,10 +117,11 @@ def repair(
             version should hold.
     """
     store = Store.at(root, storage_options)
-    manifest = read_manifest(store, version)
+    manifest, broken = whole_logs(read_manifest(store, version))
     access = with_access(store.options, logs)
     remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
-    return _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress).run(dry_run)
+    mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)
+    return mending.run(dry_run, broken)
 
 
 class _Mending:
@@ -138,10 +139,15 @@ class _Mending:
         self._num_workers, self._remake, self._on_done = num_workers, remake, on_progress
         self._done: list[Mended] = []
 
-    def run(self, dry_run: bool) -> Repair:
+    def run(self, dry_run: bool, broken: Sequence[Finding]) -> Repair:
+        """
+        Args:
+            broken: shards of the manifest, which no repair can make; their logs are left alone.
+        """
         store, manifest = self._store, self._manifest
         entries, lost = readable_entries(store, manifest.logs)
-        found = [*lost]
+        found = [*broken, *lost]
+        self._done += [Mended("", "", *one.message.split(": ", 1)) for one in broken if not dry_run]
         if lost and not dry_run:
             self._mend_parts({one.log_id for one in lost}, output_order(entries))
             entries, _ = readable_entries(store, manifest.logs)
@@ -159,7 +165,7 @@ class _Mending:
             found.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
         if listings and not dry_run:
             self._mend_refusal_lists({record.log_id: name for record, name, _ in listings}, entries)
-        readable = not readable_entries(store, manifest.logs)[1]
+        readable = not (broken or readable_entries(store, manifest.logs)[1])
         # A link to a file that was damaged and is no more is found wrong only now.
         found += check_view(store, manifest) if readable and not self._done else ()
         if not dry_run:
@@ -270,7 +276,9 @@ class _Mending:
         """Makes the damaged files of an assembled output again; why each couldn't be, "" where it was."""
         store, version = self._store, Committed.of(self._store, self._manifest)
         found = [
-            a for a in assemblies(version, version.kept) if (a.output, a.split) == (part.output, part.split)
+            a
+            for a in assemblies(version, self._manifest.logs)
+            if (a.output, a.split) == (part.output, part.split)
         ]
         if not found:
             return {unit_folder(part.output, part.identity): "the manifest names no units of it"}

@@ -16,10 +16,8 @@ from blake3 import blake3
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes
-from logloom.io.manifest import (
-    LogRecord,
-)
 from logloom.io.metadata import canonical
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify import (
     task_of,

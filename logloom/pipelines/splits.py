@@ -10,6 +10,7 @@ from typing import Any
 
 from logloom.io.manifest import Manifest
 from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.versions import Before
 from logloom.words import counted
 
 Counts = dict[str, dict[str, int]]
@@ -17,24 +18,23 @@ Counts = dict[str, dict[str, int]]
 
 def planned_splits(plan: BuildPlan) -> Counts:
     """By split, `logs` and `rows_at_most`: rows of logs that stay, and ticks of those that will be read."""
-    kept = [(record.split, record.rows) for record in plan.job.kept if record.part]
-    read = [(log.task.split, log.num_ticks) for log in plan.logs]
+    kept = plan.kept.splits
+    read = [(log.task.split, 1, log.num_ticks) for log in plan.logs]
     return _count(plan.job.recipe, [*kept, *read], "rows_at_most")
 
 
 def built_splits(manifest: Manifest) -> Counts:
     """By split, its `logs` and `rows`."""
-    logs = [(record.split, record.rows) for record in manifest.logs if record.part]
-    return _count(manifest.recipe, logs, "rows")
+    return _count(manifest.recipe, Before(manifest).kept(()).splits, "rows")
 
 
-def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int]], unit: str) -> Counts:
+def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int, int]], unit: str) -> Counts:
     """Splits in the recipe's order, those that get nothing too; "all" for a recipe without."""
     named = (recipe.get("order") or {}).get("split") or ["all"]
     counts: Counts = {name: {"logs": 0, unit: 0} for name in named}
-    for split, rows in logs:
+    for split, number, rows in logs:
         found = counts.setdefault(split, {"logs": 0, unit: 0})
-        found["logs"] += 1
+        found["logs"] += number
         found[unit] += rows
     return counts
 

@@ -19,9 +19,10 @@ from logloom.io.entries import Entry, FileEntry, read_log_part
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import Assembled, LogRecord, Manifest, read_assembled, read_manifest, view_folder
+from logloom.io.manifest import Assembled, Manifest, read_assembled, read_manifest, view_folder
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.pipelines.verify_claims import Finding, check_claims, manifest_state
+from logloom.pipelines.verify_claims import Finding, check_claims, manifest_state, whole_logs
 from logloom.pipelines.view import view_files
 from logloom.recipe import Recipe
 from logloom.transforms.assembly import assembled_differences
@@ -109,10 +110,11 @@ def verify(
         LogReadError: `against_logs`, and the logs can't be opened.
     """
     store = Store.at(root, storage_options)
-    manifest = read_manifest(store, version)
+    manifest, broken = whole_logs(read_manifest(store, version))
     access = with_access(store.options, logs)
     reading = reading_of(store, manifest)
     entries, lost = readable_entries(store, manifest.logs)
+    lost = [*broken, *lost]
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
     tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
     tasks += [Task(_check_assembled, (reading, part)) for part in manifest.assembled]
@@ -297,7 +299,6 @@ def job_again(
         recipe=manifest.recipe,
         plan=plan,
         outputs=reading_of(store, manifest).outputs,
-        kept=(),
         number=manifest.version,
         parent=manifest.parent,
         open_options=options,

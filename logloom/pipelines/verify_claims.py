@@ -16,7 +16,6 @@ from logloom import __version__
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import Entry
 from logloom.io.manifest import (
-    LogRecord,
     Manifest,
     digest_of_manifest,
     read_manifest,
@@ -24,11 +23,12 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.manifest_digest import digest_file
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
-from logloom.transforms.finish import quarantine_key, totals_of
+from logloom.transforms.finish import keys_of
 from logloom.transforms.job import Committed
 from logloom.transforms.tally import Tally
 from logloom.words import counted
@@ -81,6 +81,16 @@ def manifest_state(store: Store, number: int) -> tuple[str, list[Finding]]:
     return "checked", []
 
 
+def whole_logs(manifest: Manifest) -> tuple[Manifest, list[Finding]]:
+    """A manifest of the logs whose shards are whole, and what is wrong with the others.
+
+    Where one isn't, it claims no totals.
+    """
+    logs, problems = manifest.logs.whole()
+    whole = replace(manifest, logs=logs, totals={}) if problems else manifest
+    return whole, [Finding("", "", problem) for problem in problems]
+
+
 def check_claims(
     store: Store,
     manifest: Manifest,
@@ -109,11 +119,11 @@ def output_order(entries: Sequence[tuple[LogRecord, Entry]]) -> list[str]:
 
 
 def _check_lists(manifest: Manifest) -> Iterator[Finding]:
-    found = totals_of(manifest.logs)
+    found = manifest.logs.totals
     for name, total in manifest.totals.items():
         if found.get(name, total) != total:
             yield Finding("", "", f"the manifest says {total} {name}, its logs add up to {found[name]}")
-    for before, after in itertools.pairwise(record.log_id for record in manifest.logs):
+    for before, after in itertools.pairwise(manifest.logs.column("log_id").to_pylist()):
         if before >= after:
             yield Finding(after, "", f"stands after {before} in the manifest: twice, or out of order")
 
@@ -145,8 +155,7 @@ def _check_keys(store: Store, manifest: Manifest, order: Sequence[str]) -> Itera
     wrong = []
     for record in keyed:
         key = version.log_key(record.log_id, record.content_id, record.uris, record.split)
-        quarantined = quarantine_key(key, manifest.software) if record.status == "skipped" else key
-        if record.key not in (key, quarantined):
+        if record.key not in (keys_of(key, manifest.software) if record.status == "skipped" else (key,)):
             wrong.append(record)
     # Another logloom may make other keys, and then of all logs alike.
     if len(wrong) < len(keyed) or version.manifest.software.get("logloom") == __version__:

@@ -1,14 +1,29 @@
-"""Versions that follow the newest one of a root: what plans of builds and of conversions share."""
+"""Versions that follow the newest one of a root: what plans of builds and of conversions share.
+
+Here: which version follows, what the newest one says of its logs, and what changes in that.
+Elsewhere: the plans (logloom.pipelines.plan, logloom.pipelines.convert_plan), merging (logloom.io.merging).
+"""
 
 from __future__ import annotations
 
+import operator
 import uuid
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.manifest import Manifest, digest_of_manifest, read_manifest, version_numbers
+from logloom.io.merging import GONE, write_records
+from logloom.io.records import LogRecords
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
+from logloom.transforms.outcomes import run_folder
+
+AnyTarget = TypeVar("AnyTarget", bound=Target)
 
 
 def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
@@ -28,15 +43,76 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
     }
 
 
+class KnownLog(NamedTuple):
+    """What a plan asks of each log of the newest version."""
+
+    key: str
+    status: str
+    position: int
+
+
+@dataclass(frozen=True)
+class KeptLogs:
+    """How many logs of the newest version stay in the next one, and by split how many of them have how many
+    rows."""
+
+    logs: int = 0
+    splits: tuple[tuple[str, int, int], ...] = ()
+
+
+class Before:
+    """The logs of the newest version, as columns.
+
+    Attributes:
+        known: by log_id.
+    """
+
+    def __init__(self, parent: Manifest | None):
+        self._logs = LogRecords() if parent is None else parent.logs
+        columns = self._logs.columns("log_id", "key", "status").to_pydict()
+        said = zip(columns["key"], columns["status"], range(len(self._logs)), strict=True)
+        self.known = dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
+
+    def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
+        """The records of some of its logs, in their order there."""
+        return self._logs.take(sorted(self.known[log_id].position for log_id in log_ids))
+
+    def changes(self, records: Sequence[LogRecord], gone: Iterable[str]) -> tuple[LogRecord, ...]:
+        """Records that say something else than before, and marks of logs that leave, by log_id."""
+        there = [record.log_id for record in records if record.log_id in self.known]
+        before = {record.log_id: record for record in self.records(there)}
+        changed = [record for record in records if not _same(before.get(record.log_id), record)]
+        marks = [LogRecord(log_id, (), "", "all", "", GONE, "", 0, 0, {}, 0, units=0) for log_id in gone]
+        return tuple(sorted([*changed, *marks], key=operator.attrgetter("log_id")))
+
+    def kept(self, but_for: Iterable[str]) -> KeptLogs:
+        """What stays of it, without some logs."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        stays = np.ones(len(self._logs), bool)
+        stays[[self.known[log_id].position for log_id in but_for if log_id in self.known]] = False
+        columns = self._logs.columns("split", "rows", "part").filter(pa.array(stays))
+        with_rows = columns.filter(pc.not_equal(columns["part"], ""))
+        grouped = with_rows.group_by("split").aggregate([("rows", "count"), ("rows", "sum")]).to_pydict()
+        splits = zip(grouped["split"], grouped["rows_count"], grouped["rows_sum"], strict=True)
+        return KeptLogs(int(stays.sum()), tuple(sorted(splits)))
+
+
+def _same(before: LogRecord | None, record: LogRecord) -> bool:
+    """Whether a record is what stands there, but for what wasn't noted then."""
+    return before is not None and (record == before or replace(record, units=before.units) == before)
+
+
+def with_changes(job: AnyTarget, changes: Sequence[LogRecord]) -> AnyTarget:
+    """A job whose changes of the parent's records lie in the root, where its workers find them."""
+    return replace(job, changes=write_records(job.store, changes, run_folder(job)).shards)
+
+
 def is_unchanged(job: Target, parent: Manifest) -> bool:
-    """Whether a version of the job's kept logs alone would say what its parent says."""
+    """Whether a version of the parent's logs, none of which changed, would say what its parent says."""
     outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
-    return (
-        job.kept == parent.logs
-        and parent.plan == job.plan_identity
-        and dict(parent.outputs) == outputs
-        and parent.name == job.name
-    )
+    return parent.plan == job.plan_identity and dict(parent.outputs) == outputs and parent.name == job.name
 
 
 def check_verify(verify: str) -> None:

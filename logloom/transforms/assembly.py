@@ -17,14 +17,15 @@ from blake3 import blake3
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.entries import ENTRY, AssembledEntry, Entry, FileEntry, find_assembled, unit_folder
-from logloom.io.manifest import Assembled, LogRecord, entries_of
+from logloom.io.manifest import Assembled, entries_of
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
 from logloom.software import software
-from logloom.transforms.finish import LogOutcome, failures_of, records_of
 from logloom.transforms.finished import check_files, withdraw_assembled
 from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
+from logloom.transforms.outcomes import LogOutcomes, failures_of, kept_records, records_of
 from logloom.transforms.partition import Failure, Reading, damaged, differences, is_sampled
 
 
@@ -125,12 +126,12 @@ def _found(job: Target, assembly: Assembly) -> tuple[AssembledEntry, str] | None
         return None
 
 
-def plan_checks(job: Target, outcomes: Sequence[LogOutcome]) -> Iterator[UnitCheck]:
+def plan_checks(job: Target, outcomes: LogOutcomes) -> Iterator[UnitCheck]:
     """The units that outputs will be assembled from; with verify "all" also those of logs that were kept."""
     if failures_of(outcomes):
         return
     whole: set[tuple[str, str]] = set()
-    for _, entry in entries_of(job.store, job.kept) if job.verify == "all" else ():
+    for _, entry in entries_of(job.store, kept_records(job, outcomes)) if job.verify == "all" else ():
         whole.add((entry.output, entry.identity))
         yield UnitCheck(entry, True)
     for assembly in assemblies(job, records_of(job, outcomes)):
@@ -154,9 +155,7 @@ def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
     return damaged(job, entry, check_files(job.store, staged))
 
 
-def plan_chunks(
-    job: Target, outcomes: Sequence[LogOutcome], problems: Sequence[Failure]
-) -> list[AssembledFileTask]:
+def plan_chunks(job: Target, outcomes: LogOutcomes, problems: Sequence[Failure]) -> list[AssembledFileTask]:
     """The chunks still to be written of all assembled outputs; none where the build has failed.
 
     Args:
@@ -198,7 +197,7 @@ def described(name: str, data: bytes) -> FileEntry:
 
 def plan_candidates(
     job: Target,
-    outcomes: Sequence[LogOutcome],
+    outcomes: LogOutcomes,
     files: Sequence[tuple[str, FileEntry]],
     problems: Sequence[Failure],
 ) -> Iterator[AssemblyCandidate]:

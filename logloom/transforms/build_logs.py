@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from logloom.errors import LogReadError
@@ -19,6 +19,14 @@ from logloom.transforms import assembly, finish, partition
 from logloom.transforms.attempts import build_bundle
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, PartitionTask, Target
+from logloom.transforms.outcomes import (
+    LogOutcome,
+    LogOutcomes,
+    group_of,
+    group_starts,
+    merge_outcomes,
+    write_outcomes,
+)
 from logloom.transforms.partition import Failure, PartitionResult
 
 with beam_needed():
@@ -48,35 +56,44 @@ class BuildLogs(beam.PTransform):
 
 
 class CommitVersion(beam.PTransform):
-    """LogOutcomes to the one outcome of the build: checks units, assembles outputs, then commits."""
+    """LogOutcomes to the one outcome of the build: checks units, assembles outputs, then commits.
 
-    def __init__(self, job: Target):
-        self.job = job
+    Outcomes of neighbouring logs are written together; what goes on are the names of these files.
+    """
+
+    def __init__(self, job: Target, log_ids: Iterable[str]):
+        self.job, self.starts = job, group_starts(log_ids)
 
     def expand(self, outcomes: Any) -> Any:
         start = outcomes.pipeline | "Start" >> beam.Create([None])
-        everything = beam.pvalue.AsList(outcomes)
+        groups = (
+            outcomes
+            | "GroupNeighbours" >> beam.Map(_by_group, self.starts)
+            | "CollectGroup" >> beam.GroupByKey()
+            | "WriteOutcomes" >> beam.Map(_write_outcomes, self.job)
+        )
+        merged = beam.pvalue.AsSingleton(
+            start | "MergeLogs" >> beam.Map(_merge, self.job, beam.pvalue.AsList(groups))
+        )
         damaged = beam.pvalue.AsList(
             start
-            | "PlanChecks" >> beam.FlatMap(_plan_checks, self.job, everything)
+            | "PlanChecks" >> beam.FlatMap(_plan_checks, self.job, merged)
             | "SpreadChecks" >> beam.Reshuffle()
             | "CheckUnit" >> beam.FlatMap(_check_unit, self.job)
         )
         files = (
             start
-            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, everything, damaged)
+            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, merged, damaged)
             | "SpreadChunks" >> beam.Reshuffle()
             | "WriteChunk" >> beam.Map(_write_chunk, self.job)
         )
         assembled = (
             start
-            | "Assemble" >> beam.FlatMap(_assemble, self.job, everything, beam.pvalue.AsList(files), damaged)
+            | "Assemble" >> beam.FlatMap(_assemble, self.job, merged, beam.pvalue.AsList(files), damaged)
             | "SpreadAssembled" >> beam.Reshuffle()
             | "ReadBackAssembled" >> beam.Map(_finish_assembly, self.job)
         )
-        return start | "Commit" >> beam.Map(
-            _commit, self.job, everything, beam.pvalue.AsList(assembled), damaged
-        )
+        return start | "Commit" >> beam.Map(_commit, self.job, merged, beam.pvalue.AsList(assembled), damaged)
 
 
 # Beam calls these with the job; they only turn argument order and count.
@@ -134,13 +151,29 @@ def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     return read[0].log.log_id, packed(read)
 
 
-def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> finish.LogOutcome:
+def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
     outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
     _count_retries()
     return outcome
 
 
-def _plan_checks(_: None, job: Target, outcomes: list[finish.LogOutcome]) -> Iterable[assembly.UnitCheck]:
+def _by_group(outcome: LogOutcome, starts: Sequence[str]) -> tuple[int, LogOutcome]:
+    return group_of(outcome.log_id, starts), outcome
+
+
+def _write_outcomes(group: tuple[int, Iterable[LogOutcome]], job: Target) -> LogOutcomes:
+    written = write_outcomes(job, group[1])
+    _count_retries()
+    return written
+
+
+def _merge(_: None, job: Target, groups: list[LogOutcomes]) -> LogOutcomes:
+    merged = merge_outcomes(job, groups)
+    _count_retries()
+    return merged
+
+
+def _plan_checks(_: None, job: Target, outcomes: LogOutcomes) -> Iterable[assembly.UnitCheck]:
     return assembly.plan_checks(job, outcomes)
 
 
@@ -151,7 +184,7 @@ def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
 
 
 def _plan_chunks(
-    _: None, job: Target, outcomes: list[finish.LogOutcome], damaged: list[Failure]
+    _: None, job: Target, outcomes: LogOutcomes, damaged: list[Failure]
 ) -> list[assembly.AssembledFileTask]:
     return assembly.plan_chunks(job, outcomes, damaged)
 
@@ -165,7 +198,7 @@ def _write_chunk(chunk: assembly.AssembledFileTask, job: Target) -> tuple[str, F
 def _assemble(
     _: None,
     job: Target,
-    outcomes: list[finish.LogOutcome],
+    outcomes: LogOutcomes,
     files: list[tuple[str, FileEntry]],
     damaged: list[Failure],
 ) -> Iterable[assembly.AssemblyCandidate]:
@@ -181,7 +214,7 @@ def _finish_assembly(candidate: assembly.AssemblyCandidate, job: Target) -> asse
 def _commit(
     _: None,
     job: Target,
-    outcomes: list[finish.LogOutcome],
+    outcomes: LogOutcomes,
     assembled: list[assembly.AssembledResult],
     damaged: list[Failure],
 ) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Finishing: a log once all its partitions are done, and a version once all its logs are.
 
 Here: the log's reconciled record, and the commit.
-Elsewhere: single partitions (logloom.transforms.partition), the outputs that are assembled from many units
-(logloom.transforms.assembly), Beam (logloom.transforms.build_logs).
+Elsewhere: the way of records to the commit (logloom.transforms.outcomes), single partitions
+(logloom.transforms.partition), the outputs that are assembled from many units (logloom.transforms.assembly),
+Beam (logloom.transforms.build_logs).
 """
 
 from __future__ import annotations
@@ -18,13 +19,23 @@ from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import Assembled, LogRecord, Manifest, version_file
+from logloom.io.manifest import Assembled, Manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
+from logloom.transforms.outcomes import (
+    LogOutcome,
+    LogOutcomes,
+    failures_of,
+    num_kept,
+    records_of,
+    run_folder,
+)
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.rows import Tally, reconcile
 from logloom.words import counted
@@ -33,18 +44,6 @@ from logloom.words import counted
 _LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
 _LISTED = re.compile(r"logs/([0-9a-f]{64})\.refused\.txt$")
-
-
-@dataclass(frozen=True)
-class LogOutcome:
-    """What became of a log: a record for the manifest, and why it failed where it did."""
-
-    log_id: str
-    record: LogRecord | None
-    failures: tuple[Failure, ...] = ()
-    built: int = 0
-    reused: int = 0
-    seconds: float = 0.0
 
 
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
@@ -90,6 +89,7 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
         key=log.key,
         status="salvaged" if refusals else "whole" if planned else "empty",
         part=write_log_part(job.store, entries),
+        units=len(entries),
         rows=rows,
         planned=planned,
         dropped=dropped,
@@ -164,26 +164,19 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     )
     reasons = tuple(told)[:MAX_REASONS]
     died = any(failure.kind == "worker" for failure in failures)
-    key = quarantine_key(log.key, software()) if died else log.key
-    return LogRecord(
-        log.log_id, log.uris, log.content_id, log.split, key, "skipped", "", 0, 0, {}, 0, reasons
-    )
+    named = log.log_id, log.uris, log.content_id, log.split, keys_of(log.key)[died]
+    return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0)
 
 
-def quarantine_key(key: str, made_by: Mapping[str, str]) -> str:
-    """The key of a log on which workers died: other software may survive it, so it is part of the key."""
-    return digest_of([key, dict(made_by)])
+def keys_of(key: str, made_by: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """The keys of a log: its own, and that of its record where workers died of it.
 
+    Other software may survive it, so that is part of the second.
 
-def records_of(job: Target, outcomes: Sequence[LogOutcome]) -> list[LogRecord]:
-    """The records of all logs that a build kept or finished."""
-    made = [outcome.record for outcome in outcomes if outcome.record is not None]
-    return sorted([*job.kept, *made], key=lambda record: record.log_id)
-
-
-def failures_of(outcomes: Sequence[LogOutcome]) -> list[Failure]:
-    """What keeps a build from committing."""
-    return [f for o in sorted(outcomes, key=lambda o: o.log_id) if o.record is None for f in o.failures]
+    Args:
+        made_by: software; ours by default.
+    """
+    return key, digest_of([key, dict(made_by or software())])
 
 
 # --- the commit -----------------------------------------------------------------------------------------
@@ -191,7 +184,7 @@ def failures_of(outcomes: Sequence[LogOutcome]) -> list[Failure]:
 
 def outcome_file(job: Target) -> str:
     """What became of one submission; two builds of one version must not take each other's for theirs."""
-    return f"runs/{job.number:08d}/{job.run}.json"
+    return f"{run_folder(job)}/{job.run}.json"
 
 
 @dataclass(frozen=True)
@@ -231,7 +224,7 @@ def read_outcome(job: Target) -> Outcome:
 
 def commit(
     job: Target,
-    outcomes: Sequence[LogOutcome],
+    outcomes: LogOutcomes,
     assembled: Sequence[tuple[Assembled, tuple[Failure, ...]]],
     damaged: Sequence[Failure] = (),
 ) -> dict[str, Any]:
@@ -244,22 +237,24 @@ def commit(
         {"version", "committed", "failures", "problem", "conflict", "built", "reused"}.
     """
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
-    failures = failures_of(outcomes) + sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
+    failures = [*failures_of(outcomes)]
+    failures += sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
     failures += [failure for _, found in assembled for failure in found]
-    records = records_of(job, outcomes)
-    problem = "" if failures else _refusal(job, records)
+    logs = records_of(job, outcomes)
+    problem = "" if failures else _refusal(job, logs)
     outcome: dict[str, Any] = {
         "version": job.number,
         "committed": False,
         "failures": [asdict(failure) for failure in failures],
         "problem": problem,
         "conflict": "",
-        "built": sum(o.built for o in outcomes),
-        "reused": sum(o.reused for o in outcomes),
+        "built": outcomes.built,
+        "reused": outcomes.reused,
     }
     if not failures and not problem:
         try:
-            create_version(job, records, [part for part, _ in assembled])
+            parts = [part for part, _ in assembled]
+            create_version(job, logs, parts, _trusted(job, num_kept(outcomes), parts))
             outcome["committed"] = True
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
@@ -267,38 +262,28 @@ def commit(
     return outcome
 
 
-def _refusal(job: Target, records: Sequence[LogRecord]) -> str:
+def _refusal(job: Target, logs: LogRecords) -> str:
     """Why the build as a whole can't be committed though no log failed it; "" when it can."""
-    skipped = [record for record in records if record.status == "skipped"]
-    if job.skip_budget and len(skipped) > job.skip_budget * len(records):
-        names = ", ".join(record.log_id for record in skipped[:5])
+    skipped = logs.statuses.get("skipped", 0)
+    if job.skip_budget and skipped > job.skip_budget * len(logs):
+        names = ", ".join(one.log_id for one in logs.take(logs.where("status", ["skipped"])[:5]))
         budget = f"{job.skip_budget:.2%}"
-        return (
-            f"{len(skipped)} of {counted(len(records), 'log')} skipped, over the budget of {budget}: {names}"
-        )
-    if not any(record.rows for record in records) and not job.allow_empty:
-        dropped = total(record.dropped for record in records)
-        why = [f"{counted(count, 'tick')} dropped by {reason}" for reason, count in dropped.items()]
-        if skipped:
-            why.append(
-                f"{counted(len(skipped), 'log')} skipped, {skipped[0].log_id}: {skipped[0].reasons[0]}"
-            )
+        return f"{skipped} of {counted(len(logs), 'log')} skipped, over the budget of {budget}: {names}"
+    if not logs.totals.get("rows") and not job.allow_empty:
+        why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]
+        for one in logs.take(logs.where("status", ["skipped"])[:1]):
+            why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
         told = ", ".join(why) or "no log has a tick"
         return f"no rows at all ({told}); --allow-empty commits an empty version"
     return ""
 
 
-def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The sums of counts by name."""
-    summed: dict[str, int] = {}
-    for one in counts:
-        for name, count in one.items():
-            summed[name] = summed.get(name, 0) + count
-    return summed
+def create_version(
+    job: Target, logs: LogRecords, assembled: Sequence[Assembled], trusted: dict[str, int]
+) -> Manifest:
+    """Creates the manifest, whose shards are there.
 
-
-def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequence[Assembled]) -> Manifest:
-    """Creates the manifest; equal bytes that are there already are success (a lost response, a retry).
+    Equal bytes that are there already are success (a lost response, a retry).
 
     Raises:
         CommitConflictError: another build committed this number with other content.
@@ -311,13 +296,13 @@ def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequenc
         schema=job.schema.to_json(),
         plan=job.plan_identity,
         outputs={name: options.model_dump(mode="json") for name, options in job.outputs.items()},
-        logs=tuple(records),
+        logs=logs,
         assembled=tuple(assembled),
-        totals=totals_of(records),
+        totals=logs.totals,
         verified=job.verify,
         software=software(),
         parent_digest=job.parent_digest,
-        trusted=_trusted(job, assembled),
+        trusted=trusted,
     )
     data = manifest.to_bytes()
     name = version_file(job.number)
@@ -330,20 +315,8 @@ def create_version(job: Target, records: Sequence[LogRecord], assembled: Sequenc
     return manifest
 
 
-def totals_of(records: Sequence[LogRecord]) -> dict[str, int]:
-    """What a manifest says of all its logs."""
-    return {
-        "logs": len(records),
-        "rows": sum(record.rows for record in records),
-        "ticks_planned": sum(record.planned for record in records),
-        "refused": sum(record.refused for record in records),
-        "skipped": sum(record.status == "skipped" for record in records),
-    }
-
-
-def _trusted(job: Target, assembled: Sequence[Assembled]) -> dict[str, int]:
+def _trusted(job: Target, logs: int, assembled: Sequence[Assembled]) -> dict[str, int]:
     """How much of a version nobody read in this build, since an earlier one made it."""
     if job.verify == "all":
         return {"logs": 0, "assembled": 0}
-    kept = sum(bool(record.part) for record in job.kept)
-    return {"logs": kept, "assembled": sum(part.identity in job.assembled for part in assembled)}
+    return {"logs": logs, "assembled": sum(part.identity in job.assembled for part in assembled)}

@@ -96,12 +96,12 @@ def _version_naming(store: Store, log_id: str, folders: set[str]) -> int | None:
     """The newest version that names one of the folders."""
     read: set[str] = set()  # versions share the parts of logs that stayed
     for number in reversed(version_numbers(store)):
-        for record in read_manifest(store, number).logs:
-            if record.log_id != log_id or not record.part or record.part in read:
-                continue
-            read.add(record.part)
-            if any(folders.intersection(entry.folders) for entry in read_log_part(store, record.part)):
-                return number
+        record = read_manifest(store, number).logs.find(log_id)
+        if record is None or not record.part or record.part in read:
+            continue
+        read.add(record.part)
+        if any(folders.intersection(entry.folders) for entry in read_log_part(store, record.part)):
+            return number
     return None
 
 

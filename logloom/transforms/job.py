@@ -21,7 +21,8 @@ from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.manifest import LogRecord, Manifest
+from logloom.io.manifest import Manifest
+from logloom.io.shards import RecordShard
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange
 from logloom.io.units import format_named, options_of
@@ -65,7 +66,8 @@ class Target:
 
     Attributes:
         outputs: name to the output's options.
-        kept: records of logs that need no work.
+        changes: shards in runs/ of what changes in the parent's records beside logs that are built: those
+            that are out of the recipe's reach, or that can't be read.
         number, parent: of the version that is committed; fixed when the job is submitted.
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
         verify: what is read back: "new", "all", "none" or "sample:<share>" (see `Manifest.verified`).
@@ -82,9 +84,9 @@ class Target:
     name: str
     recipe: Mapping[str, Any]
     outputs: Mapping[str, BaseModel]
-    kept: tuple[LogRecord, ...]
     number: int
     parent: int | None
+    changes: tuple[RecordShard, ...] = ()
     skip_budget: float = 0.0
     verify: str = "new"
     parent_digest: str = ""
@@ -197,7 +199,6 @@ class Committed(Target):
             name=manifest.name,
             recipe=manifest.recipe,
             outputs=options_of(store, manifest),
-            kept=manifest.logs,
             number=manifest.version,
             parent=manifest.parent,
             manifest=manifest,

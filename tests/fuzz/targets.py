@@ -7,6 +7,8 @@ whole again. Only a `LogloomError` may come out of reading, whatever was damaged
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import io
 import json
 import pathlib
@@ -19,10 +21,14 @@ from dataclasses import dataclass
 
 import fsspec
 import numpy as np
+from blake3 import blake3
 
 import logloom.datasets
 from logloom.errors import LogloomError
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.records import LogRecords
+from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
+from logloom.io.storage import Store
 from tests.fuzz.mutations import mutated_file, mutated_text
 
 EARLIER = pathlib.Path(__file__).parent.parent / "pipelines" / "earlier.tar.xz"
@@ -236,6 +242,35 @@ def _root(folder: pathlib.Path) -> None:
                 path.write_bytes(file.read())
     store = Store.at(str(folder / "root"))
     make_view(store, read_manifest(store))
+
+
+def _shard(folder: pathlib.Path) -> None:
+    (folder / "shard.parquet").write_bytes(_healthy_shard()[1])
+
+
+@functools.cache
+def _healthy_shard() -> tuple[RecordShard, bytes]:
+    rng = random.Random(0)
+    named = ((f"car-{n:05}", f"{rng.getrandbits(256):064x}") for n in range(1500))
+    made = [
+        LogRecord(log_id, (f"/{log_id}",), name, "all", name, "whole", name, 1, 2, {"gap": 1}, 0, units=1)
+        for log_id, name in named
+    ]
+    return shard_of(table_of(made))
+
+
+def read_shard_of_stranger(folder: pathlib.Path) -> None:
+    """Reads a shard whose name is the digest of its damaged bytes, so that its digest guards nothing."""
+    data = (folder / "shard.parquet").read_bytes()
+    with tempfile.TemporaryDirectory() as place:
+        store = Store.at(place)
+        for size in (len(data), _healthy_shard()[0].size):
+            shard = dataclasses.replace(_healthy_shard()[0], digest=blake3(data).hexdigest(), size=size)
+            store.create(shard_file(shard), data)
+            each(
+                lambda shard=shard: list(LogRecords(store, [shard])),
+                *(lambda shard=shard, n=n: LogRecords(store, [shard]).column(n) for n in schema().names),
+            )
 
 
 def _logs_in_memory() -> str:
@@ -487,6 +522,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     for suffix in (".parquet", ".feather", ".csv"):
         yield f"tables-{suffix[1:]}", Target(_tables(suffix), read_logs)
     yield "root", Target(_root, read_root)
+    yield "shard", Target(_shard, read_shard_of_stranger)
     for output in OUTPUTS:
         yield f"view-{output}", Target(_view(output), read_folder)
     yield "granular-1", Target(_granular(1), read_folder)

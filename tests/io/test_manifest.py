@@ -23,7 +23,6 @@ from logloom.io.entries import (
 )
 from logloom.io.manifest import (
     Assembled,
-    LogRecord,
     Manifest,
     check_root,
     read_assembled,
@@ -32,7 +31,10 @@ from logloom.io.manifest import (
     split_root,
     version_file,
 )
+from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
+from logloom.io.records import LogRecords
+from logloom.io.shards import LogRecord, shard_of, table_of
 from logloom.io.storage import Store
 from tests.conftest import REPOSITORY
 from tests.files import flip
@@ -55,8 +57,10 @@ def make_entry(partition: str = "0-10", start: int = 0) -> Entry:
     )
 
 
-def make_manifest(version: int = 1) -> Manifest:
-    log = LogRecord("drive", ("/logs/drive.mcap",), "c0", "all", "k", "whole", "p", 3, 3, {}, 0)
+LOG = LogRecord("drive", ("/logs/drive.mcap",), "c0", "all", "k", "whole", "p", 3, 3, {}, 0, units=1)
+
+
+def make_manifest(version: int = 1, logs: LogRecords | None = None) -> Manifest:
     return Manifest(
         version=version,
         parent=None,
@@ -65,7 +69,7 @@ def make_manifest(version: int = 1) -> Manifest:
         schema={"columns": [], "sampled": []},
         plan="x",
         outputs={"tar": {}},
-        logs=(log,),
+        logs=LogRecords(None, [shard_of(table_of([LOG]))[0]]) if logs is None else logs,
         assembled=(),
         totals={"rows": 3},
         verified="all",
@@ -109,15 +113,24 @@ def test_a_missing_log_part_names_its_file(tmp_path):
 
 def test_a_manifest_comes_back_equal(tmp_path):
     store = Store.at(str(tmp_path))
-    manifest = make_manifest()
+    manifest = make_manifest(logs=write_records(store, [LOG]))
     store.create(version_file(1), manifest.to_bytes())
     assert read_manifest(store) == manifest
+    assert list(read_manifest(store).logs) == [LOG]
     assert read_manifest(store, 1) == manifest
     assert read_manifest(store, "1") == manifest
 
 
+def plain_manifest(number: int = 3):
+    """A manifest as JSON, as this logloom writes it, or with records in it as formats 1 and 2 had them."""
+    value = json.loads(make_manifest().to_bytes())
+    record = plain(LOG)
+    del record["units"]
+    return value | ({"format": number, "logs": [record]} if number < 3 else {"format": number})
+
+
 def test_a_manifest_of_a_newer_format_asks_for_a_newer_logloom():
-    data = canonical(dataclasses.asdict(make_manifest()) | {"format": 99})
+    data = canonical(plain_manifest(99))
     with pytest.raises(DatasetError, match="install a newer logloom"):
         Manifest.from_bytes(data, "v.json")
 
@@ -181,38 +194,54 @@ def plain(value):
     return json.loads(canonical(dataclasses.asdict(value)))
 
 
+OF_RECORDS = [
+    (("logs", 0, "rows"), "3", r"logs\[0\]\.rows: expected a whole number, got '3'"),
+    (("logs", 0, "rows"), 2**63, r"logs\[0\]\.rows: "),
+    (("logs", 0, "rows"), -1, r"logs\[0\]\.rows: "),
+    (("logs", 0, "uris"), "/x", r"logs\[0\]\.uris: expected a list"),
+    (
+        ("logs", 0, "part"),
+        "../../x",
+        r"logs\[0\]\.part: expected a name that stays in its folder, got '\.\.",
+    ),
+    (("logs", 0, "split"), "..", r"logs\[0\]\.split: expected a name that stays in its folder"),
+    (("logs", 0, "key"), ..., r"logs\[0\]\.key: is missing"),
+]
+OF_SHARDS = [
+    (("logs", 0, "size"), -1, r"logs\[0\]\.size: "),
+    (("logs", 0, "digest"), "../x", r"logs\[0\]\.digest: expected a name that stays in its folder"),
+    (("logs", 0, "totals", "logs"), "1", r"logs\[0\]\.totals\.logs: expected a whole number"),
+    (("logs", 0, "totals", "logs"), ..., "logs: .*the shard from 'drive' on holds no, or too many logs"),
+    (("logs", 0, "totals", "logs"), 10**9, "logs: .*the shard from 'drive' on holds no, or too many logs"),
+    (("logs", 0, "last"), ..., r"logs\[0\]\.last: is missing"),
+]
+OF_MANIFESTS = [
+    (("logs",), {}, "logs: expected a list, got an object"),
+    (("outputs",), {"../x": {}}, "outputs.*stays in its folder"),
+    (("schema",), None, "schema: expected an object, got null"),
+    (("schema", "columns"), [{"name": "a"}], r"schema\.columns\[0\]\.dtype: is missing"),
+    (
+        ("schema", "columns"),
+        [{"name": "a", "dtype": "O", "shape": [], "kind": "array"}],
+        "schema: column 'a': no dtype of a column: 'O'",
+    ),
+    (("recipe", "columns"), [], r"recipe\.columns: "),
+    (("totals", "rows"), None, r"totals\.rows: expected a whole number, got null"),
+    (("format",), "1", "format: expected a whole number"),
+    (("parent",), "x", "parent: expected a whole number"),
+    (("surprise",), 1, "surprise: is no field that this logloom knows"),
+]
+
+
 @pytest.mark.parametrize(
-    ("path", "new", "message"),
+    ("number", "path", "new", "message"),
     [
-        (("logs", 0, "rows"), "3", r"logs\[0\]\.rows: expected a whole number, got '3'"),
-        (("logs", 0, "rows"), 2**63, r"logs\[0\]\.rows: "),
-        (("logs", 0, "rows"), -1, r"logs\[0\]\.rows: "),
-        (("logs", 0, "uris"), "/x", r"logs\[0\]\.uris: expected a list"),
-        (
-            ("logs", 0, "part"),
-            "../../x",
-            r"logs\[0\]\.part: expected a name that stays in its folder, got '\.\.",
-        ),
-        (("logs", 0, "split"), "..", r"logs\[0\]\.split: expected a name that stays in its folder"),
-        (("logs", 0, "key"), ..., r"logs\[0\]\.key: is missing"),
-        (("logs",), {}, "logs: expected a list, got an object"),
-        (("outputs",), {"../x": {}}, "outputs.*stays in its folder"),
-        (("schema",), None, "schema: expected an object, got null"),
-        (("schema", "columns"), [{"name": "a"}], r"schema\.columns\[0\]\.dtype: is missing"),
-        (
-            ("schema", "columns"),
-            [{"name": "a", "dtype": "O", "shape": [], "kind": "array"}],
-            "schema: column 'a': no dtype of a column: 'O'",
-        ),
-        (("recipe", "columns"), [], r"recipe\.columns: "),
-        (("totals", "rows"), None, r"totals\.rows: expected a whole number, got null"),
-        (("format",), "1", "format: expected a whole number"),
-        (("parent",), "x", "parent: expected a whole number"),
-        (("surprise",), 1, "surprise: is no field that this logloom knows"),
+        *((2, *case) for case in [*OF_RECORDS, *OF_MANIFESTS]),
+        *((3, *case) for case in [*OF_SHARDS, *OF_MANIFESTS]),
     ],
 )
-def test_a_manifest_with_a_wrong_field_names_the_file_and_the_field(path, new, message):
-    data = canonical(edited(plain(make_manifest()), path, new))
+def test_a_manifest_with_a_wrong_field_names_the_file_and_the_field(number, path, new, message):
+    data = canonical(edited(plain_manifest(number), path, new))
     with pytest.raises(DatasetError, match=rf"^v\.json: not a manifest of logloom: {message}"):
         Manifest.from_bytes(data, "v.json")
 
@@ -245,11 +274,9 @@ def test_a_manifest_of_another_version_is_refused(tmp_path):
         read_manifest(store)
 
 
-def test_paths_of_logs_that_are_no_utf8_come_back():
-    manifest = make_manifest()
-    log = dataclasses.replace(manifest.logs[0], uris=("/logs/\udcff.mcap",))
-    manifest = dataclasses.replace(manifest, logs=(log,))
-    assert Manifest.from_bytes(manifest.to_bytes(), "v.json") == manifest
+def test_paths_of_logs_that_are_no_utf8_come_back(tmp_path):
+    log = dataclasses.replace(LOG, uris=("/logs/\udcff.mcap",))
+    assert list(write_records(Store.at(str(tmp_path)), [log])) == [log]
 
 
 @pytest.mark.parametrize("name", NAMES_THAT_LEAD_OUT)

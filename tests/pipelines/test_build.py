@@ -35,6 +35,7 @@ from logloom.pipelines.progress import Watch
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
+from logloom.transforms.outcomes import merge_outcomes, write_outcomes
 from logloom.transforms.partition import Failure
 from tests.files import flip
 from tests.pipelines.conftest import build_at, digests
@@ -511,6 +512,7 @@ def test_failures_of_every_bad_partition_are_listed_at_once(drive, built, tmp_pa
         partition.PartitionResult(task, name, (), (Failure(task.log_id, name, "log", f"bad {name}"),))
         for name in ("0-10", "10-20")
     ]
-    outcome = finish.commit(plan.job, [finish.finish_log(plan.job, bad)], [])
+    outcomes = write_outcomes(plan.job, [finish.finish_log(plan.job, bad)])
+    outcome = finish.commit(plan.job, merge_outcomes(plan.job, [outcomes]), [])
     assert [failure["message"] for failure in outcome["failures"]] == ["bad 0-10", "bad 10-20"]
     assert not outcome["committed"]

@@ -1,5 +1,6 @@
 """Verification finds and names every kind of damage."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -10,7 +11,10 @@ import pytest
 from logloom.io.manifest import read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import canonical
+from logloom.io.records import LogRecords
+from logloom.io.shards import shard_file, table_of, write_shard
 from logloom.io.storage import Store
+from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from tests.files import flip
 
@@ -162,3 +166,45 @@ def overwrite(root, data) -> None:
     path.chmod(0o644)
     path.write_bytes(canonical(data))
     write_digest(Store.at(str(root)), 1, path.read_bytes())
+
+
+def record_shard(root):
+    (path,) = root.glob("versions/shards/*.parquet")
+    return path
+
+
+def test_a_damaged_or_lost_shard_of_the_manifest_is_named_and_no_repair_makes_it_up(root):
+    path = record_shard(root)
+    healthy = path.read_bytes()
+    flip(path)
+    (message,) = findings(root)
+    assert str(path) in message
+    assert "damaged, its bytes don't match its name" in message
+    path.unlink()
+    (message,) = findings(root)
+    assert f"{path}: a shard of the manifest is missing" in message
+    report = repair(str(root), num_workers=1)
+    assert not report.is_sound
+    assert "take the file from a backup" in report.unrepaired[0].message
+    path.write_bytes(healthy)
+    assert findings(root) == []
+
+
+def test_of_two_shards_the_logs_of_the_whole_one_are_still_verified(root):
+    store = Store.at(str(root))
+    manifest = read_manifest(store)
+    halves = [write_shard(store, table_of([record])) for record in manifest.logs]
+    data = dataclasses.replace(manifest, logs=LogRecords(store, halves)).to_bytes()
+    path = writable(root / "versions" / "00000001.json")
+    path.write_bytes(data)
+    write_digest(store, 1, data)
+    assert findings(root) == []  # where shards are cut is no claim
+    (root / shard_file(halves[0])).unlink()
+    report = verify(str(root), num_workers=1)
+    assert report.units * 2 == verify_units(manifest)
+    (finding,) = report.findings
+    assert halves[0].digest in finding.message
+
+
+def verify_units(manifest) -> int:
+    return manifest.logs.totals["units"]

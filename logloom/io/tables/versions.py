@@ -142,5 +142,6 @@ def _table_of(store: Store, manifest: Manifest, split: str | None) -> tuple[str,
     split = next(iter(identities)) if split is None else split
     if split not in identities:
         raise UsageError(f"{at}: no split {split!r} of its table; there are {', '.join(sorted(identities))}")
-    parts = {log.log_id: log.part for log in manifest.logs if log.part and log.split == split}
+    columns = manifest.logs.columns("log_id", "part", "split").to_pylist()
+    parts = {log["log_id"]: log["part"] for log in columns if log["part"] and log["split"] == split}
     return f"{folder}/{split}", VersionFiles(store, identities[split], parts)

@@ -11,7 +11,7 @@ import logloom.io.tables as tt
 from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.entries import Entry, FileEntry
-from logloom.io.manifest import LogRecord
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tables.format import FORMAT, TableOptions
 from logloom.io.tables.references import References

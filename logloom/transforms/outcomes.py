@@ -1,0 +1,137 @@
+"""Outcomes: what became of each log of a build, on the way to the commit in files, however many there are.
+
+    outcomes of logs -> groups of neighbours, each written as shards in runs/<number>/ -> the version's shards
+
+Here: grouping, writing, and merging with what stays of the parent version. Only names of shards and counts
+travel, and no step holds more records than a few shards.
+Elsewhere: how one log is finished, and the commit (logloom.transforms.finish); merging shards
+(logloom.io.merging); Beam (logloom.transforms.build_logs).
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from logloom.errors import DatasetError
+from logloom.io.manifest import digest_of_manifest, read_manifest
+from logloom.io.merging import merge_records, write_records
+from logloom.io.records import LogRecords
+from logloom.io.shards import LogRecord, RecordShard, total
+from logloom.transforms.job import Target
+from logloom.transforms.partition import Failure
+
+GROUP = 4096  # logs whose outcomes one worker writes
+
+
+@dataclass(frozen=True)
+class LogOutcome:
+    """What became of a log: a record for the manifest, and why it failed where it did."""
+
+    log_id: str
+    record: LogRecord | None
+    failures: tuple[Failure, ...] = ()
+    built: int = 0
+    reused: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class LogOutcomes:
+    """What became of many logs.
+
+    Attributes:
+        made: shards of the records that were made, in runs/.
+        failures: what keeps the build from committing.
+        built, reused: units.
+        version: shards of the version's records, once they are merged; none where anything failed.
+    """
+
+    made: tuple[RecordShard, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    built: int = 0
+    reused: int = 0
+    version: tuple[RecordShard, ...] = ()
+
+
+def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
+    """The first log of each group but the first; logs of a group are neighbours, so records stay in order."""
+    return tuple(sorted(log_ids)[GROUP::GROUP])
+
+
+def group_of(log_id: str, starts: Sequence[str]) -> int:
+    """The number of the group that a log belongs to."""
+    return bisect.bisect_right(starts, log_id)
+
+
+def run_folder(job: Target) -> str:
+    """Where a build leaves what became of it."""
+    return f"runs/{job.number:08d}"
+
+
+def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
+    """Writes the records of a group; in whatever order its logs come, the bytes are the same."""
+    ordered = sorted(outcomes, key=operator.attrgetter("log_id"))
+    records = (outcome.record for outcome in ordered if outcome.record is not None)
+    made = write_records(job.store, records, run_folder(job))
+    failures = tuple(f for outcome in ordered if outcome.record is None for f in outcome.failures)
+    built, reused = (sum(getattr(one, name) for one in ordered) for name in ("built", "reused"))
+    return LogOutcomes(made.shards, failures, built, reused)
+
+
+def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
+    """Merges what a build made with what stays of its parent, and writes the version's shards.
+
+    Raises:
+        DatasetError: the parent isn't what it was when the build was planned, or is damaged.
+    """
+    ordered = sorted(groups, key=lambda group: [shard.first for shard in group.made])
+    made = tuple(shard for group in ordered for shard in group.made)
+    failures = tuple(sorted((f for group in ordered for f in group.failures), key=lambda f: f.log_id))
+    built, reused = (sum(getattr(one, name) for one in ordered) for name in ("built", "reused"))
+    if failures:
+        return LogOutcomes(made, failures, built, reused)
+    changes = [LogRecords(job.store, shards, run_folder(job)) for shards in (job.changes, made)]
+    version = merge_records(job.store, _parents(job), changes)
+    return LogOutcomes(made, (), built, reused, version.shards)
+
+
+def _parents(job: Target) -> LogRecords:
+    """The records of the parent version."""
+    if job.parent is None:
+        return LogRecords()
+    if digest_of_manifest(job.store, job.parent) != job.parent_digest:
+        raise DatasetError(
+            f"{job.store.uri}: version {job.parent} was changed or replaced while this build ran; build again"
+        )
+    return read_manifest(job.store, job.parent).logs
+
+
+def failures_of(outcomes: LogOutcomes) -> tuple[Failure, ...]:
+    """What keeps a build from committing."""
+    return outcomes.failures
+
+
+def records_of(job: Target, outcomes: LogOutcomes) -> LogRecords:
+    """The records of all logs that a build kept or made."""
+    return LogRecords(job.store, outcomes.version)
+
+
+def kept_records(job: Target, outcomes: LogOutcomes) -> Iterator[LogRecord]:
+    """The records that a build took over from its parent."""
+    made = LogRecords(job.store, outcomes.made, run_folder(job))
+    new = (log_id for table in made.tables() for log_id in table["log_id"].to_pylist())
+    following = next(new, None)
+    for record in records_of(job, outcomes):
+        if record.log_id == following:  # all that are new are there, in the same order
+            following = next(new, None)
+        else:
+            yield record
+
+
+def num_kept(outcomes: LogOutcomes) -> int:
+    """How many logs with units a build took over from its parent."""
+    of_all, new = (total(shard.totals for shard in shards) for shards in (outcomes.version, outcomes.made))
+    return of_all.get("parts", 0) - new.get("parts", 0)
