@@ -235,7 +235,9 @@ def raise_outcome(
     """
     failures = outcome.failures
     if failures:
-        message = f"nothing was committed, {counted(len(failures), piece)} failed:\n{listed(failures)}"
+        all_of_them = f"\nall of them: {', '.join(outcome.failure_files)}" if outcome.failure_files else ""
+        count = counted(max(outcome.failed, len(failures)), piece)
+        message = f"nothing was committed, {count} failed:\n{listed(failures, outcome.failed)}{all_of_them}"
         is_read_back = any(failure.kind == "readback" for failure in failures)
         raise (ReadBackError if is_read_back else damaged)(message)
     if outcome.conflict:

@@ -28,6 +28,7 @@ from logloom.transforms.outcomes import (
     write_outcomes,
 )
 from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.read_marks import read_back_bundle
 
 with beam_needed():
     import apache_beam as beam
@@ -122,11 +123,21 @@ def _build_partitions(planned: bytes, job: Job) -> bytes:
     return packed(results)
 
 
+def _count(**counts: int) -> None:
+    """Adds to counters of the engine; it counts attempts."""
+    for name, count in counts.items():
+        beam.metrics.Metrics.counter("logloom", name).inc(count)
+
+
 def _count_built(result: PartitionResult) -> None:
     rows = max((entry.rows for entry in result.entries), default=0)
-    beam.metrics.Metrics.counter("logloom", "partitions").inc()
-    beam.metrics.Metrics.counter("logloom", "rows").inc(rows)
-    beam.metrics.Metrics.counter("logloom", "bytes_written").inc(sum(entry.size for entry in result.entries))
+    size = sum(entry.size for entry in result.entries)
+    found = len(result.entries) - result.built
+    _count(partitions=1, rows=rows, bytes_written=size, units_built=result.built, units_found=found)
+    _count(partitions_failed=int(bool(result.failures)))
+    distribution = beam.metrics.Metrics.distribution
+    distribution("logloom", "partition_milliseconds").update(round(1000 * result.seconds))
+    distribution("logloom", "partition_bytes").update(size)
     for failure in result.failures:
         LOG.warning("%s %s: %s", failure.log_id, failure.partition, failure.message)
     LOG.info(
@@ -135,24 +146,30 @@ def _count_built(result: PartitionResult) -> None:
         result.partition,
         rows,
         result.built,
-        len(result.entries) - result.built,
+        found,
         result.seconds,
     )
 
 
 def _count_retries() -> None:
-    beam.metrics.Metrics.counter("logloom", "storage_retries").inc(retries.take())
+    _count(storage_retries=retries.take())
 
 
 def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     """PartitionResults of a log, packed, by log_id."""
-    read = [partition.read_back(job, result) for result in unpacked(built)]
+    read, known = read_back_bundle(job, unpacked(built))
+    units = [entry for result in read for entry in result.entries]
+    looked_at = 0 if known else sum(partition.is_sampled(job.verify, unit.identity) for unit in units)
+    _count(units_read_back=looked_at, units_known_read=known)
     _count_retries()
     return read[0].log.log_id, packed(read)
 
 
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
     outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
+    _count(logs=1, logs_failed=int(outcome.record is None))
+    if outcome.record is not None:
+        _count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)
     _count_retries()
     return outcome
 

@@ -8,6 +8,7 @@ Beam (logloom.transforms.build_logs).
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,12 +17,12 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.digests import digest_of
-from logloom.errors import CommitConflictError, DatasetError, LogloomError
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
 from logloom.io.manifest import Assembled, Manifest, version_file
 from logloom.io.manifest_digest import write_digest
-from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import LogRecord
@@ -29,6 +30,7 @@ from logloom.io.storage import Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
 from logloom.transforms.outcomes import (
+    MAX_FAILURES,
     LogOutcome,
     LogOutcomes,
     failures_of,
@@ -37,6 +39,7 @@ from logloom.transforms.outcomes import (
     run_folder,
 )
 from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.read_marks import marks_folder
 from logloom.transforms.rows import Tally, reconcile
 from logloom.words import counted
 
@@ -194,6 +197,8 @@ class Outcome:
     Attributes:
         problem: why the build as a whole can't be committed; "" when it can.
         conflict: who committed this version first; "" for nobody.
+        failures: the first few; `failed` counts all.
+        failure_files: list them, and those of logs that were left out, as JSON lines.
     """
 
     version: Count
@@ -203,6 +208,8 @@ class Outcome:
     conflict: Text
     built: Count
     reused: Count
+    failed: Count = 0
+    failure_files: tuple[FileName, ...] = ()
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -234,7 +241,7 @@ def commit(
         damaged: what was found wrong with units of earlier builds.
 
     Returns:
-        {"version", "committed", "failures", "problem", "conflict", "built", "reused"}.
+        The fields of an `Outcome`.
     """
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
     failures = [*failures_of(outcomes)]
@@ -245,11 +252,13 @@ def commit(
     outcome: dict[str, Any] = {
         "version": job.number,
         "committed": False,
-        "failures": [asdict(failure) for failure in failures],
+        "failures": [asdict(failure) for failure in failures[:MAX_FAILURES]],
         "problem": problem,
         "conflict": "",
         "built": outcomes.built,
         "reused": outcomes.reused,
+        "failed": outcomes.failed + len(failures) - len(outcomes.failures),
+        "failure_files": list(outcomes.failure_files),
     }
     if not failures and not problem:
         try:
@@ -259,6 +268,9 @@ def commit(
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
     job.store.replace(outcome_file(job), canonical(outcome))
+    if outcome["committed"]:
+        with contextlib.suppress(StorageError):  # marks that stay do no harm
+            job.store.remove_all(marks_folder(job.number))
     return outcome
 
 

@@ -400,7 +400,12 @@ def derive_columns(
         return {output: (writing.rows, writing.close(output)[1]) for output in outputs}
 
 
-def listed(failures: Sequence[Failure]) -> str:
-    """The failures as lines for people, at most twenty."""
+def listed(failures: Sequence[Failure], total: int = 0) -> str:
+    """The failures as lines for people, at most twenty.
+
+    Args:
+        total: how many there are, if more than these.
+    """
     lines = [f"{f.log_id} {f.partition}: {f.message}" for f in failures[:20]]
-    return "\n".join(lines + [f"… and {len(failures) - 20} more"] * (len(failures) > 20))
+    more = max(total, len(failures)) - len(lines)
+    return "\n".join(lines + [f"… and {more} more"] * (more > 0))
