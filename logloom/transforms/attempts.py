@@ -31,7 +31,10 @@ from logloom.transforms.job import Job, PartitionTask
 from logloom.transforms.partition import Failure, PartitionResult, build_partition
 from logloom.words import counted
 
-MAX_ATTEMPTS = 3
+MAX_SEEN = 2  # deaths of children, which are the log's own doing
+# Where whatever ended the child ended us too, as a machine out of memory does, nobody saw it; but so do engines
+# that cancel a job, and machines that are taken away.
+MAX_ATTEMPTS = 6
 _END = b"logloom: done"  # ends an answer; that of a process that dies may be cut anywhere
 _APART = threading.Lock()  # one child at a time: it may be the one that takes all the memory
 
@@ -43,12 +46,14 @@ class Suspect:
     Attributes:
         partition: the latest that one died of.
         attempts: that were begun, and may have ended so.
+        seen: children that ended so while we lived.
         how: the last one ended; "" where nobody saw one end.
     """
 
     log_id: Text
     partition: Text
     attempts: Count
+    seen: Count = 0
     how: Text = ""
 
 
@@ -77,16 +82,16 @@ def _build_apart(
     job: Job, tasks: Sequence[PartitionTask], mark: str, suspect: Suspect
 ) -> list[PartitionResult]:
     log = tasks[0].log
-    while suspect.attempts < MAX_ATTEMPTS:
+    while suspect.seen < MAX_SEEN and suspect.attempts < MAX_ATTEMPTS:
         _write(job, mark, replace(suspect, attempts=suspect.attempts + 1))  # what ends the child may end us
         results, how = _in_child(job, tasks)
         if not how:
-            if suspect.how:
+            if suspect.seen:
                 _write(job, mark, suspect)
             else:
                 job.store.remove(mark, durable=False)
             return results
-        suspect = Suspect(log.log_id, tasks[0].span.name, suspect.attempts + 1, how)
+        suspect = Suspect(log.log_id, tasks[0].span.name, suspect.attempts + 1, suspect.seen + 1, how)
         _write(job, mark, suspect)
     how = f", the last one {suspect.how}" if suspect.how else ""
     place = job.store.uri_of(mark)
