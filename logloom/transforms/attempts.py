@@ -32,8 +32,8 @@ from logloom.transforms.partition import Failure, PartitionResult, build_partiti
 from logloom.words import counted
 
 MAX_SEEN = 2  # deaths of children, which are the log's own doing
-# Where whatever ended the child ended us too, as a machine out of memory does, nobody saw it; but so do engines
-# that cancel a job, and machines that are taken away.
+# Nobody sees a death that takes us along, as where a machine is out of memory; but engines that cancel a job,
+# and machines that are taken away, look just the same.
 MAX_ATTEMPTS = 6
 _END = b"logloom: done"  # ends an answer; that of a process that dies may be cut anywhere
 _APART = threading.Lock()  # one child at a time: it may be the one that takes all the memory

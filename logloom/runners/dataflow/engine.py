@@ -86,7 +86,8 @@ class Dataflow:
         with needed("Dataflow's client", "gcp"):
             from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
             from google.cloud import dataflow  # noqa: F401
-        flags = [f"--job_name={name}", *more, *self._settings.beam_flags()]
+        labels = [f"--labels={label}" for label in own_labels(name)]
+        flags = [f"--job_name={name}", *more, *labels, *self._settings.beam_flags()]
         refuse_unknown(flags)
         try:
             options = PipelineOptions(flags, save_main_session=False)
@@ -103,6 +104,18 @@ class Dataflow:
             f"https://console.cloud.google.com/dataflow/jobs/{settings['region']}/{job_id}"
             f"?project={settings['project']}"
         )
+
+
+def own_labels(name: str) -> list[str]:
+    """Labels that every job gets, to find and bill jobs by: `logloom-dataset=urban`, `logloom-version=7`.
+
+    Args:
+        name: of the job, as logloom.pipelines.build makes it.
+    """
+    found = re.fullmatch(r"logloom-(.+)-v(\d+)-[^-]+", name)
+    if found is None:
+        return [f"logloom-job={name[:63]}"]
+    return [f"logloom-dataset={found[1][:63]}", f"logloom-version={found[2]}"]
 
 
 def _check_folder(uri: str, option: str) -> None:
