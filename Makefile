@@ -22,9 +22,11 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 MINUTES ?= 10
+FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
+FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
+.PHONY: help demo test test-engines torch deploy fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,6 +43,9 @@ test-engines: .venv/.installed .cache/bin/fake-gcs-server ## build on real engin
 
 torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)
 	.venv-torch/bin/python -m pytest tests/torch
+
+deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## check examples/deploy, and run its DAG in a real Airflow (wants Maven)
+	.venv-deploy/bin/python -m pytest tests/deploy
 
 fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
@@ -94,6 +99,8 @@ lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade
 	echo l5kit==1.5.0 | $(COMPILE) --no-deps --python-version 3.11 - >> benchmarks/requirements-l5kit.txt
 	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/torch/requirements.in --universal --python-version 3.11 \
 		-o tests/torch/requirements.txt
+	$(COMPILE) $(LOCK_ARGS) tests/deploy/requirements.in --universal --python-version 3.11 \
+		-o tests/deploy/requirements.txt
 
 clean: ## remove environments, caches and what the demo made
 	rm -rf .venv .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo *.egg-info
@@ -135,6 +142,17 @@ python:
 	.venv-torch/bin/python $(PIP) install --require-hashes -r $<
 	.venv-torch/bin/python $(PIP) install --no-deps --editable .
 	touch $@
+
+.venv-deploy/.installed: tests/deploy/requirements.txt | python
+	$(PYTHON) -m venv .venv-deploy
+	.venv-deploy/bin/python $(PIP) install --require-hashes -r $<
+	touch $@
+
+# The definition of FlinkDeployment, out of the operator's own jar.
+.cache/deploy/$(FLINK_CRD):
+	mkdir -p $(@D)
+	mvn --quiet --batch-mode dependency:copy -Dartifact=$(FLINK_OPERATOR) -DoutputDirectory=$(CURDIR)/$(@D)
+	unzip -p $(@D)/flink-kubernetes-operator-api-*.jar META-INF/fabric8/$(FLINK_CRD) > $@
 
 .venv-ray/.installed: benchmarks/requirements-ray.txt | python
 	$(PYTHON) -m venv .venv-ray

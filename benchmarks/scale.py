@@ -224,7 +224,8 @@ class Costs:
         open_requests: of a log opened by a worker.
         partition_gets, partition_puts: requests of a partition of one output beside the messages themselves.
         read_bytes: of messages, by one request.
-        planned_bytes, outcome_bytes: of a log, in the driver and in the commit.
+        planned_bytes: of a log, in the driver.
+        outcome_bytes: of a new log, that workers and the commit write of it beside its own part.
         bound_bytes: of a partition, in the driver.
         shuffled_bytes: of a partition that goes alone, through each of the engine's two shuffles.
     """
@@ -233,13 +234,13 @@ class Costs:
     partition_cpu: float = 0.0045
     plan_cpu: float = 0.005
     plan_requests: int = 9
-    commit_cpu: float = 0.0001
+    commit_cpu: float = 0.00001
     open_requests: int = 9
     partition_gets: int = 6
     partition_puts: int = 2
     read_bytes: int = 16 << 20
     planned_bytes: int = 1400
-    outcome_bytes: int = 700
+    outcome_bytes: int = 220
     bound_bytes: int = 48
     shuffled_bytes: int = 950
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from logloom.datasets.picking import near
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.checks import assembled_files, check_all, unit_files, with_check
-from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.assembled import assembled_store
+from logloom.io.checks import check_all, known_files, unit_files, with_check
+from logloom.io.entries import Entry, read_log_part
 from logloom.io.manifest import Manifest, view_folder
 from logloom.io.shards import LogRecord
 from logloom.io.sources import ChainedSource, ReaderSource, RowSource
@@ -177,7 +178,7 @@ def _whole_dataset(
     def options(split: str, shown: str | None = None) -> Mapping[str, Any]:
         if not check:
             return store.options
-        return with_check(store.options, functools.partial(assembled_files, store, parts[split], shown))
+        return with_check(store.options, functools.partial(known_files, store, parts[split], shown))
 
     form = format_named(output)
     view = f"{view_folder(manifest.version)}/{output}"
@@ -195,8 +196,8 @@ def _whole_dataset(
         if form.shows_units:
             shown = f"{view}/{split}"
             return form.rows(Store.at(store.uri_of(shown), options(split, shown)), told=told)
-        folder = store.uri_of(unit_folder(output, parts[split].identity))
-        return form.rows(Store.at(folder, options(split)), told=told)
+        within = Store(store.uri, options(split))
+        return form.rows(assembled_store(within, output, parts[split].identity), told=told)
 
     return opened
 

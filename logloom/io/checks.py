@@ -9,7 +9,6 @@ Elsewhere: checksums that formats have themselves (their readers), what manifest
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,9 +17,10 @@ from blake3 import blake3
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
+from logloom.io.assembled import assembled_files
+from logloom.io.entries import Entry, FileEntry
 from logloom.io.filesystems import absolute_uri, explained, filesystem
-from logloom.io.manifest import Assembled, read_manifest, version_numbers
+from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.uris import is_local
@@ -153,26 +153,21 @@ def unit_files(store: Store, entry: Entry) -> dict[str, FileEntry]:
     return {store.uri_of(entry.path_of(file)): file for file in entry.files}
 
 
-def assembled_files(store: Store, part: Assembled, shown: str | None = None) -> dict[str, FileEntry]:
+def known_files(store: Store, part: Assembled, shown: str | None = None) -> dict[str, FileEntry]:
     """The files of what an output put together, by URI.
 
     Args:
         shown: the folder in a version's view that holds them too.
 
     Raises:
-        DatasetError: the list of files is missing, or isn't the one that the manifest means.
+        DatasetError: a list of files is missing, or isn't the one that the manifest means.
     """
-    folder = unit_folder(part.output, part.identity)
-    place = store.uri_of(f"{folder}/{ENTRY}")
-    try:
-        data = store.read(f"{folder}/{ENTRY}")
-    except MISSING:
-        raise DatasetError(f"{place}: missing; {_REMEDY}") from None
-    if blake3(data).hexdigest() != part.entry:
-        raise DatasetError(f"{place}: damaged, its bytes don't match the manifest's digest; {_REMEDY}")
-    files = [FileEntry(**file) for file in json.loads(data)["files"]]
-    folders = [folder] if shown is None else [folder, shown]
-    return {store.uri_of(f"{own}/{file.name}"): file for own in folders for file in files}
+    known = {}
+    for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
+        known[store.uri_of(place)] = file
+        if shown is not None:
+            known[store.uri_of(f"{shown}/{file.name}")] = file
+    return known
 
 
 def options_in_view(uri: str) -> dict[str, Any] | None:
@@ -191,4 +186,4 @@ def options_in_view(uri: str) -> dict[str, Any] | None:
 
 
 def _files_of_all(store: Store, parts: Sequence[Assembled], shown: str) -> dict[str, FileEntry]:
-    return {uri: file for part in parts for uri, file in assembled_files(store, part, shown).items()}
+    return {uri: file for part in parts for uri, file in known_files(store, part, shown).items()}

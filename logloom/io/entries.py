@@ -2,7 +2,8 @@
 
 Here: these records, and where they lie:
 
-    parts/<output>/<identity>/entry.json   a finished unit, or a portion that units share; written last
+    parts/<output>/<identity>/entry.json   a finished unit, what was assembled of many, or a portion that
+                                           units, or assembled outputs, share; written last
     logs/<digest>.parquet                  a log's part of a manifest: a row for each unit
 
 Elsewhere: manifests, which name them (logloom.io.manifest); strict and canonical JSON (logloom.io.metadata).
@@ -63,7 +64,7 @@ class FileEntry:
     portion: NameOrNone = ""
 
 
-def _apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+def apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
     """Raises ValueError where files have one place, or one lies in a folder that another one is."""
     places = {(file.portion, file.name) for file in files}
     if len(places) < len(files):
@@ -77,7 +78,7 @@ def _apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
     return files
 
 
-Files = Annotated[tuple[FileEntry, ...], AfterValidator(_apart)]
+Files = Annotated[tuple[FileEntry, ...], AfterValidator(apart)]
 
 
 @dataclass(frozen=True)
@@ -172,58 +173,18 @@ def find_entry(store: Store, output: str, identity: str) -> Entry | None:
     Raises:
         DatasetError: the entry can't be read.
     """
-    found = _read_entry(store, output, identity)
+    found = read_metadata(store, output, identity)
     return None if found is None else checked(Entry, *found[1:])
 
 
-@dataclass(frozen=True)
-class AssembledEntry:
-    """The entry of an output that was put together from many units of a split.
+def read_metadata(
+    store: Store, output: str, identity: str, file: str = ENTRY
+) -> tuple[bytes, Any, str, str] | None:
+    """The bytes and the value of a JSON file in a unit's folder, its place, and the way out of damage.
 
-    Attributes:
-        unit: what the format said of it.
+    None where it isn't there.
     """
-
-    __pydantic_config__ = STRICT
-
-    output: Name
-    split: Name
-    unit: Mapping[str, Any]
-    rows: Count
-    files: Files
-    software: Mapping[str, Text] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self.files)
-
-    def to_bytes(self) -> bytes:
-        """What stands in entry.json."""
-        data = asdict(self)
-        for file in data["files"]:
-            del file["portion"]  # all are its own
-        if not self.software:  # nor had entries of before
-            del data["software"]
-        return canonical(data)
-
-
-def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledEntry, str] | None:
-    """The entry of an assembled output and its BLAKE3, where it is finished.
-
-    Raises:
-        DatasetError: the entry can't be read.
-    """
-    found = _read_entry(store, output, identity)
-    if found is None:
-        return None
-    data, *said = found
-    return checked(AssembledEntry, *said), blake3(data).hexdigest()
-
-
-def _read_entry(store: Store, output: str, identity: str) -> tuple[bytes, Any, str, str] | None:
-    """An entry's bytes and value, its file, and what to do where it is damaged."""
-    folder = unit_folder(output, identity)
-    name = f"{folder}/{ENTRY}"
+    name = f"{unit_folder(output, identity)}/{file}"
     try:
         data = store.read(name)
     except MISSING:

@@ -25,20 +25,13 @@ from blake3 import blake3
 from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.entries import (
-    ENTRY,
-    AssembledEntry,
-    Entry,
-    find_assembled,
-    read_log_part,
-    repair_hint,
-    unit_folder,
-)
+from logloom.io.assembled import AssembledEntry, find_assembled
+from logloom.io.entries import ENTRY, Entry, read_log_part, repair_hint, unit_folder
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.records import LogRecords, ahead
 from logloom.io.remote import MISSING
-from logloom.io.shards import MAX_LOGS, LogRecord, RecordShard
+from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
 from logloom.schema import Schema
 
@@ -157,6 +150,8 @@ def _in_order(shards: tuple[RecordShard, ...]) -> tuple[RecordShard, ...]:
     for shard in shards:
         if not 0 < shard.totals.get("logs", 0) <= MAX_LOGS:
             raise ValueError(f"the shard from {shard.first!r} on holds no, or too many logs")
+        if shard.size > MAX_BYTES:
+            raise ValueError(f"the shard from {shard.first!r} on is too large")
     return shards
 
 
@@ -317,7 +312,7 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
     entry, digest = found
     if digest != part.entry:
-        raise DatasetError(f"{place}: its bytes changed; {repair_hint(place)}")
+        raise DatasetError(f"{place}: damaged, its bytes changed; {repair_hint(place)}")
     return entry
 
 

@@ -133,6 +133,16 @@ class RemoteFiles(AbstractFileSystem):
             return self._ask(path, lambda: self._own.glob(path, *args, **kwargs))
         return super().glob(path, *args, **kwargs)
 
+    @property
+    def lists_below(self) -> bool:
+        """Whether it lists all below a prefix at once, however many folders these are in."""
+        return isinstance(self._own, AsyncFileSystem) and self._has_own("find")
+
+    @property
+    def globs_itself(self) -> bool:
+        """Whether it has a way of its own to find what matches a glob, such as following links."""
+        return self._has_own("glob")
+
     def _has_own(self, name: str) -> bool:
         """Whether the file system has a way of its own, such as listing a whole bucket at once."""
         own = type(self._own)

@@ -31,6 +31,7 @@ SHARDS = "versions/shards"
 NO_LOGS = {"logs": 0, "parts": 0, "rows": 0, "ticks_planned": 0, "refused": 0, "skipped": 0, "units": 0}
 MEAN_LOGS = 2048  # of a shard
 MAX_LOGS = 8192  # hashes leave one run of logs in fifty longer; it is cut from its first log on
+MAX_BYTES = 1 << 30  # a hundred kB for each log, where one says a hundred times why it isn't whole
 _BORDER = 2**64 // MEAN_LOGS
 _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a shorter shard is read whole
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")

@@ -30,6 +30,7 @@ from logloom.io.filesystems import ZIP, absolute_uri, explained, filesystem, wit
 from logloom.io.remote import MISSING
 from logloom.uris import chained, is_local, shown
 
+PLACES = "logloom.places"  # in storage options: files that lie elsewhere (see logloom.io.assembled)
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 
@@ -67,7 +68,9 @@ class Store:
             StorageError: the name would leave the folder.
         """
         self._check(name)
-        return f"{self.uri}/{name}" if name else self.uri
+        uri = f"{self.uri}/{name}" if name else self.uri
+        places = self.options.get(PLACES)
+        return uri if places is None else str(places.place(uri))
 
     def path_of(self, name: str) -> pathlib.Path:
         """The path of a file in a local folder.
@@ -75,10 +78,9 @@ class Store:
         Raises:
             StorageError: the name would leave the folder.
         """
-        self._check(name)
         if self.local is None:
             raise StorageError(f"{self.uri}: not on this machine's disks")
-        return self.local / name
+        return pathlib.Path(self.uri_of(name).split("://", 1)[-1])
 
     def kept_path(self, name: str, within: str) -> pathlib.Path:
         """The path of a file that lies in the folder `within` even once symbolic links are followed.
@@ -213,17 +215,22 @@ class Store:
 
     def names(self, folder: str = "") -> list[str]:
         """The names directly in a folder, sorted; none where the folder isn't there."""
+        places = self.options.get(PLACES)
+        elsewhere = set() if places is None else places.names(self.uri_of(folder))
+        return sorted(elsewhere.union(self._own_names(folder)))
+
+    def _own_names(self, folder: str) -> list[str]:
         try:
             with self._explained(folder, (FileNotFoundError,)):
                 if self.local is not None:
                     path = self.path_of(folder)
-                    return sorted(os.listdir(path)) if path.is_dir() else []
+                    return os.listdir(path) if path.is_dir() else []
                 self.fs.invalidate_cache()
                 found = self.fs.ls(self.fs_path(folder), detail=False)
         except FileNotFoundError:
             return []
         own = self.uri_of(folder).split("://", 1)[-1].rstrip("/")
-        return sorted({p.rstrip("/").rsplit("/", 1)[-1] for p in found if p.rstrip("/") != own})
+        return [p.rstrip("/").rsplit("/", 1)[-1] for p in found if p.rstrip("/") != own]
 
     def create(self, name: str, data: bytes, *, durable: bool = True) -> bool:
         """Writes a file unless it is there; never a partial one.

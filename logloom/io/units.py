@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -297,6 +297,22 @@ def check_unit(kind: type[BaseModel], unit: Mapping[str, Any], folder: str) -> N
 
 
 @dataclass(frozen=True)
+class PlannedPortion:
+    """Files of a dataset that depend on some of its units alone; versions that have these units share them.
+
+    Attributes:
+        path: of the one file, or of the folder that holds all the files and no others, within the dataset.
+        inputs: what their bytes depend on beside `path` and the output's options (JSON); of a unit the name
+            of its folder says all.
+        tasks: [start, stop) of the plan's tasks, which make them.
+    """
+
+    path: str
+    inputs: Any
+    tasks: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class AssemblyPlan:
     """How many units become one dataset.
 
@@ -306,12 +322,21 @@ class AssemblyPlan:
         unit: what readers and verification need to know (JSON).
         marks: names of files, of which the presence of one says that a dataset is there; by default some of
             `files`, so that plans without any name a chunk.
+        portions: what of `tasks` and `files` versions share; all other files are written for each version.
+        reads: for each task the folders of the units that it reads; without it, each might read any.
     """
 
     tasks: Sequence[Any]
     files: Mapping[str, bytes]
     unit: Mapping[str, Any]
     marks: Sequence[str] = ()
+    portions: Sequence[PlannedPortion] = ()
+    reads: Sequence[Sequence[str]] = ()
+
+
+def unit_name(folder: str) -> str:
+    """The identity of the unit in a folder: digest of all that its bytes depend on."""
+    return folder.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -371,6 +396,20 @@ class AssembledFormat(Format, Protocol):
         As it stands, for formats whose `units` read the dataset.
         """
         return row_problems(unit, self.units(Store.at(folder, storage_options)))
+
+    def fresh_problems(
+        self,
+        folder: str,
+        unit: Mapping[str, Any],
+        storage_options: Mapping[str, Any],
+        fresh: Collection[str],
+    ) -> Iterator[str]:
+        """As `assembled_problems`, of what lies in some portions or in none; for formats that plan portions.
+
+        Args:
+            fresh: paths of these portions.
+        """
+        return self.assembled_problems(folder, unit, storage_options)
 
     def assembled_differences(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]

@@ -30,6 +30,7 @@ from logloom.extras import beam_needed
 from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.status import Announced
 from logloom.pipelines.versions import with_changes
@@ -40,6 +41,7 @@ from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
 from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
 from logloom.transforms.job import Job, Target
+from logloom.transforms.outcomes import GROUP, stage_tasks, staged_tasks
 from logloom.transforms.partition import listed
 from logloom.transforms.spread import SpreadByKey
 from logloom.uris import is_local
@@ -84,14 +86,30 @@ class Built:
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:
     """Adds the build's steps to a pipeline."""
-    tasks = [log.task for log in plan.logs]
     return (
         pipeline
-        | "Logs" >> beam.Create(tasks, reshuffle=False)
+        | "Logs" >> _Logs(plan)
         | "SpreadLogs" >> SpreadByKey(operator.attrgetter("log_id"))
         | "BuildLogs" >> BuildLogs(plan.job)
-        | "CommitVersion" >> CommitVersion(plan.job, (task.log_id for task in tasks))
+        | "CommitVersion" >> CommitVersion(plan.job, (log.task.log_id for log in plan.logs))
     )
+
+
+@dataclass  # not frozen: Beam sets attributes on its transforms
+class _Logs(beam.PTransform):
+    """The LogTasks of a plan: from the graph, or from files where they are many."""
+
+    plan: BuildPlan
+
+    def expand(self, pipeline: Any) -> Any:
+        if not self.plan.staged:
+            return pipeline | beam.Create([log.task for log in self.plan.logs], reshuffle=False)
+        return (
+            pipeline
+            | "Shards" >> beam.Create(self.plan.staged, reshuffle=False)
+            | "SpreadShards" >> SpreadByKey(operator.attrgetter("digest"))
+            | "Read" >> beam.FlatMap(staged_tasks, self.plan.job)
+        )
 
 
 def build(
@@ -124,6 +142,7 @@ def build(
     job = plan.job
     job.store.sweep()
     mend_digest(job)
+    save_memory(plan.memory, job.store)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
@@ -147,6 +166,7 @@ def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignor
         plan: one that is not up to date.
     """
     mend_digest(plan.job)
+    save_memory(plan.memory, plan.job.store)
     with Announced(plan.job, runner.name, num_units(plan), detached=True) as announced:
         submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
         assert isinstance(submitted, Submitted)
@@ -216,7 +236,8 @@ def _run(
     on_submitted: Callable[[str], None] = lambda job_id: None,
 ) -> Finished | Submitted:
     job = with_changes(plan.job, plan.changes)
-    plan = dataclasses.replace(plan, job=job)
+    staged = stage_tasks(job, [log.task for log in plan.logs]) if len(plan.logs) > GROUP else ()
+    plan = dataclasses.replace(plan, job=job, staged=staged)
     check_reach(runner, _uris(plan))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger

@@ -1,14 +1,13 @@
 """Planning a build: what a recipe means for these logs and this root, before anything is written.
 
-Here: opening the logs' indices, resolving the recipe against them, and setting built against reused work.
-Elsewhere: the recipe (logloom.recipe), its meeting with the logs (logloom.transforms.resolve), building
-(logloom.pipelines.build).
+Here: setting built against reused work.
+Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines.plan_logs), their meeting
+(logloom.transforms.resolve), building (logloom.pipelines.build).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,26 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from logloom.errors import LogReadError, UsageError
+from logloom.errors import UsageError
 from logloom.io.entries import ENTRY, unit_folder
-from logloom.io.logs.base import LogSummary, OpenOptions, unfinished_words
-from logloom.io.logs.match import LogFiles, access_to, check_one_recording, waiting_threads
-from logloom.io.logs.opening import open_log
-from logloom.io.logs.outline import Outline, outlines
+from logloom.io.logs.base import LogSummary
+from logloom.io.logs.match import LogFiles
+from logloom.io.logs.remembered import Memory
 from logloom.io.manifest import Manifest, check_root
-from logloom.io.shards import LogRecord
+from logloom.io.shards import LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
+from logloom.pipelines.plan_logs import PlanLogs
 from logloom.pipelines.versions import Before, KeptLogs, check_verify, is_unchanged, next_version
 from logloom.recipe import Recipe
-from logloom.recipe.logs import expand_logs, split_of
+from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import keys_of, skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
-from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.uris import shown
 from logloom.words import counted
@@ -88,11 +86,14 @@ class BuildPlan:
 
     Attributes:
         logs: that will be read.
-        missing_topics: topic to the logs that lack it.
         up_to_date: the newest version already says all that a new one would.
+        unreadable: logs that are skipped.
         kept: logs of the newest version that need no work.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
-        finished: how many units of `logs` lie finished in the root from an earlier attempt.
+        staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
+        opened: logs that were, in name order; the others are listed as they were when a build opened them.
+        samples: of these, the ones that were opened only to hold the recipe to.
+        memory: what the next plan may remember of the logs; None where the root has it.
     """
 
     job: Job
@@ -100,9 +101,13 @@ class BuildPlan:
     notes: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     up_to_date: bool = False
-    unreadable: tuple[LogRecord, ...] = field(default=())
+    unreadable: tuple[LogRecord, ...] = ()
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
+    opened: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
+    memory: Memory | None = None
+    staged: tuple[RecordShard, ...] = ()
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
@@ -187,13 +192,12 @@ def plan_build(
     check_verify(verify)
     python = read_files(py_files)
     load_files(python)
-    files = expand_logs(recipe, base, storage_options)[:limit]
-    options, opened, failed = _open_all(files, recipe, store, on_opened)
-    row_plan, notes = resolve(
-        recipe, {log_id: log for log_id, (_, log) in opened.items()}, [*allow_derive, *modules_of(python)]
-    )
+    logs = PlanLogs(recipe, store, base, limit, on_opened)
+    logs.open(logs.new)
+    allowed = [*allow_derive, *modules_of(python)]
+    row_plan, notes = logs.resolve(allowed)
     outputs = recipe.output_options()
-    _check_outputs(outputs, opened)
+    _check_outputs(outputs, logs)
     parent, following = next_version(store)
     job = Job(
         store=store,
@@ -201,7 +205,7 @@ def plan_build(
         recipe=recipe.identity_json(),
         plan=row_plan,
         outputs=outputs,
-        open_options=options,
+        open_options=logs.options,
         skip_budget=recipe.skip_budget,
         verify=verify,
         allow_empty=allow_empty,
@@ -209,8 +213,10 @@ def plan_build(
         py_files=python,
         **following,
     )
-    notes = (*_unfinished(opened), *notes, *_hash_note(recipe, parent))
-    return _against_parent(job, recipe, parent, opened, failed, notes)
+    before = Before(parent)
+    job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed)
+    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent))
+    return _against_parent(job, recipe, parent, before, logs, notes)
 
 
 def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
@@ -233,48 +239,7 @@ def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str
     }
 
 
-Opened = dict[str, tuple[LogFiles, Outline]]
-Failed = list[tuple[LogFiles, str]]
-
-
-def _open_all(
-    files: Sequence[LogFiles], recipe: Recipe, store: Store, on_opened: Callable[[int, int], None]
-) -> tuple[OpenOptions, Opened, Failed]:
-    access = access_to(store.options, files)
-    options = OpenOptions(recipe.on_error_mode, access, store.uri_of("index"), hash=recipe.hash)
-    outline = outlines()
-
-    def open_one(log: LogFiles) -> Outline | str:
-        try:
-            opened = outline(open_log(log.uris, options))
-            if len(log.uris) > 1:
-                check_one_recording(log, [open_log([uri], options).summary for uri in log.recordings])
-        except LogReadError as error:
-            return str(error)
-        return opened
-
-    opened: Opened = {}
-    failed: Failed = []
-    with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
-        for done, (log, result) in enumerate(zip(files, pool.map(open_one, files), strict=True), 1):
-            if isinstance(result, str):
-                failed.append((log, result))
-            else:
-                opened[log.log_id] = (log, result)
-            on_opened(done, len(files))
-    if failed and (options.on_error == "fail" or not opened):
-        raise LogReadError(_list_failures(failed, len(files)))
-    return options, opened, failed
-
-
-def _unfinished(opened: Opened) -> Iterator[str]:
-    """Says which files their recorder hasn't closed, so that a later build may find more in them."""
-    for _, log in opened.values():
-        for uri, why in sorted(log.summary.unfinished.items()):
-            yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
-
-
-def _check_outputs(outputs: Mapping[str, BaseModel], opened: Opened) -> None:
+def _check_outputs(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
     """
     Raises:
         UsageError: an option, which manifests hold, has credentials in it; or lists the logs whose names an
@@ -289,52 +254,78 @@ def _check_outputs(outputs: Mapping[str, BaseModel], opened: Opened) -> None:
             )
     problems = [
         problem
-        for log_id, (files, _) in opened.items()
+        for log_id in logs.opened
         for output, options in outputs.items()
-        for problem in format_named(output).check_log(options, log_id, files.uris[0])
+        for problem in format_named(output).check_log(options, log_id, logs.files[log_id].uris[0])
     ]
     if problems:
         raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
 
 
-def _list_failures(failed: Failed, total: int) -> str:
-    lines = [message for _, message in failed]
-    if len(lines) == 1:
-        return lines[0]
-    return f"{len(lines)} of {counted(total, 'log')} can't be read:\n" + "\n".join(
-        f"  {line}" for line in lines
-    )
+def _with_changed_opened(
+    job: Job,
+    recipe: Recipe,
+    logs: PlanLogs,
+    before: Before,
+    notes: tuple[str, ...],
+    allow_derive: Sequence[str],
+) -> tuple[Job, tuple[str, ...]]:
+    """Opens the remembered logs that have to be built; the job and notes by what these hold."""
+    # They may change the plan, and so the keys of others.
+    while changed := [log_id for log_id in logs.remembered if not _stands(job, recipe, logs, log_id, before)]:
+        logs.open(changed)
+        row_plan, notes = logs.resolve(allow_derive)
+        job = replace(job, plan=row_plan)
+    return job, notes
+
+
+def _stands(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str, before: Before) -> bool:
+    """Whether a log's record is still what a build of it would give."""
+    record = before.known.get(log_id)
+    if record is None or record.status == "kept":
+        return False
+    content_id, uris = logs.content_of(log_id)
+    return record.key in keys_of(job.log_key(log_id, content_id, uris, split_of(recipe, log_id, uris)))
 
 
 def _against_parent(
     job: Job,
     recipe: Recipe,
     parent: Manifest | None,
-    opened: Opened,
-    failed: Failed,
+    before: Before,
+    logs: PlanLogs,
     notes: Sequence[str],
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
-    before = Before(parent)
     planned: list[PlannedLog] = []
-    for log_id in sorted(opened):
-        summary = opened[log_id][1].summary
+    for log_id in sorted(logs.opened):
+        if _stands(job, recipe, logs, log_id, before):
+            continue
+        summary = logs.opened[log_id].summary
         split = split_of(recipe, log_id, summary.uris)
         key = job.log_key(log_id, summary.content_id, summary.uris, split)
-        known = before.known.get(log_id)
-        if known is not None and known.key in keys_of(key) and known.status != "kept":
-            continue
         task = LogTask(log_id, summary.uris, summary.content_id, split, key)
         planned.append(PlannedLog.of(task, summary, job.plan))
-    unreadable = [_unreadable(recipe, log, message) for log, message in failed]
-    gone = sorted(set(before.known) - set(opened) - {log.log_id for log, _ in failed})
+    unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
+    gone = sorted(before.known.keys() - logs.files.keys())
     vanished = _vanished(job, recipe, gone, before)
     lost = [] if recipe.vanished == "keep" else gone
     changes = before.changes([*vanished, *unreadable], lost)
     kept = before.kept([*(log.task.log_id for log in planned), *(r.log_id for r in unreadable), *lost])
     job = replace(job, bundle=bundle_size(sum(len(log.bounds) for log in planned)))
-    same = parent is not None and not planned and not changes and is_unchanged(job, parent)
-    return BuildPlan(job, tuple(planned), tuple(notes), tuple(gone), same, tuple(unreadable), kept, changes)
+    return BuildPlan(
+        job,
+        tuple(planned),
+        tuple(notes),
+        tuple(gone),
+        parent is not None and not planned and not changes and is_unchanged(job, parent),
+        tuple(unreadable),
+        kept,
+        changes,
+        opened=tuple(sorted(logs.opened)),
+        samples=tuple(logs.samples),
+        memory=logs.memory(),
+    )
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

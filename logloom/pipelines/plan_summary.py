@@ -24,6 +24,8 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_reused": plan.kept.logs,
         "logs_skipped": len(plan.unreadable),
         "logs_gone": len(plan.dropped),
+        "logs_opened": len(plan.opened),
+        "recipe_held_to": list(plan.samples),
         "partitions": plan.num_partitions,
         "rows_at_most": plan.num_ticks,
         "units_to_build": units - finished,

@@ -190,7 +190,8 @@ class Watch:
         """
         self.journal = Journal()
         self._plan = plan
-        self._quiet = quiet or not plan.work
+        # Looking for units takes a list of them all: not for a line every ten seconds in a file.
+        self._quiet = quiet or not plan.work or not (sees_workers or sys.stderr.isatty())
         self._sees_workers = sees_workers
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="logloom-progress", daemon=True)

@@ -15,17 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blake3 import blake3
-
 from logloom.errors import DatasetError, LogloomError
-from logloom.io.entries import ENTRY, Entry, unit_folder
+from logloom.io.entries import Entry, unit_folder
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
     Assembled,
     Manifest,
-    read_assembled,
     read_manifest,
     version_file,
     version_numbers,
@@ -34,18 +31,14 @@ from logloom.io.manifest_digest import write_digest
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
+from logloom.pipelines.repair_assembled import assemble_again
 from logloom.pipelines.repair_units import (
     Mended,
     UnitDamage,
-    check_stages,
     damage_of,
-    describe_chunk,
     mend_entries,
     mend_part,
     mend_unit,
-    other_software,
-    put_back,
-    restore_chunk,
 )
 from logloom.pipelines.verify import (
     Task,
@@ -59,11 +52,9 @@ from logloom.pipelines.verify import (
 from logloom.pipelines.verify_claims import Finding, output_order, whole_logs
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
-from logloom.software import software
-from logloom.transforms.assembly import assemblies, described, entry_of
 from logloom.transforms.finish import restore_refusal_list
-from logloom.transforms.finished import assembled_problems, check_file
-from logloom.transforms.job import Committed, Job
+from logloom.transforms.finished import assembled_problems
+from logloom.transforms.job import Job
 
 
 @dataclass(frozen=True)
@@ -267,55 +258,10 @@ class _Mending:
 
     def _mend_assembled(self, part: Assembled) -> None:
         try:
-            whys = self._assemble_again(part)
+            whys = assemble_again(self._store, self._manifest, part, self._all)
         except LogloomError as error:
             whys = {unit_folder(part.output, part.identity): str(error)}
         self._done += [Mended("", part.split, self._store.uri_of(name), why) for name, why in whys.items()]
-
-    def _assemble_again(self, part: Assembled) -> dict[str, str]:
-        """Makes the damaged files of an assembled output again; why each couldn't be, "" where it was."""
-        store, version = self._store, Committed.of(self._store, self._manifest)
-        found = [
-            a
-            for a in assemblies(version, self._manifest.logs)
-            if (a.output, a.split) == (part.output, part.split)
-        ]
-        if not found:
-            return {unit_folder(part.output, part.identity): "the manifest names no units of it"}
-        assembly = dataclasses.replace(found[0], identity=part.identity)
-        check_stages(store, assembly)
-        plan = assembly.plan(version)
-        other = other_software(self._manifest.software)
-        whys = {}
-        name = f"{assembly.folder}/{ENTRY}"
-        if not store.exists(name) or blake3(store.read(name)).hexdigest() != part.entry:
-            files = self._all([Task(describe_chunk, (store, part.output, task)) for task in plan.tasks])
-            files += [described(file, data) for file, data in plan.files.items()]
-            candidates = (
-                entry_of(assembly, plan, files, by) for by in (self._manifest.software, software(), {})
-            )
-            texts = (candidate.to_bytes() for candidate in candidates)
-            data = next((text for text in texts if blake3(text).hexdigest() == part.entry), None)
-            if data is None:
-                return {name: f"put together again it has other bytes{other}"}
-            store.replace(name, data, read_only=True)
-            whys[name] = ""
-        promised = read_assembled(store, part).files
-        wanted = {
-            file.name: file.digest
-            for file in promised
-            if next(check_file(store, f"{assembly.folder}/{file.name}", file), "")
-        }
-        if wanted:
-            self._all([Task(restore_chunk, (store, assembly, task, wanted)) for task in plan.tasks])
-            for file, data in plan.files.items():
-                put_back(store, f"{assembly.folder}/{file}", data, wanted.get(file))
-        for entry in promised:
-            if entry.name in wanted:
-                left = next(check_file(store, f"{assembly.folder}/{entry.name}", entry), "")
-                why = f"made again it has other bytes{other}"
-                whys[f"{assembly.folder}/{entry.name}"] = why if left else ""
-        return whys
 
     def _mend_views(self, readable: bool) -> None:
         store = self._store

@@ -145,9 +145,11 @@ def describe_chunk(store: Store, output: str, task: Any) -> Iterator[FileEntry]:
     yield described(*assembled_format(output).make_chunk(store, task))
 
 
-def restore_chunk(store: Store, assembly: Assembly, task: Any, wanted: Mapping[str, str]) -> Iterable[str]:
-    name, data = assembled_format(assembly.output).make_chunk(store, task)
-    put_back(store, f"{assembly.folder}/{name}", data, wanted.get(name))
+def restore_chunk(
+    store: Store, output: str, folder: str, task: Any, wanted: Mapping[str, str]
+) -> Iterable[str]:
+    name, data = assembled_format(output).make_chunk(store, task)
+    put_back(store, f"{folder}/{name}", data, wanted.get(name))
     return ()
 
 

@@ -25,7 +25,7 @@ with beam_needed():
 
 
 def parser() -> argparse.ArgumentParser:
-    """The template's own parameters."""
+    """The template's own parameters: what `logloom build` takes and a job that nobody waits for can do."""
     found = argparse.ArgumentParser(
         prog="logloom.pipelines.template",
         description=__doc__,
@@ -34,35 +34,52 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--recipe", required=True, help="URI of the recipe")
     found.add_argument("--to", required=True, help="URI of the dataset")
-    found.add_argument("--verify", default="new", help="new, all, sample:SHARE or none")
-    found.add_argument("--storage_options", type=json.loads, default={}, help="JSON: fsspec's, by protocol")
     found.add_argument(
-        "--allow_derive",
-        type=str.split,
-        default=[],
-        help="packages that `derive` may import, with spaces between",
+        "--log", type=str.split, default=[], help="logs or globs to use instead of the recipe's"
     )
+    found.add_argument("--limit", type=int, help="use only this many logs, for a trial")
+    found.add_argument("--on_error", choices=["fail", "skip", "salvage"], help="what a broken log means")
+    found.add_argument("--hash", choices=["ends", "full"], help="what tells that a log changed")
+    found.add_argument("--verify", default="new", help="new, all, sample:SHARE or none")
+    found.add_argument("--allow_empty", type=_flag, default=False, help="true: a version may have no rows")
+    found.add_argument(
+        "--py", type=str.split, default=[], help="files of the image with functions to derive by"
+    )
+    found.add_argument("--allow_derive", type=str.split, default=[], help="packages that `derive` may import")
+    found.add_argument("--storage_options", type=json.loads, default={}, help="JSON: fsspec's, by protocol")
     return found
 
 
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r}: true or false")
+    return text == "true"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Plans the build that the arguments ask for, and submits it; an up-to-date one submits nothing."""
+    """Plans the build that the arguments ask for, and submits it; an up-to-date one is a job without work."""
     own, beams = parser().parse_known_args(arguments)
     recipe = Recipe.load(own.recipe, own.storage_options)
-    base = folder_of(own.recipe)
+    given = {"logs": tuple(own.log), "on_error": own.on_error, "hash": own.hash}
     plan = plan_build(
-        recipe,
+        recipe.model_copy(update={key: value for key, value in given.items() if value}),
         own.to,
-        base=base,
-        storage_options=own.storage_options,
+        base=None if own.log else folder_of(own.recipe),
+        limit=own.limit,
         verify=own.verify,
+        allow_empty=own.allow_empty,
+        py_files=own.py,
         allow_derive=own.allow_derive,
+        storage_options=own.storage_options,
     )
-    if plan.up_to_date:
-        print(f"up to date: version {plan.job.parent} of {own.to}", file=sys.stderr)
-        return
     pipeline = beam.Pipeline(options=PipelineOptions(beams, save_main_session=False))
-    construct(pipeline, plan)
+    if plan.up_to_date:
+        message = f"up to date: version {plan.job.parent} of {own.to}"
+        print(message, file=sys.stderr)
+        # A launch that submits no job counts as failed.
+        _ = pipeline | "UpToDate" >> beam.Create([message])
+    else:
+        construct(pipeline, plan)
     pipeline.run()
 
 

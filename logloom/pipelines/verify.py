@@ -114,11 +114,10 @@ def verify(
     access = with_access(store.options, logs)
     reading = reading_of(store, manifest)
     entries, lost = readable_entries(store, manifest.logs)
-    lost = [*broken, *lost]
     chosen = [entry for _, entry in entries if is_sampled(sample, entry.identity)]
     tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
     tasks += [Task(_check_assembled, (reading, part)) for part in manifest.assembled]
-    state, findings = _check_manifest(store, manifest, entries, lost)
+    state, findings = _check_manifest(store, manifest, entries, [*broken, *lost])
     if against_logs:
         job = job_again(store, manifest, py_files, allow_derive=allow_derive, access=access)
         tasks += list(_derive_tasks(job, manifest, chosen))

@@ -38,7 +38,7 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
         "number": number + 1,
         "parent": number,
         "parent_digest": digest_of_manifest(store, number),
-        "assembled": tuple(part.identity for part in newest.assembled),
+        "assembled": newest.assembled,
         "run": run,
     }
 
@@ -71,7 +71,7 @@ class Before:
         self._logs = LogRecords() if parent is None else parent.logs
         columns = self._logs.columns("log_id", "key", "status").to_pydict()
         said = zip(columns["key"], columns["status"], range(len(self._logs)), strict=True)
-        self.known = dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
+        self.known: dict[str, KnownLog] = dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
 
     def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
         """The records of some of its logs, in their order there."""

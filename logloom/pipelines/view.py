@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.assembled import assembled_files
 from logloom.io.disk import NO_LINKS
-from logloom.io.entries import UNITS, FileEntry, repair_hint, unit_folder
+from logloom.io.entries import UNITS, FileEntry, repair_hint
 from logloom.io.filesystems import explained
 from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
 from logloom.io.storage import Store
@@ -63,10 +64,8 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
                     entry.output, record.split, entry.path_of(file), name, file.size, file.digest
                 )
     for part in manifest.assembled:
-        stored = unit_folder(part.output, part.identity)
-        for file in read_assembled(store, part).files:
+        for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
             name = f"{split_folder(part.output, part.split)}/{file.name}"
-            place = f"{stored}/{file.name}"
             yield ViewedFile(part.output, part.split, place, name, file.size, file.digest)
 
 

@@ -14,6 +14,7 @@ from blake3 import blake3
 
 from logloom.errors import UsageError
 from logloom.io.logs import match
+from logloom.io.logs.folders import Folders
 from logloom.io.logs.match import FoundLog, LogFiles
 from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import LogName, Recipe
@@ -21,20 +22,24 @@ from logloom.recipe.patterns import named_groups
 
 
 def expand_logs(
-    recipe: Recipe, base: str | None = None, storage_options: Mapping[str, Any] | None = None
+    recipe: Recipe,
+    base: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    folders: Folders | None = None,
 ) -> list[LogFiles]:
     """The logs of a recipe, in the order of their log_ids.
 
     Args:
         base: URI of the folder that relative URIs start from; the working folder by default.
         storage_options: for fsspec, by protocol.
+        folders: which lists them, where it is told more than nothing.
 
     Raises:
         RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them.
     """
     mistakes: list[Mistake] = []
     found: dict[str, FoundLog] = {}
-    for i, result in enumerate(match.find_all(recipe.logs, base, storage_options)):
+    for i, result in enumerate(match.find_all(recipe.logs, base, storage_options, folders)):
         if isinstance(result, str):
             mistakes.append(Mistake(("logs", i), result))
         else:

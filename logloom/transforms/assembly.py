@@ -1,28 +1,46 @@
 """Assembled outputs: one dataset a split, put together from the units of all its logs.
 
 The staged files are checked first, each by its digest; then the chunks are written, each by one worker; then
-the dataset is read back, and only then its entry is written, the completion mark.
+the dataset is read back, and only then its entry is written, the completion mark. Portions that the parent
+version has, too, are named by the entry, neither written nor read; those that lie finished are not written.
 Elsewhere: how a format lays out its dataset (`AssembledFormat`), Beam (build_logs), the commit (finish).
 """
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blake3 import blake3
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.entries import ENTRY, AssembledEntry, Entry, FileEntry, find_assembled, unit_folder
+from logloom.io.assembled import (
+    AssembledEntry,
+    PortionEntry,
+    SharedPortion,
+    assembled_store,
+    find_assembled,
+    publish_assembled,
+)
+from logloom.io.assembling import told
+from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
 from logloom.io.manifest import Assembled, entries_of
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
 from logloom.software import software
-from logloom.transforms.finished import check_files, withdraw_assembled
+from logloom.transforms.assembled_portions import (
+    finished_portion,
+    portion_entry,
+    portion_identity,
+    portions_of_parent,
+    small_files,
+)
+from logloom.transforms.finished import check_files, withdraw_assembled, withdraw_portions
 from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
 from logloom.transforms.outcomes import LogOutcomes, failures_of, kept_records, records_of
@@ -76,16 +94,19 @@ class AssemblyCandidate:
     """An assembled output whose files are all there.
 
     Attributes:
-        digest: BLAKE3 of its entry's bytes.
         found: it was there before, complete.
+        fresh: paths of the portions that the parent version doesn't have.
+        made: by identity, the entries of those that were written, which mark them as complete.
     """
 
     identity: str
     entry: AssembledEntry
-    digest: str
     found: bool
+    fresh: tuple[str, ...] = ()
+    made: Mapping[str, PortionEntry] = field(default_factory=dict)
 
 
+_MADE_ANEW = "build again: it will be made anew"
 AssembledResult = tuple[Assembled, tuple[Failure, ...]]
 
 
@@ -103,7 +124,9 @@ def assemblies(job: Target, records: Sequence[LogRecord]) -> list[Assembly]:
     units: dict[tuple[str, str], list[tuple[LogRecord, Entry]]] = {}
     for record, entry in entries_of(job.store, records):
         if entry.output in outputs and entry.rows:
-            units.setdefault((entry.output, record.split), []).append((record, entry))
+            # Without the tally, which is the most of an entry.
+            slim = replace(entry, tally={})
+            units.setdefault((entry.output, record.split), []).append((record, slim))
     made = []
     for (output, split), pairs in sorted(units.items()):
         sources = [[entry.identity, record.uris[0], record.log_id] for record, entry in pairs]
@@ -112,14 +135,15 @@ def assemblies(job: Target, records: Sequence[LogRecord]) -> list[Assembly]:
     return made
 
 
-def _found(job: Target, assembly: Assembly) -> tuple[AssembledEntry, str] | None:
-    """The entry of an assembled output that is complete, and its digest; None where it is to be made.
+def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
+    """The entry of an assembled output that is complete; None where it is to be made.
 
     Raises:
         DatasetError: it is damaged, and a version names it.
     """
     try:
-        return find_assembled(job.store, assembly.output, assembly.identity)
+        found = find_assembled(job.store, assembly.output, assembly.identity)
+        return None if found is None else found[0]
     except DatasetError:
         if withdraw_assembled(job.store, assembly.output, assembly.identity):
             raise
@@ -136,8 +160,9 @@ def plan_checks(job: Target, outcomes: LogOutcomes) -> Iterator[UnitCheck]:
         yield UnitCheck(entry, True)
     for assembly in assemblies(job, records_of(job, outcomes)):
         if _found(job, assembly) is None:
+            needed = _units_read(job, assembly)
             for _, entry in assembly.units:
-                if (entry.output, entry.identity) not in whole:
+                if entry.folder in needed and (entry.output, entry.identity) not in whole:
                     yield UnitCheck(entry, False)
 
 
@@ -163,19 +188,44 @@ def plan_chunks(job: Target, outcomes: LogOutcomes, problems: Sequence[Failure])
     """
     if problems or failures_of(outcomes):
         return []
-    tasks = [
-        AssembledFileTask(assembly.output, assembly.identity, task)
-        for assembly in assemblies(job, records_of(job, outcomes))
-        if _found(job, assembly) is None
-        for task in assembly.plan(job).tasks
-    ]
+    tasks = []
+    for assembly in assemblies(job, records_of(job, outcomes)):
+        if _found(job, assembly) is None:
+            plan = assembly.plan(job)
+            folders = _folders(job, assembly, plan)
+            tasks += [AssembledFileTask(assembly.output, f, plan.tasks[n]) for n, f in folders.items()]
     if tasks:
         job.journal.write(Note(ASSEMBLING, "", done=False, pieces=len(tasks)))
     return tasks
 
 
+def _folders(job: Target, assembly: Assembly, plan: AssemblyPlan) -> dict[int, str]:
+    """By number the tasks whose files are to be written, and the identity of the folder of each.
+
+    Those of portions that are there are left out.
+    """
+    known = portions_of_parent(job, assembly.output)
+    folders = dict.fromkeys(range(len(plan.tasks)), assembly.identity)
+    for portion in plan.portions:
+        identity = portion_identity(job, assembly.output, portion)
+        is_there = identity in known or finished_portion(job, assembly.output, identity) is not None
+        for number in range(*portion.tasks):
+            folders[number] = identity
+            if is_there:
+                del folders[number]
+    return folders
+
+
+def _units_read(job: Target, assembly: Assembly) -> frozenset[str]:
+    """Folders of the units that an assembled output's missing files are made of."""
+    plan = assembly.plan(job)
+    if not plan.reads:
+        return frozenset(entry.folder for _, entry in assembly.units)
+    return frozenset(folder for number in _folders(job, assembly, plan) for folder in plan.reads[number])
+
+
 def write_chunk(job: Target, chunk: AssembledFileTask) -> tuple[str, FileEntry]:
-    """Writes one file of an assembled output; gives the output's identity and the file."""
+    """Writes one file of an assembled output; gives the identity of its folder and the file."""
     name, data = assembled_format(chunk.output).make_chunk(job.store, chunk.task)
     published = publish_file(job, unit_folder(chunk.output, chunk.identity), name, data)
     job.journal.write(Note(ASSEMBLING, chunk.output))
@@ -204,19 +254,51 @@ def plan_candidates(
     """Writes what belongs to no chunk; gives the outputs that are ready to be read back."""
     if problems or failures_of(outcomes):
         return
+    written: dict[str, list[FileEntry]] = {}
+    for identity, file in files:
+        written.setdefault(identity, []).append(file)
     for assembly in assemblies(job, records_of(job, outcomes)):
-        if (found := _found(job, assembly)) is not None:
-            yield AssemblyCandidate(assembly.identity, *found, found=True)
-            continue
-        plan = assembly.plan(job)
-        own = [file for identity, file in files if identity == assembly.identity]
-        own += [publish_file(job, assembly.folder, name, data) for name, data in plan.files.items()]
-        entry = entry_of(assembly, plan, own, software())
-        yield AssemblyCandidate(assembly.identity, entry, blake3(entry.to_bytes()).hexdigest(), found=False)
+        found = _found(job, assembly)
+        if found is not None:
+            yield AssemblyCandidate(assembly.identity, found, found=True)
+        else:
+            yield _candidate(job, assembly, written)
+
+
+def _candidate(
+    job: Target, assembly: Assembly, written: Mapping[str, Sequence[FileEntry]]
+) -> AssemblyCandidate:
+    """An assembled output whose chunks are written, by the folder that they lie in."""
+    output, plan, known = assembly.output, assembly.plan(job), portions_of_parent(job, assembly.output)
+    own_files, small = small_files(plan)
+    fresh: list[str] = []
+    made: dict[str, PortionEntry] = {}
+    portions: list[SharedPortion] = []
+    for portion in plan.portions:
+        identity = portion_identity(job, output, portion)
+        shared = known.get(identity)
+        if shared is None:
+            fresh.append(portion.path)
+            there = None if identity in written else finished_portion(job, output, identity)
+            if there is None:
+                folder, own = unit_folder(output, identity), small.get(portion.path, {})
+                chunks = [*written.get(identity, ())]
+                chunks += [publish_file(job, folder, name, data) for name, data in own.items()]
+                there = made[identity] = portion_entry(output, portion.path, chunks, software())
+            shared = there.shared(identity)
+        portions.append(shared)
+    files = [*written.get(assembly.identity, ())]
+    files += [publish_file(job, assembly.folder, name, data) for name, data in own_files.items()]
+    entry = entry_of(assembly, plan, files, portions, software())
+    return AssemblyCandidate(assembly.identity, entry, False, tuple(fresh), made)
 
 
 def entry_of(
-    assembly: Assembly, plan: AssemblyPlan, files: Sequence[FileEntry], made_by: Mapping[str, str]
+    assembly: Assembly,
+    plan: AssemblyPlan,
+    files: Iterable[FileEntry],
+    portions: Sequence[SharedPortion],
+    made_by: Mapping[str, str],
 ) -> AssembledEntry:
     """The entry of an assembled output.
 
@@ -224,37 +306,69 @@ def entry_of(
         made_by: software; none in entries of before.
     """
     ordered = tuple(sorted(files, key=operator.attrgetter("name")))
-    return AssembledEntry(assembly.output, assembly.split, plan.unit, assembly.rows, ordered, dict(made_by))
+    told = assembly.output, assembly.split, plan.unit, assembly.rows
+    return AssembledEntry(*told, ordered, dict(made_by), tuple(portions))
 
 
 def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResult:
     """Reads an assembled output back, and writes the entry that marks it as complete.
 
-    One that the parent version has is trusted, unless all is to be read.
+    What the parent version has, all of it or portions, is trusted, unless all is to be read.
     """
-    entry, digest, output = candidate.entry, candidate.digest, candidate.entry.output
+    entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
     problems: list[str] = []
-    is_trusted = candidate.found and candidate.identity in job.assembled and job.verify != "all"
-    if is_sampled(job.verify, candidate.identity) and not is_trusted:
-        problems = list(assembled_differences(job.store, candidate.identity, entry))
-    if problems and candidate.found:
-        left = withdraw_assembled(job.store, output, candidate.identity)
-        problems = [f"{problem}; {left or 'build again: it will be made anew'}" for problem in problems]
-    elif not (problems or candidate.found):
-        name = f"{unit_folder(output, candidate.identity)}/{ENTRY}"
-        if not job.store.create(name, entry.to_bytes()):
-            # Another build's, which may have been made by other software.
-            there = find_assembled(job.store, output, candidate.identity)
-            entry, digest = there or (entry, digest)
-    part = Assembled(output, entry.split, candidate.identity, digest, entry.size, entry.rows)
+    is_trusted = candidate.found and identity in {part.identity for part in job.assembled}
+    if is_sampled(job.verify, identity) and (not is_trusted or job.verify == "all"):
+        are_all = candidate.found or job.verify == "all" or len(candidate.fresh) == len(entry.portions)
+        fresh = None if are_all else frozenset(candidate.fresh)
+        problems = list(assembled_differences(job.store, identity, entry, fresh))
+    if problems:
+        way_out = withdraw_assembled(job.store, output, identity) if candidate.found else ""
+        way_out = withdraw_portions(job.store, entry) or way_out or _MADE_ANEW
+        problems = [f"{problem}; {way_out}" for problem in problems]
+    elif not candidate.found:
+        entry = _published(job, candidate)
+    digest = blake3(entry.to_bytes()).hexdigest()
+    part = Assembled(output, entry.split, identity, digest, entry.size, entry.rows)
     return part, tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
 
 
-def assembled_differences(store: Store, identity: str, entry: AssembledEntry) -> Iterator[str]:
-    """Says how an assembled output, read through its own reader, differs from what its entry says."""
+def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:
+    """Writes the entries of new portions, then that of the output; gives the latter as it lies there.
+
+    Another build's may have been made by other software.
+    """
+    entry, output = candidate.entry, candidate.entry.output
+    portions = {portion.identity: portion for portion in entry.portions}
+    for identity, made in candidate.made.items():
+        name = f"{unit_folder(output, identity)}/{ENTRY}"
+        if not job.store.create(name, made.to_bytes()):
+            there = finished_portion(job, output, identity)
+            if there is None:
+                job.store.replace(name, made.to_bytes(), read_only=True)
+            portions[identity] = (there or made).shared(identity)
+    entry = replace(entry, portions=tuple(portions.values()))
+    if not publish_assembled(job.store, candidate.identity, entry):
+        there_too = find_assembled(job.store, output, candidate.identity)
+        entry = there_too[0] if there_too else entry
+    return entry
+
+
+def assembled_differences(
+    store: Store, identity: str, entry: AssembledEntry, fresh: Collection[str] | None = None
+) -> Iterator[str]:
+    """Says how an assembled output, read through its own reader, differs from what its entry says.
+
+    Args:
+        fresh: paths of the portions to read, beside what lies in none; None for all.
+    """
     form = format_named(entry.output)
     if not isinstance(form, AssembledFormat):
         yield f"{store.uri}: {entry.output} is no format that is assembled"
         return
-    folder = store.uri_of(unit_folder(entry.output, identity))
-    yield from form.assembled_differences(folder, entry.unit, store.options)
+    shown = assembled_store(store, entry.output, identity, lambda: entry.portions)
+    if fresh is None:
+        yield from form.assembled_differences(shown.uri, entry.unit, shown.options)
+    else:
+        find = functools.partial(form.fresh_problems, shown.uri, entry.unit, shown.options, fresh)
+        yield from told(shown.uri, find)

@@ -331,4 +331,5 @@ def _trusted(job: Target, logs: int, assembled: Sequence[Assembled]) -> dict[str
     """How much of a version nobody read in this build, since an earlier one made it."""
     if job.verify == "all":
         return {"logs": 0, "assembled": 0}
-    return {"logs": logs, "assembled": sum(part.identity in job.assembled for part in assembled)}
+    before = {part.identity for part in job.assembled}
+    return {"logs": logs, "assembled": sum(part.identity in before for part in assembled)}

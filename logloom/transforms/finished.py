@@ -8,6 +8,7 @@ Elsewhere: entries (logloom.io.entries), manifests (logloom.io.manifest), buildi
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
@@ -16,6 +17,7 @@ from blake3 import blake3
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
+from logloom.io.assembled import AssembledEntry, SharedPortion, read_portion
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
 from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
 from logloom.io.remote import MISSING
@@ -89,6 +91,26 @@ def withdraw_assembled(store: Store, output: str, identity: str) -> str:
         ):
             return f"`logloom repair {shlex.quote(f'{store.uri}@{number}')}` builds it again"
     store.remove(f"{unit_folder(output, identity)}/{ENTRY}")
+    return ""
+
+
+def withdraw_portions(store: Store, entry: AssembledEntry) -> str:
+    """As `withdraw`, for the portions of an assembled output that doesn't read back.
+
+    Returns:
+        What is left to do where a version names some; those keep their marks.
+    """
+    named: dict[str, int] = {}
+    for number in version_numbers(store):
+        for part in read_manifest(store, number).assembled:
+            if part.output == entry.output:
+                with contextlib.suppress(DatasetError):  # then nobody can read that version, either
+                    named |= {p.identity: number for p in read_assembled(store, part).portions}
+    for portion in entry.portions:
+        if portion.identity not in named:
+            store.remove(f"{unit_folder(entry.output, portion.identity)}/{ENTRY}")
+    if numbers := [named[p.identity] for p in entry.portions if p.identity in named]:
+        return f"`logloom repair {shlex.quote(f'{store.uri}@{max(numbers)}')}` builds again what is damaged"
     return ""
 
 
@@ -200,3 +222,16 @@ def assembled_problems(store: Store, part: Assembled) -> Iterator[str]:
         yield f"{place}: is about another output, split or number of rows than the manifest"
     for file in entry.files:
         yield from check_file(store, f"{folder}/{file.name}", file)
+    for shared in entry.portions:
+        yield from portion_problems(store, entry.output, shared)
+
+
+def portion_problems(store: Store, output: str, shared: SharedPortion) -> Iterator[str]:
+    """As `assembled_problems`, of a portion."""
+    try:
+        portion = read_portion(store, output, shared)
+    except DatasetError as error:
+        yield str(error).rpartition(";")[0]
+        return
+    for file in portion.files:
+        yield from check_file(store, f"{unit_folder(output, shared.identity)}/{file.name}", file)

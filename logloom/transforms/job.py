@@ -21,7 +21,7 @@ from logloom.digests import digest_of
 from logloom.errors import LogReadError
 from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.manifest import Manifest
+from logloom.io.manifest import Assembled, Manifest
 from logloom.io.shards import RecordShard
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange
@@ -72,7 +72,7 @@ class Target:
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
         verify: what is read back: "new", "all", "none" or "sample:<share>" (see `Manifest.verified`).
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
-        assembled: identities of the parent's assembled outputs.
+        assembled: the parent's assembled outputs.
         references: digests of the datasets that outputs point into, by output.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         block_bytes: how many bytes of rows a worker holds at a time.
@@ -90,7 +90,7 @@ class Target:
     skip_budget: float = 0.0
     verify: str = "new"
     parent_digest: str = ""
-    assembled: tuple[str, ...] = ()
+    assembled: tuple[Assembled, ...] = ()
     allow_empty: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
     run: str = "again"
@@ -125,8 +125,11 @@ class Target:
 
     def log_key(self, log_id: str, content_id: str, uris: tuple[str, ...], split: str) -> str:
         """Digest of all that a log's record depends on."""
-        outputs = [self.output_identity(output) for output in self.outputs]
-        return digest_of([self.plan_identity, outputs, log_id, content_id, list(uris), split])
+        return digest_of([*self._key_of_all, log_id, content_id, list(uris), split])
+
+    @functools.cached_property
+    def _key_of_all(self) -> list[Any]:
+        return [self.plan_identity, [self.output_identity(output) for output in self.outputs]]
 
 
 @dataclass(frozen=True, kw_only=True)

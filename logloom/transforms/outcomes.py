@@ -2,8 +2,8 @@
 
     outcomes of logs -> groups of neighbours, each written as shards in runs/<number>/ -> the version's shards
 
-Here: grouping, writing, and merging with what stays of the parent version. Only names of shards and counts
-travel, and no step holds more records than a few shards.
+Here: tasks, which come to workers the same way; grouping, writing, and merging with what stays of the parent
+version. Only names of shards and counts travel, and no step holds more records than a few shards.
 Elsewhere: how one log is finished, and the commit (logloom.transforms.finish); merging shards
 (logloom.io.merging); Beam (logloom.transforms.build_logs).
 """
@@ -23,7 +23,7 @@ from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
-from logloom.transforms.job import Target
+from logloom.transforms.job import LogTask, Target
 from logloom.transforms.partition import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
@@ -77,6 +77,22 @@ def group_of(log_id: str, starts: Sequence[str]) -> int:
 def run_folder(job: Target) -> str:
     """Where a build leaves what became of it."""
     return f"runs/{job.number:08d}"
+
+
+def stage_tasks(job: Target, tasks: Iterable[LogTask]) -> tuple[RecordShard, ...]:
+    """Writes what is to be built where workers find it: engines limit what a graph may hold."""
+    ordered = sorted(tasks, key=operator.attrgetter("log_id"))
+    planned = (
+        LogRecord(task.log_id, task.uris, task.content_id, task.split, task.key, "planned", "", 0, 0, {}, 0)
+        for task in ordered
+    )
+    return write_records(job.store, planned, run_folder(job)).shards
+
+
+def staged_tasks(shard: RecordShard, job: Target) -> Iterator[LogTask]:
+    """The tasks that a shard of `stage_tasks` holds."""
+    for one in LogRecords(job.store, [shard], run_folder(job)):
+        yield LogTask(one.log_id, one.uris, one.content_id, one.split, one.key)
 
 
 def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:

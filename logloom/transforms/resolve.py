@@ -9,6 +9,7 @@ thousands of logs of one fleet cost as much as a few.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +19,10 @@ import numpy as np
 
 from logloom import where
 from logloom.errors import LogloomError, UsageError
-from logloom.io.logs.base import FieldSpec, Log, TimeSource, TopicInfo
+from logloom.io.logs.base import FieldSpec, Log, TimeSource
 from logloom.io.logs.decoding.clouds import settled
 from logloom.io.logs.match import LogFiles, group_logs
+from logloom.io.logs.remembered import TopicKind, topic_kinds
 from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
 from logloom.recipe.logs import expand_logs, split_of
@@ -52,21 +54,35 @@ class _ResolvedTopic:
 
     Attributes:
         variants: for each way in which logs define it, the first log that does so.
+        first: log with a message of it; "" where there is none.
         absent: the logs that lack it, or have it without a message.
     """
 
-    variants: Mapping[tuple[str, str, str, bytes], tuple[str, Log, TopicInfo]]
+    variants: Mapping[str, TopicKind]
+    first: str
     absent: tuple[str, ...]
 
 
+def named_topics(recipe: Recipe) -> set[str]:
+    """The topics that a recipe names: all that it asks logs for."""
+    columns = (column.topic for column in recipe.columns.values() if isinstance(column, TopicColumn))
+    clock = [recipe.clock.topic] if recipe.clock.topic else []
+    return {*columns, *clock, *recipe.time.topics}
+
+
 def resolve(
-    recipe: Recipe, logs: Mapping[str, Log], allow_derive: Sequence[str] = ()
+    recipe: Recipe,
+    logs: Mapping[str, Log],
+    allow_derive: Sequence[str] = (),
+    topics: Mapping[str, Mapping[str, TopicKind]] | None = None,
 ) -> tuple[RowPlan, tuple[str, ...]]:
     """What workers need to make the rows of these logs, and notes for people: topics that some logs lack.
 
     Args:
         logs: by log_id; at least one.
         allow_derive: modules and packages that columns may be derived by.
+        topics: by log_id, what is known of those that the recipe names. Of these logs only the first that
+            defines a topic in its way is asked for.
 
     Raises:
         RecipeError: topics that no log has, fields that no message has, policies, time sources and outputs
@@ -75,16 +91,26 @@ def resolve(
     """
     if not logs:
         raise UsageError("a recipe can't be resolved without logs")
-    return _Resolving(recipe, logs, allow_derive).plan()
+    return _Resolving(recipe, logs, allow_derive, topics or {}).plan()
 
 
 class _Resolving:
     """One recipe on its way to a plan; collects mistakes."""
 
-    def __init__(self, recipe: Recipe, logs: Mapping[str, Log], allow_derive: Sequence[str]):
+    def __init__(
+        self,
+        recipe: Recipe,
+        logs: Mapping[str, Log],
+        allow_derive: Sequence[str],
+        topics: Mapping[str, Mapping[str, TopicKind]],
+    ):
         self._allow_derive = allow_derive
         self._recipe = recipe
-        self._logs = {log_id: logs[log_id] for log_id in sorted(logs)}
+        self._logs = logs
+        self._unknown = sorted(logs.keys() - topics.keys())
+        named = named_topics(recipe)
+        opened = {log_id: topic_kinds(logs[log_id].summary, named) for log_id in self._unknown}
+        self._kinds = dict(sorted([*topics.items(), *opened.items()], key=operator.itemgetter(0)))
         self._topics: dict[str, _ResolvedTopic] = {}
         self._mistakes: list[Mistake] = []
         self._notes: list[str] = []
@@ -130,31 +156,35 @@ class _Resolving:
 
     def _topic(self, topic: str) -> _ResolvedTopic:
         if topic not in self._topics:
-            variants: dict[tuple[str, str, str, bytes], tuple[str, Log, TopicInfo]] = {}
+            variants: dict[tuple[str, ...], tuple[str, TopicKind]] = {}
             absent = []
-            for log_id, log in self._logs.items():
-                info = log.summary.topics.get(topic)
-                if info is not None:
-                    key = (info.type, info.encoding, info.definition_encoding, info.definition)
-                    variants.setdefault(key, (log_id, log, info))
-                if info is None or not info.num_messages:
+            first = ""
+            for log_id, topics in self._kinds.items():
+                kind = topics.get(topic)
+                if kind is not None:
+                    variants.setdefault(kind[:4], (log_id, kind))
+                if kind is None or not kind.has_messages:
                     absent.append(log_id)
-            self._topics[topic] = _ResolvedTopic(variants, tuple(absent))
+                else:
+                    first = first or log_id
+            self._topics[topic] = _ResolvedTopic(dict(variants.values()), first, tuple(absent))
         return self._topics[topic]
 
     def _check_known(self, topic: str, path: Path) -> bool:
         if self._topic(topic).variants:
             return True
-        known = sorted({name for log in self._logs.values() for name in log.summary.topics})
-        whose = "the log has" if len(self._logs) == 1 else f"none of the {len(self._logs)} logs has"
-        no = " no" if len(self._logs) == 1 else ""
-        self._mistakes.append(Mistake(path, f"{whose}{no} topic {topic!r}{nearest(topic, known)}"))
+        known = {name for log_id in self._unknown for name in self._logs[log_id].summary.topics}
+        known |= {name for topics in self._kinds.values() for name in topics}
+        whose = "the log has" if len(self._kinds) == 1 else f"none of the {len(self._kinds)} logs has"
+        no = " no" if len(self._kinds) == 1 else ""
+        self._mistakes.append(Mistake(path, f"{whose}{no} topic {topic!r}{nearest(topic, sorted(known))}"))
         return False
 
     def _sources(self, topic: str) -> tuple[TimeSource, ...]:
         """The ways to stamp a topic's messages; a mistake where messages have none of them."""
         sources = self._recipe.time.sources(topic)
-        for log_id, log, info in self._topic(topic).variants.values():
+        for log_id, info in self._topic(topic).variants.items():
+            log = self._logs[log_id]
             if log.time_source(topic, sources) is not None:
                 continue
             known: tuple[TimeSource, ...] = get_args(TimeSource)
@@ -182,7 +212,7 @@ class _Resolving:
             raise _MistakenError
         topic = self._topic(column.topic)
         sampling = self._sampling(column)
-        spec = self._settled(path, column, self._spec(column, topic))
+        spec = self._settled(path, column, self._spec(column, topic), topic)
         message_type = self._message_type(path, column, spec, topic)
         ctype = _row_type(path, column, message_type)
         is_static = POLICIES[column.resample].uses == "topic"  # outside all time
@@ -219,7 +249,7 @@ class _Resolving:
         )
 
     def _spec(self, column: TopicColumn, topic: _ResolvedTopic) -> FieldSpec:
-        untyped = any(info.encoding == "json" for _, _, info in topic.variants.values())
+        untyped = any(info.encoding == "json" for info in topic.variants.values())
         return FieldSpec(
             paths=column.field,
             adapter=column.adapter,
@@ -230,17 +260,14 @@ class _Resolving:
             dtype=column.dtype if untyped or column.adapter == "image" else None,
         )
 
-    def _settled(self, path: Path, column: TopicColumn, spec: FieldSpec) -> FieldSpec:
+    def _settled(self, path: Path, column: TopicColumn, spec: FieldSpec, topic: _ResolvedTopic) -> FieldSpec:
         """The spec with what only a message tells; one of the first log that has any stands for all."""
-        for log_id, log in self._logs.items():
-            info = log.summary.topics.get(column.topic)
-            if info is None or not info.num_messages:
-                continue
-            try:
-                return settled(log, column.topic, spec)
-            except LogloomError as error:
-                raise _MistakenError(Mistake((*path, "as"), f"{error} (log {log_id})")) from error
-        return spec
+        if not topic.first:
+            return spec
+        try:
+            return settled(self._logs[topic.first], column.topic, spec)
+        except LogloomError as error:
+            raise _MistakenError(Mistake((*path, "as"), f"{error} (log {topic.first})")) from error
 
     def _message_type(
         self, path: Path, column: TopicColumn, spec: FieldSpec, topic: _ResolvedTopic
@@ -249,11 +276,11 @@ class _Resolving:
         key = "as" if column.adapter and not column.field else "field"
         types: dict[ColumnType, str] = {}
         mistakes = []
-        for log_id, log, info in topic.variants.values():
+        for log_id, info in topic.variants.items():
             try:
-                types.setdefault(log.column_type(column.topic, spec), log_id)
+                types.setdefault(self._logs[log_id].column_type(column.topic, spec), log_id)
             except LogloomError as error:
-                whose = f" (log {log_id})" if len(self._logs) > 1 else ""
+                whose = f" (log {log_id})" if len(self._kinds) > 1 else ""
                 mistakes.append(Mistake((*path, key), f"{error}{whose}"))
                 continue
             if _VIDEO.search(info.type) and (column.adapter or "data" in "".join(column.field)):

@@ -443,8 +443,10 @@ def test_a_dataset_that_holds_other_rows_than_the_manifest_says_is_refused(root,
         (tmp_path / name).symlink_to(root / name)
     manifest = json.loads((root / "versions/00000001.json").read_text())
     train, val = (part for part in manifest["assembled"] if part["output"] == output)
-    train["identity"], val["identity"] = val["identity"], train["identity"]
+    for name in ("identity", "entry"):
+        train[name], val[name] = val[name], train[name]
     (tmp_path / "versions").mkdir()
+    (tmp_path / "versions/shards").symlink_to(root / "versions/shards")
     (tmp_path / "versions/00000001.json").write_text(json.dumps(manifest))
     with pytest.raises(DatasetError, match=r"\d+ rows, the manifest says \d+; `logloom verify`"):
         logloom.datasets.open(tmp_path, output=output)[0]

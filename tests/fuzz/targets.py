@@ -20,12 +20,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import fsspec
+import msgpack
 import numpy as np
 from blake3 import blake3
 
 import logloom.datasets
 from logloom.errors import LogloomError
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.match import LogFiles
+from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind
+from logloom.io.logs.sidecar import MAGIC, Sidecars
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
 from logloom.io.storage import Store
@@ -191,10 +195,27 @@ def _json(folder: pathlib.Path) -> None:
 
 def read_logs(folder: pathlib.Path) -> None:
     """Describes, examines and builds the logs of a folder, as `info`, `doctor` and `build` do."""
+    _read_logs([str(path) for path in sorted(folder.iterdir())])
+
+
+def read_far_logs(folder: pathlib.Path) -> None:
+    """The same for logs in a store."""
+    import fsspec
+
+    from logloom.io.logs.rosbag2.pages import PAGES
+
+    PAGES.clear()
+    fs = fsspec.filesystem("memory")
+    paths = sorted(folder.rglob("*.db3"))
+    for path in paths:
+        fs.pipe_file(f"/fuzzed/{path.name}", path.read_bytes())
+    _read_logs([f"memory://fuzzed/{path.name}" for path in paths])
+
+
+def _read_logs(uris: list[str]) -> None:
     from logloom.pipelines.doctor import examine_all
     from logloom.pipelines.info import describe
 
-    uris = [str(path) for path in sorted(folder.iterdir())]
     each(
         lambda: describe(uris, {}),
         lambda: list(examine_all(uris, {})),
@@ -271,6 +292,41 @@ def read_shard_of_stranger(folder: pathlib.Path) -> None:
                 lambda shard=shard: list(LogRecords(store, [shard])),
                 *(lambda shard=shard, n=n: LogRecords(store, [shard]).column(n) for n in schema().names),
             )
+
+
+_LISTED = [
+    LogFiles(f"drive-{n:02}", uris, tuple(f"size {len(uri)}, ETag {n}" for uri in uris))
+    for n in range(40)
+    for uris in [tuple(f"/logs/{n}/{name}" for name in "ab"[: 1 + n % 2])]
+]
+
+
+def _listing(folder: pathlib.Path) -> None:
+    """What a root remembers of logs, without the digest that guards it."""
+    kinds = [{"/can": TopicKind("car/Speed", "cdr", "ros2msg", "0" * 64, bool(n))} for n in range(2)]
+    logs = (
+        (
+            files,
+            RememberedLog(files.uris[::-1], f"{n:064x}", kinds[n % 2], {"/x": "no footer"} if n % 7 else {}),
+        )
+        for n, files in enumerate(_LISTED)
+    )
+    memory = Memory.of("ends", ["/can"], logs, {"0" * 32: "whole"})
+    (folder / "listing.msgpack").write_bytes(msgpack.packb(memory.to_data()))
+
+
+def read_listing_of_stranger(folder: pathlib.Path) -> None:
+    """What a plan believes of a damaged memory whose digest is right."""
+    body = (folder / "listing.msgpack").read_bytes()
+    with tempfile.TemporaryDirectory() as place:
+        (pathlib.Path(place) / "listing").write_bytes(MAGIC + blake3(body).digest() + body)
+        memory = Memory.load(Sidecars(place, {}), "ends", ["/can"])
+    for log_id, log in memory.recall(_LISTED).items():
+        (files,) = (files for files in _LISTED if files.log_id == log_id)
+        assert sorted(log.uris) == sorted(files.uris)
+        assert len(bytes.fromhex(log.content_id)) == 32
+        assert all(isinstance(kind, TopicKind) for kind in log.topics.values())
+    assert len(Memory.of("ends", ["/can"]).recall(_LISTED)) == 0
 
 
 def _logs_in_memory() -> str:
@@ -516,12 +572,14 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     for compression in ("none", "lz4", "bz2"):
         yield f"rosbag1-{compression}", Target(_bag1(compression), read_logs)
     yield "rosbag2-db3", Target(_bag2("SQLITE3", "NONE"), read_logs)
+    yield "rosbag2-db3-far", Target(_bag2("SQLITE3", "NONE"), read_far_logs)
     yield "rosbag2-db3-file", Target(_bag2("SQLITE3", "FILE"), read_logs)
     yield "rosbag2-db3-message", Target(_bag2("SQLITE3", "MESSAGE"), read_logs)
     yield "rosbag2-mcap", Target(_bag2("MCAP", "NONE"), read_logs)
     for suffix in (".parquet", ".feather", ".csv"):
         yield f"tables-{suffix[1:]}", Target(_tables(suffix), read_logs)
     yield "root", Target(_root, read_root)
+    yield "listing", Target(_listing, read_listing_of_stranger)
     yield "shard", Target(_shard, read_shard_of_stranger)
     for output in OUTPUTS:
         yield f"view-{output}", Target(_view(output), read_folder)

@@ -12,15 +12,8 @@ import pytest
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.entries import (
-    AssembledEntry,
-    Entry,
-    FileEntry,
-    find_assembled,
-    find_entry,
-    read_log_part,
-    write_log_part,
-)
+from logloom.io.assembled import AssembledEntry, find_assembled
+from logloom.io.entries import Entry, FileEntry, find_entry, read_log_part, write_log_part
 from logloom.io.manifest import (
     Assembled,
     Manifest,
@@ -209,6 +202,7 @@ OF_RECORDS = [
 ]
 OF_SHARDS = [
     (("logs", 0, "size"), -1, r"logs\[0\]\.size: "),
+    (("logs", 0, "size"), 2**40, "logs: .*the shard from 'drive' on is too large"),
     (("logs", 0, "digest"), "../x", r"logs\[0\]\.digest: expected a name that stays in its folder"),
     (("logs", 0, "totals", "logs"), "1", r"logs\[0\]\.totals\.logs: expected a whole number"),
     (("logs", 0, "totals", "logs"), ..., "logs: .*the shard from 'drive' on holds no, or too many logs"),

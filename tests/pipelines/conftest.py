@@ -1,12 +1,22 @@
 """A small synthetic drive, and one version built from it, for all tests of whole jobs."""
 
+import dataclasses
 import hashlib
+import json
 import pathlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from logloom.demo import demo_recipe, make_drives
+from logloom.io.manifest import read_manifest, version_file
+from logloom.io.manifest_digest import write_digest
+from logloom.io.merging import write_records
+from logloom.io.metadata import canonical
+from logloom.io.shards import LogRecord
+from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
@@ -39,6 +49,25 @@ def digests(root: pathlib.Path) -> dict[str, str]:
         for path in sorted(root.rglob("*"))
         if path.is_file() and path.relative_to(root).parts[0] not in ("runs", "index", "tmp")
     }
+
+
+def listed(root: pathlib.Path) -> dict[str, Any]:
+    """The manifest of version 1 with its records in it, as format 2 had them."""
+    store = Store.at(str(root))
+    records = [dataclasses.asdict(record) for record in read_manifest(store, 1).logs]
+    for record in records:
+        del record["units"]
+    return store.read_json(version_file(1)) | {"format": 2, "logs": json.loads(canonical(records))}
+
+
+def restate(root: pathlib.Path, change: Callable[[LogRecord], LogRecord], **fields: Any) -> None:
+    """Changes the records of version 1, and digests with them, as somebody would who means to."""
+    store = Store.at(str(root))
+    manifest = read_manifest(store, 1)
+    logs = write_records(store, map(change, manifest.logs))
+    data = dataclasses.replace(manifest, logs=logs, **fields).to_bytes()
+    store.replace(version_file(1), data)
+    write_digest(store, 1, data)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 import logloom.datasets
-from logloom.io.manifest import read_manifest, version_file
+from logloom.io.manifest import read_assembled, read_manifest, version_file
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
@@ -79,3 +79,19 @@ def test_a_root_of_an_earlier_format_goes_on_in_this_one(recipe):
     assert built.manifest.trusted["logs"] == 2
     assert verify(ROOT, num_workers=1).findings == ()
     assert plan_build(recipe, ROOT).up_to_date
+
+
+def test_it_grows_by_portions_that_later_versions_share(recipe):
+    memory = fsspec.filesystem("memory")
+    memory.cp_file("/earlier/logs/drive-01.mcap", "/earlier/logs/drive-02.mcap")
+    build(plan_build(recipe, ROOT))
+    assert [verify(ROOT, number, num_workers=1).findings for number in (1, 2)] == [(), ()]
+    store = Store.at(ROOT)
+    manifest = read_manifest(store, 2)
+    (split,) = {record.split for record in manifest.logs if record.log_id == "drive-02"}
+    for part in manifest.assembled:
+        if part.output == "zarr":
+            found = [portion.path for portion in read_assembled(store, part).portions]
+            logs = [record.log_id for record in manifest.logs if record.split == part.split]
+            assert found == (logs if part.split == split else [])
+    assert len(logloom.datasets.open(ROOT, output="zarr")) > 15

@@ -101,6 +101,28 @@ def test_outcomes_in_groups_make_the_bytes_of_those_in_one(nightly, tmp_path, mo
     assert digests(tmp_path / "two") == digests(tmp_path / "one")
 
 
+def test_the_tasks_of_many_new_logs_go_by_files_and_make_the_same_bytes(
+    nightly, drive, tmp_path, monkeypatch
+):
+    few = build_at(nightly, tmp_path / "few")
+    monkeypatch.setattr(building, "GROUP", 1)
+    graphs = []
+    run = building.run
+
+    def running(steps, *arguments, **choices):
+        pipeline = beam.Pipeline()
+        steps(pipeline)
+        graphs.append(pipeline.to_runner_api().SerializeToString())
+        return run(steps, *arguments, **choices)
+
+    monkeypatch.setattr(building, "run", running)
+    many = build_at(nightly, tmp_path / "many", num_workers=2)
+    assert many.manifest.logs == few.manifest.logs
+    assert digests(tmp_path / "many") == digests(tmp_path / "few")
+    (graph,) = graphs
+    assert few.manifest.logs[1].content_id.encode() not in graph
+
+
 def test_a_parent_that_was_replaced_while_a_build_ran_is_refused(nightly, tmp_path):
     root = tmp_path / "root"
     archive(nightly, str(root), 3)

@@ -23,10 +23,12 @@ import logloom.datasets
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.annotations import AnnotationReader
+from logloom.io.assembled import find_assembled
 from logloom.io.bags import BagReader, BagWriter
-from logloom.io.entries import find_assembled, find_entry
+from logloom.io.entries import find_entry
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.manifest import read_manifest
+from logloom.io.shards import read_shard
 from logloom.io.storage import Store
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
@@ -36,7 +38,7 @@ from logloom.pipelines.verify import verify
 from logloom.pipelines.view import make_view
 from logloom.recipe import Recipe
 from tests.files import files_in
-from tests.pipelines.conftest import build_at
+from tests.pipelines.conftest import build_at, listed
 
 OUTPUTS = """\
   bags: {types: {camera.front: jpg}}
@@ -219,16 +221,46 @@ def log_part(rows: list[dict[str, Any]]) -> bytes:
 def changed_manifests(root: Place, count: int | None) -> Iterator[str]:
     name = "versions/00000001.json"
     manifest = root.json(name)
-    for what, edited in edits_of(manifest, count, "manifest"):
-        root.write(name, text_of(edited))
-        yield f"manifest: {what}"
+    for one in (manifest, listed(root.folder)):
+        for what, edited in edits_of(one, count, "manifest"):
+            root.write(name, text_of(edited))
+            yield f"manifest: {what}"
+    root.write(name, text_of(manifest))
+
+
+def changed_shards(root: Place, count: int | None) -> Iterator[str]:
+    """Rows of a shard, in a manifest that names the changed shard and believes all that it says."""
+    name = "versions/00000001.json"
+    manifest = root.json(name)
+    store = Store.at(str(root.folder))
+    shard = read_manifest(store).logs.shards[0]
+    table = read_shard(store, shard)
+    rows = table.to_pylist()
+    for row in rows:
+        row |= {key: json.loads(row[key]) for key in ("uris", "dropped", "reasons")}
+    for what, edited in edits_of(rows[0], count, "shard"):
+        texts = {key: text_of(edited.get(key)).decode() for key in ("uris", "dropped", "reasons")}
+        others = [row | {key: json.dumps(row[key]) for key in texts} for row in rows[1:]]
+        buffer = io.BytesIO()
+        try:
+            pq.write_table(pa.Table.from_pylist([edited | texts, *others], schema=table.schema), buffer)
+        except (pa.ArrowException, OverflowError, TypeError):
+            continue  # no Parquet file can say so
+        digest = blake3(buffer.getvalue()).hexdigest()
+        file = f"versions/shards/{digest}.parquet"
+        root.write(file, buffer.getvalue())
+        said = manifest["logs"][0] | {"digest": digest, "size": len(buffer.getvalue())}
+        root.write(name, text_of(manifest | {"logs": [said]}))
+        yield f"shard: {what}"
+        (root.folder / file).unlink()
     root.write(name, text_of(manifest))
 
 
 def changed_parts(root: Place, count: int | None) -> Iterator[str]:
     """Rows of a log's part, each of another output, in a manifest that names the changed part."""
     name = "versions/00000001.json"
-    manifest = root.json(name)
+    healthy = root.json(name)
+    manifest = listed(root.folder)
     rows = pq.read_table(root.folder / f"logs/{manifest['logs'][0]['part']}.parquet").to_pylist()
     for row in rows:
         row |= {key: json.loads(row[key]) for key in ("files", "columns", "unit", "tally")}
@@ -245,7 +277,7 @@ def changed_parts(root: Place, count: int | None) -> Iterator[str]:
             root.write(name, text_of(changed(manifest, ("logs", 0, "part"), digest)))
             yield f"log part, {output}: {what}"
             (root.folder / f"logs/{digest}.parquet").unlink()
-    root.write(name, text_of(manifest))
+    root.write(name, text_of(healthy))
 
 
 def changed_assembled(root: Place, count: int | None) -> Iterator[str]:
@@ -286,6 +318,7 @@ def changed_tags(root: Place, count: int | None) -> Iterator[str]:
 
 CHANGES = {
     "manifest": changed_manifests,
+    "shard": changed_shards,
     "log part": changed_parts,
     "assembled": changed_assembled,
     "entry": changed_entries,

@@ -32,7 +32,9 @@ def objects(root: str) -> dict[str, bytes]:
     fs = fsspec.filesystem("memory")
     there = root.removeprefix("memory:/")
     names = {name: name.removeprefix(f"{there}/") for name in fs.find(there)}
-    return {short: fs.cat_file(name) for name, short in names.items() if not short.startswith("runs/")}
+    return {
+        short: fs.cat_file(name) for name, short in names.items() if not short.startswith(("runs/", "index/"))
+    }
 
 
 def findings(root: str, **choices):

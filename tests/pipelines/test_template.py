@@ -1,9 +1,15 @@
 """The flex template's own parameters; launching it is tested with the other engines."""
 
+import inspect
+import json
 import re
 import subprocess
 import sys
 
+from typer.main import get_command
+
+from logloom.cli import app
+from logloom.cli.engines import EngineOptions
 from logloom.pipelines.template import parser
 from tests.conftest import REPOSITORY
 
@@ -20,3 +26,16 @@ def test_the_file_that_the_image_names_runs_as_a_script():
     done = subprocess.run([sys.executable, REPOSITORY / file, "--help"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "--recipe" in done.stdout
+
+
+def test_the_template_takes_all_that_build_takes_but_for_what_is_this_machine_s():
+    here = {"workers", "view", "quiet", "json", *inspect.signature(EngineOptions).parameters}
+    named = {"sources": "recipe", "storage_option": "storage_options"}
+    build = {parameter.name for parameter in get_command(app).commands["build"].params} - here - {"help"}
+    own = {action.dest for action in parser()._actions} - {"help"}
+    assert own == {named.get(name, name) for name in build}
+    described = json.loads((REPOSITORY / "logloom/runners/dataflow/template.json").read_text())["parameters"]
+    assert {parameter["name"] for parameter in described} == own
+    assert {parameter["name"] for parameter in described if not parameter.get("isOptional")} == {
+        action.dest for action in parser()._actions if action.required
+    }

@@ -1,22 +1,22 @@
 """Verification finds and names every kind of damage."""
 
-import dataclasses
-import json
 import os
 import shutil
 import tarfile
+from dataclasses import replace
 
 import pytest
 
 from logloom.io.manifest import read_manifest
 from logloom.io.manifest_digest import write_digest
-from logloom.io.metadata import canonical
+from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import shard_file, table_of, write_shard
 from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from tests.files import flip
+from tests.pipelines.conftest import restate
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ def test_a_changed_log_is_found_when_verifying_against_logs(root, drive, tmp_pat
     for log in drive.logs:
         shutil.copy(log, other)
     before = drive.logs[0].parent
-    for log in [*drive.logs, before / "*.mcap"]:
-        rewrite(root, str(log), str(other / log.name))
+    rewrite(root, str(before / "*.mcap"), str(other / "*.mcap"))
+    restate(root, lambda log: replace(log, uris=(log.uris[0].replace(str(before), str(other)),)))
     moved = "its key isn't of this log"
     assert all(moved in message for message in findings(root, against_logs=True))
     shutil.copy(drive.logs[0], other / drive.logs[1].name)
@@ -129,18 +129,18 @@ def test_a_changed_log_is_found_when_verifying_against_logs(root, drive, tmp_pat
 
 
 def test_a_manifest_that_lies_about_its_rows_is_found(root):
-    rows = read_manifest(Store.at(str(root))).logs[0].rows
-    rewrite(root, f'"rows":{rows},"split"', '"rows":1,"split"')
+    restate(root, lambda log: replace(log, rows=1))
     assert any("the manifest says 1" in message for message in findings(root))
 
 
 def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
-    data = json.loads((root / "versions" / "00000001.json").read_text())
-    gone = data["logs"].pop()
-    overwrite(root, data)
+    store = Store.at(str(root))
+    manifest = read_manifest(store)
+    *stay, gone = manifest.logs
+    overwrite(root, replace(manifest, logs=write_records(store, stay)).to_bytes())
     messages = findings(root)
     assert any("its logs add up to" in message for message in messages)
-    assert any(f"l5kit of split {gone['split']}: units hold" in message for message in messages)
+    assert any(f"l5kit of split {gone.split}: units hold" in message for message in messages)
 
 
 @pytest.mark.parametrize(
@@ -148,24 +148,21 @@ def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
     [
         ("split", "val", "the manifest has it in split val"),
         ("content_id", "0" * 64, "its unit is of another content_id"),
-        ("uris", ["/elsewhere.mcap"], "its key isn't of this log"),
+        ("uris", ("/elsewhere.mcap",), "its key isn't of this log"),
         ("planned", 7, "the manifest says 7"),
         ("dropped", {}, "counted dropped"),
         ("refused", 3, "the manifest says 3 and that the log is whole"),
     ],
 )
 def test_a_record_that_its_units_contradict_is_found(root, name, value, message):
-    data = json.loads((root / "versions" / "00000001.json").read_text())
-    data["logs"][0][name] = value
-    overwrite(root, data)
+    restate(root, lambda log: replace(log, **{name: value} if log.log_id == "drive-00" else {}))
     assert any(message in found for found in findings(root))
 
 
-def overwrite(root, data) -> None:
-    path = root / "versions" / "00000001.json"
-    path.chmod(0o644)
-    path.write_bytes(canonical(data))
-    write_digest(Store.at(str(root)), 1, path.read_bytes())
+def overwrite(root, data: bytes) -> None:
+    path = writable(root / "versions" / "00000001.json")
+    path.write_bytes(data)
+    write_digest(Store.at(str(root)), 1, data)
 
 
 def record_shard(root):
@@ -194,10 +191,7 @@ def test_of_two_shards_the_logs_of_the_whole_one_are_still_verified(root):
     store = Store.at(str(root))
     manifest = read_manifest(store)
     halves = [write_shard(store, table_of([record])) for record in manifest.logs]
-    data = dataclasses.replace(manifest, logs=LogRecords(store, halves)).to_bytes()
-    path = writable(root / "versions" / "00000001.json")
-    path.write_bytes(data)
-    write_digest(store, 1, data)
+    overwrite(root, replace(manifest, logs=LogRecords(store, halves)).to_bytes())
     assert findings(root) == []  # where shards are cut is no claim
     (root / shard_file(halves[0])).unlink()
     report = verify(str(root), num_workers=1)

@@ -23,7 +23,7 @@ rest.bind-port: {rest}
 rest.bind-address: 127.0.0.1
 taskmanager.host: 127.0.0.1
 taskmanager.bind-host: 127.0.0.1
-taskmanager.numberOfTaskSlots: 2
+taskmanager.numberOfTaskSlots: 1
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 12
 restart-strategy.fixed-delay.delay: 1 s

@@ -46,12 +46,10 @@ def test_a_job_server_in_one_jar_starts_workers_as_processes_of_its_own(worker, 
     assert digests(tmp_path / "root") == expected
 
 
-def test_a_job_server_that_is_up_hands_jobs_to_its_cluster(cluster, worker, drive, expected, tmp_path):
+def test_a_job_server_that_is_up_hands_jobs_to_its_cluster(cluster, drive, expected, tmp_path):
     with engine_folders() as folders, job_server(folders, {}, master=cluster.address) as endpoint:
-        build_on(drive, tmp_path / "processes", job_endpoint=endpoint, workers=2, **worker)
-        build_on(drive, tmp_path / "pool", job_endpoint=endpoint, workers=2)
-    assert digests(tmp_path / "processes") == expected
-    assert digests(tmp_path / "pool") == expected
+        build_on(drive, tmp_path / "root", job_endpoint=endpoint, workers=2)
+    assert digests(tmp_path / "root") == expected
 
 
 def test_a_conversion_runs_on_a_cluster_too(cluster, drive, tmp_path):

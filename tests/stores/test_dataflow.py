@@ -84,7 +84,7 @@ def test_the_graph_that_was_staged_builds_the_bytes_of_a_local_build(source, gcs
     job.build(plan_build(source.recipe(), str(tmp_path / "root"), storage_options=gcs.storage_options))
     here = {name for name in digests(tmp_path / "root") if not name.startswith("v0")}
     there = gcs.objects(f"{bucket}/root")
-    assert {name for name in there if not name.startswith("runs/")} == here
+    assert {name for name in there if not name.startswith(("runs/", "index/"))} == here
     assert all((tmp_path / "root" / name).read_bytes() == there[name] for name in here)
 
 
@@ -202,21 +202,40 @@ def test_a_local_root_or_log_is_refused_before_anything_is_submitted(drive, gcs,
 def test_a_flex_template_s_launcher_submits_the_same_job(source, gcs, bucket, service):
     gcs.fs.pipe_file(f"{bucket}/recipe.yaml", source.text.encode())
     asked = {"recipe": f"{bucket}/recipe.yaml", "to": f"{bucket}/root", "verify": "none"}
-    asked |= {"allow_derive": "labels"}
+    asked |= {"allow_derive": "labels", "limit": "1", "on_error": "salvage", "hash": "full"}
+    asked |= {"log": f"{bucket}/logs/*", "allow_empty": "true", "py": "/opt/mine/labels.py"}
+    asked["storage_options"] = json.dumps(gcs.storage_options)
     parameters = json.loads((FOLDER / "template.json").read_text())["parameters"]
-    assert [parameter["name"] for parameter in parameters] == list(asked)
+    assert {parameter["name"] for parameter in parameters} == set(asked)
     assert all(re.search(parameter["regexes"][0], asked[parameter["name"]]) for parameter in parameters)
-    flags = [f"--{name}={value}" for name, value in asked.items()]
-    flags += [f"--storage_options={json.dumps(gcs.storage_options)}", "--runner=DataflowRunner"]
+    del asked["py"]  # which is in no image here
+    flags = [f"--{name}={value}" for name, value in asked.items()] + ["--runner=DataflowRunner"]
     flags += ["--job_name=weave", f"--staging_location={bucket}/s", f"--temp_location={bucket}/t"]
     flags += ["--project=p", "--region=r", "--no_auth", f"--dataflow_endpoint={service.endpoint}"]
     template.main([*flags, f"--sdk_container_image={IMAGE}", "--sdk_location=container"])
     (served,) = service.jobs.values()
     assert served.sent["name"] == "weave"
     assert ended(served) == "JOB_STATE_DONE"
-    assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).verified == "none"
-    template.main(flags)  # up to date: submits nothing
-    assert len(service.jobs) == 1
+    manifest = read_manifest(Store.at(f"{bucket}/root", gcs.storage_options))
+    assert manifest.verified == "none"
+    assert len(manifest.logs) == 1
+
+
+def test_a_launch_of_the_template_that_finds_all_up_to_date_is_a_job_that_succeeds(
+    source, gcs, bucket, service
+):
+    gcs.fs.pipe_file(f"{bucket}/recipe.yaml", source.text.encode())
+    flags = [f"--recipe={bucket}/recipe.yaml", f"--to={bucket}/root", "--runner=DataflowRunner"]
+    flags += [f"--storage_options={json.dumps(gcs.storage_options)}", "--job_name=weave", "--project=p"]
+    flags += [f"--staging_location={bucket}/s", f"--temp_location={bucket}/t", "--region=r", "--no_auth"]
+    flags += [f"--dataflow_endpoint={service.endpoint}", f"--sdk_container_image={IMAGE}"]
+    flags += ["--sdk_location=container", "--allow_derive=labels"]
+    for _ in range(2):
+        template.main(flags)
+    assert [ended(served) for served in service.jobs.values()] == ["JOB_STATE_DONE"] * 2
+    first, second = (str(served.sent["name"]) for served in service.jobs.values())
+    assert first == second == "weave"
+    assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).version == 1
 
 
 def test_the_image_holds_the_beam_of_the_lock():

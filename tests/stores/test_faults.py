@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.engines, pytest.mark.faults]
 
 
 def immutable(store, root) -> dict[str, bytes]:
-    return {name: data for name, data in store.objects(root).items() if not name.startswith("runs/")}
+    return {
+        name: data for name, data in store.objects(root).items() if not name.startswith(("runs/", "index/"))
+    }
 
 
 def plain_files(root) -> dict[str, bytes]:

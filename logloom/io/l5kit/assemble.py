@@ -6,13 +6,14 @@ Elsewhere: staged units (stage), masks of agents (mask_chunks), where chunks are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from blake3 import blake3
 from pydantic import BaseModel, Field
 
 from logloom.blocks import Array
@@ -35,6 +36,7 @@ from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.mask_chunks import (
     MaskTask,
     array_name,
+    is_fresh_chunk,
     make_mask_chunk,
     mask_files,
     mask_problems,
@@ -47,7 +49,7 @@ from logloom.io.l5kit.stage import Runs, read_rows
 from logloom.io.metadata import Count, Text
 from logloom.io.staging import staged_file
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, StagedUnit
+from logloom.io.units import AssemblyPlan, PlannedPortion, StagedUnit, unit_name
 from logloom.schema import ColumnType
 
 _STAGED = ("frames", "agents", "tl_faces")
@@ -67,6 +69,16 @@ class L5KitChunkTask:
     index: int
     pieces: tuple[UnitRange, ...] = ()
     literal: bytes = b""
+
+    @property
+    def name(self) -> str:
+        return f"{ARRAYS[self.array].key}/{self.index}"
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What its bytes depend on (JSON)."""
+        pieces = [[unit_name(p.folder), p.start, p.stop, p.rows, *p.bases] for p in self.pieces]
+        return [pieces, blake3(self.literal).hexdigest()]
 
 
 def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: int | None) -> AssemblyPlan:
@@ -93,7 +105,24 @@ def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: in
         files[f"{ARRAYS[name].key}/.zarray"] = _metadata(name, rows).to_bytes()
     parts = parts_said(units, counts=lambda unit: [unit.unit["rows"][name] for name in _STAGED])
     masks = {str(probability): totals["agents"] for probability in options.masks}
-    return AssemblyPlan(tasks, files, {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks})
+    said = {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks}
+    portions = list(_portions(tasks, len(scenes), totals))
+    reads = [
+        task.folders if isinstance(task, MaskTask) else [piece.folder for piece in task.pieces]
+        for task in tasks
+    ]
+    return AssemblyPlan(tasks, files, said, portions=portions, reads=reads)
+
+
+def _portions(
+    tasks: Sequence[L5KitChunkTask | MaskTask], scenes: int, totals: Mapping[str, int]
+) -> Iterator[PlannedPortion]:
+    """A portion for each chunk that is full; the last of an array changes with the next log."""
+    rows = {"scenes": scenes, **totals}
+    for number, task in enumerate(tasks):
+        array = "agents" if isinstance(task, MaskTask) else task.array
+        if (task.index + 1) * ARRAYS[array].chunk_rows <= rows[array]:
+            yield PlannedPortion(task.name, task.inputs, (number, number + 1))
 
 
 def _metadata(name: str, rows: int) -> ArrayMetadata:
@@ -157,7 +186,7 @@ def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, byte
         for field, base in zip(INTERVALS.values(), piece.bases, strict=False):  # of frames alone
             rows[field] += base
         parts.append(rows)
-    return f"{kind.key}/{task.index}", _metadata(task.array, 0).encode(np.concatenate(parts))
+    return task.name, _metadata(task.array, 0).encode(np.concatenate(parts))
 
 
 class L5KitPlanJson(BaseModel):
@@ -172,9 +201,16 @@ class L5KitPlanJson(BaseModel):
 
 
 def problems(
-    folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None
+    folder: str,
+    unit: Mapping[str, Any],
+    storage_options: Mapping[str, Any] | None,
+    fresh: Collection[str] | None = None,
 ) -> Iterator[str]:
-    """How a dataset, read through its reader, differs from the rows that were staged for it."""
+    """How a dataset, read through its reader, differs from the rows that were staged for it.
+
+    Args:
+        fresh: the full chunks to read, beside those that aren't full; None for all.
+    """
     dataset = ChunkedDataset(folder, storage_options=storage_options).open()
     yield from _size_problems(dataset, unit)
     if _scenes_digest(dataset.scenes[:]) != unit["scenes"]:
@@ -190,9 +226,18 @@ def problems(
         blocks = read_blocks(read, start, stop, part.log_id, "", dataset.path, CHECK_BYTES)
         return digest_of(digests_of_rows(blocks, MAPPED_SCHEMA))
 
-    yield from part_problems(unit, digest)
+    kinds = [ARRAYS[name] for name in _STAGED]
+
+    def is_fresh(part: Part) -> bool:
+        return any(
+            is_fresh_chunk(fresh, f"{kind.key}/{index}", index, kind.chunk_rows, len(getattr(dataset, name)))
+            for name, kind, (start, stop) in zip(_STAGED, kinds, part.ranges, strict=True)
+            for index in range(start // kind.chunk_rows, -(-stop // kind.chunk_rows))
+        )
+
+    yield from part_problems(unit, digest, is_fresh)
     for name, rows in unit.get("masks", {}).items():
-        yield from told(array_name(name), partial(mask_problems, dataset, name, rows))
+        yield from told(array_name(name), partial(mask_problems, dataset, name, rows, fresh))
 
 
 def _size_problems(dataset: ChunkedDataset, unit: Mapping[str, Any]) -> Iterator[str]:

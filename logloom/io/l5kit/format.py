@@ -102,7 +102,7 @@ class L5KitFormat(AssembledFormat):
         return plan_assembly(units, options, period)
 
     make_chunk = staticmethod(make_chunk)
-    assembled_problems = staticmethod(problems)
+    assembled_problems = fresh_problems = staticmethod(problems)
 
 
 FORMAT = L5KitFormat()

@@ -7,8 +7,9 @@ Elsewhere: what the counts mean (mask), the arrays that they belong to (assemble
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from logloom.io.l5kit.rows import rows_of
 from logloom.io.l5kit.stage import read_rows
 from logloom.io.staging import staged_file
 from logloom.io.storage import Store
+from logloom.io.units import unit_name
 
 FOLDER = "agents_mask"
 ROW_SHAPE = (2,)  # frames in the past and in the future
@@ -57,6 +59,16 @@ class MaskTask:
     folders: tuple[str, ...]
     edges: Mapping[str, Sequence[int]]
     bounds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{array_name(self.probability)}/{_metadata(0).chunk_name(self.index)}"
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What its bytes depend on (JSON)."""
+        edges = [list(self.edges[name]) for name in ("frames", "agents")]
+        return [list(map(unit_name, self.folders)), edges, list(self.bounds), self.start, self.stop]
 
 
 def mask_tasks(
@@ -118,8 +130,7 @@ def make_mask_chunk(store: Store, task: MaskTask) -> tuple[str, bytes]:
 
     thresholds = MaskThresholds(task.probability)
     mask = mask_of_rows(read, task.bounds, task.start, task.stop, thresholds, store.uri)
-    metadata = _metadata(0)
-    return f"{array_name(task.probability)}/{metadata.chunk_name(task.index)}", metadata.encode(mask)
+    return task.name, _metadata(0).encode(mask)
 
 
 def open_mask(dataset: ChunkedDataset, probability: str) -> ChunkedArray | None:
@@ -140,8 +151,19 @@ def open_mask(dataset: ChunkedDataset, probability: str) -> ChunkedArray | None:
     return mask
 
 
-def mask_problems(dataset: ChunkedDataset, probability: str, num_rows: int) -> Iterator[str]:
-    """Says where a dataset's mask differs from what its agents give."""
+def is_fresh_chunk(fresh: Collection[str] | None, name: str, index: int, chunk_rows: int, rows: int) -> bool:
+    """Whether a chunk is to be read back: one of those named, or the last of its array, which isn't full."""
+    return fresh is None or name in fresh or (index + 1) * chunk_rows > rows
+
+
+def mask_problems(
+    dataset: ChunkedDataset, probability: str, num_rows: int, fresh: Collection[str] | None = None
+) -> Iterator[str]:
+    """Says where a dataset's mask differs from what its agents give.
+
+    Args:
+        fresh: the full chunks to read; None for all.
+    """
     scenes = dataset.scenes[:]["frame_index_interval"]
     bounds = [*scenes[:, 0].tolist(), *scenes[-1:, 1].tolist()]
     mask = open_mask(dataset, probability)
@@ -149,8 +171,12 @@ def mask_problems(dataset: ChunkedDataset, probability: str, num_rows: int) -> I
         yield f"{0 if mask is None else len(mask)} rows, {num_rows} were written"
         return
     thresholds = MaskThresholds(float(probability))
-    edges = [*range(0, num_rows, ARRAYS["agents"].chunk_rows), num_rows]
-    for start, stop in itertools.pairwise(edges):
+    step = ARRAYS["agents"].chunk_rows
+    edges = [*range(0, num_rows, step), num_rows]
+    for index, (start, stop) in enumerate(itertools.pairwise(edges)):
+        chunk = f"{array_name(probability)}/{_metadata(0).chunk_name(index)}"
+        if not is_fresh_chunk(fresh, chunk, index, step, num_rows):
+            continue
         expected = mask_of_rows(rows_of(dataset), bounds, start, stop, thresholds, dataset.path)
         wrong = np.flatnonzero((mask[start:stop] != expected).any(axis=1))
         if wrong.size:

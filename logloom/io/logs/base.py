@@ -112,6 +112,8 @@ class LogSummary:
         chunk_times: (C, 2) first and last log time of each stretch of the log (MCAP or bag chunks).
         chunk_bytes: (C,) uncompressed bytes of each.
         unfinished: by URI, how files show that their recorder never closed them.
+        is_told_by_files: whether the content id depends on these files alone; not so where rows of a table
+            may name others.
     """
 
     uris: tuple[str, ...]
@@ -124,6 +126,7 @@ class LogSummary:
     chunk_bytes: NDArray[np.int64]
     refusals: tuple[Refusal, ...] = ()  # damage that the index already shows
     unfinished: Mapping[str, str] = field(default_factory=dict)
+    is_told_by_files: bool = True
 
     @property
     def num_messages(self) -> int:

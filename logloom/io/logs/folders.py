@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from blake3 import blake3
+
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
+from logloom.io.logs.listing import Listed, entry_of, is_disk, listed, local_stamp
 from logloom.io.logs.opening import kinds
 
 T = TypeVar("T")
@@ -32,24 +36,63 @@ def parent_of(name: str) -> str:
 
 
 class Folders:
-    """Folders of any of fsspec's file systems, as they are when first asked for. Serves many threads."""
+    """Folders of any of fsspec's file systems, as they are when first asked for. Serves many threads.
 
-    def __init__(self) -> None:
+    Attributes:
+        bags_told: digest of the listing of a folder with a metadata.yaml to what that makes of it: "no bag",
+            "whole", or "lacks files".
+    """
+
+    def __init__(self, bags_told: Mapping[str, str] | None = None) -> None:
+        """
+        Args:
+            bags_told: of an earlier listing, so that a metadata.yaml that hasn't changed need not be read.
+        """
+        self._bags_before = bags_told or {}
+        self.bags_told: dict[str, str] = {}
         self._lock = threading.Lock()
         self._locks: dict[Any, threading.Lock] = {}
         self._known: dict[Any, Any] = {}
+        self._now_ns = time.time_ns()
+
+    def matching(self, fs: Any, pattern: str) -> dict[str, str]:
+        """What matches a glob, and what it is: "file", "directory"."""
+        found, folders = listed(fs, pattern, self._now_ns)
+        with self._lock:
+            for folder, entries in folders.items():
+                self._known.setdefault((str(fs.protocol), folder, "entries"), entries)
+        return {path: entry.kind for path, entry in found.items()}
+
+    def stamp(self, fs: Any, path: str) -> str:
+        """What tells that a file hasn't changed, as far as its folder's listing does; see `listing`."""
+        if path.endswith(".db3") and f"{path}-wal" in self._beside(fs, path):
+            return ""  # what was written to it lies beside it
+        if is_disk(fs):
+            return local_stamp(path, self._now_ns)
+        entry = self._beside(fs, path).get(path)
+        return entry.stamp if entry is not None else ""
+
+    def _beside(self, fs: Any, path: str) -> dict[str, Listed]:
+        """What lies in a file's folder, where that was listed; else what is known of the file."""
+        protocol = str(fs.protocol)
+        known: dict[str, Listed] = self._known.get((protocol, parent_of(path), "entries"), {})
+        return known or self._known.get((protocol, path, "file"), {})
 
     def kind_of(self, fs: Any, path: str) -> str | None:
         """What a path is, "file" or "directory"; None where nothing is there."""
         if is_bag_file(path):  # its folder is looked at anyway
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                kind = self._entries(fs, parent_of(path)).get(path)
-                if kind in ("file", "directory"):  # what a link leads to, a listing doesn't say
-                    return kind
+                entry = self._entries(fs, parent_of(path)).get(path)
+                # What a link leads to, a listing doesn't say.
+                if entry is not None and entry.kind in ("file", "directory"):
+                    return entry.kind
         try:
-            return str(fs.info(path)["type"])
+            info = fs.info(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        with self._lock:
+            self._known[str(fs.protocol), path, "file"] = {path: entry_of(fs, info, self._now_ns)}
+        return str(info["type"])
 
     def bags(self, fs: Any, folders: Iterable[str], threads: int) -> dict[str, tuple[str, ...]]:
         """Those folders that are ROS 2 bags, and their files."""
@@ -68,16 +111,16 @@ class Folders:
                 return tuple(path for path, name in zip(listed, names, strict=True) if name in own)
         return ()
 
-    def _entries(self, fs: Any, folder: str) -> dict[str, str]:
+    def _entries(self, fs: Any, folder: str) -> dict[str, Listed]:
         """All that lies directly in a folder, and what it is."""
 
-        def ask() -> dict[str, str]:
-            return {info["name"]: info["type"] for info in fs.ls(folder, detail=True)}
+        def ask() -> dict[str, Listed]:
+            return {info["name"]: entry_of(fs, info, self._now_ns) for info in fs.ls(folder, detail=True)}
 
         return self._once(fs, folder, "entries", ask)
 
     def _files(self, fs: Any, folder: str) -> list[str]:
-        return sorted(name for name, kind in self._entries(fs, folder).items() if kind != "directory")
+        return sorted(name for name, entry in self._entries(fs, folder).items() if entry.kind != "directory")
 
     def _bag(self, fs: Any, folder: str) -> tuple[str, ...]:
         """The files of a ROS 2 bag; none where the folder is none."""
@@ -86,16 +129,29 @@ class Folders:
             listed = self._files(fs, folder)
             if f"{folder}/{METADATA}" not in listed:
                 return ()
-            # Any tool may write a metadata.yaml; only a bag's own says so.
-            text = fs.cat_file(f"{folder}/{METADATA}", start=0, end=MAX_BYTES)
-            if b"rosbag2_bagfile_information" not in text[:4096]:
-                return ()
             files = [name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1])]
+            what = self._what_metadata_makes(fs, folder, files)
+            if what == "no bag":
+                return ()
             # Whoever opens the bag must know that it isn't whole.
-            is_whole = not missing_files(text, files)
-            return tuple(files if is_whole or not files else [*files, f"{folder}/{METADATA}"])
+            return tuple(files if what == "whole" or not files else [*files, f"{folder}/{METADATA}"])
 
         return self._once(fs, folder, "bag", ask)
+
+    def _what_metadata_makes(self, fs: Any, folder: str, files: Sequence[str]) -> str:
+        """See `bags_told`; of a folder with a metadata.yaml, and the files in it that may be a bag's."""
+        path = f"{folder}/{METADATA}"
+        stamp = self.stamp(fs, path)
+        listing = blake3("\0".join((str(fs.protocol), path, stamp, *files)).encode()).hexdigest(length=16)
+        what = self._bags_before.get(listing, "") if stamp else ""
+        if what not in ("no bag", "whole", "lacks files"):
+            # Any tool may write a metadata.yaml; only a bag's own says so.
+            text = fs.cat_file(path, start=0, end=MAX_BYTES)
+            is_bag = b"rosbag2_bagfile_information" in text[:4096]
+            what = ("lacks files" if missing_files(text, files) else "whole") if is_bag else "no bag"
+        if stamp:
+            self.bags_told[listing] = what
+        return what
 
     def _once(self, fs: Any, folder: str, what: str, ask: Callable[[], T]) -> T:
         """What `ask` gives, asked by the first thread that wants it while the others wait."""

@@ -20,12 +20,12 @@ from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_i
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, parent_of
+from logloom.io.logs.listing import MAGIC
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
 
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
-_MAGIC = re.compile(r"[*?\[]")
 _THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
@@ -37,11 +37,14 @@ class LogFiles:
     Attributes:
         uris: absolute, without credentials, in name order; joined in the order of their first log times. Of a
             ROS 2 bag that isn't whole, the metadata.yaml that says so is the last.
+        stamps: of each of them what its listing says of its content, see `logloom.io.logs.listing`; "" where
+            it doesn't tell.
         given: URIs of those files that were given with credentials, as they were.
     """
 
     log_id: str
     uris: tuple[str, ...]
+    stamps: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
 
     @property
@@ -56,13 +59,19 @@ class FoundLog:
 
     uri: str
     files: tuple[str, ...]
+    stamps: tuple[str, ...]
     given: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, uri: str, files: Iterable[str]) -> FoundLog:
-        """What is shown of these URIs, and beside it those that have credentials."""
-        given = tuple(files)
-        return cls(shown(uri), tuple(map(shown, given)), tuple(file for file in given if shown(file) != file))
+    def of(cls, uri: str, stamps: Mapping[str, str]) -> FoundLog:
+        """What is shown of these URIs, and beside it those that have credentials.
+
+        Args:
+            stamps: of each file, see `LogFiles`.
+        """
+        files = tuple(map(shown, stamps))
+        given = tuple(file for file, own in zip(stamps, files, strict=True) if own != file)
+        return cls(shown(uri), files, tuple(stamps.values()), given)
 
 
 class _NotFoundError(Exception):
@@ -166,41 +175,42 @@ def named(found: Iterable[FoundLog], log_id_of: Callable[[str], str]) -> list[Lo
     Raises:
         UsageError: lists all names that can't be.
     """
-    files: dict[str, set[str]] = {}
+    files: dict[str, dict[str, str]] = {}
     given: dict[str, set[str]] = {}
     problems = []
     for item in found:
         try:
             log_id = log_id_of(item.uri)
-            files.setdefault(log_id, set()).update(item.files)
+            files.setdefault(log_id, {}).update(zip(item.files, item.stamps, strict=True))
             given.setdefault(log_id, set()).update(item.given)
         except UsageError as error:
             problems.append(str(error))
     if problems:
         raise UsageError("\n".join(sorted(set(problems))))
-    return [
-        LogFiles(
-            log_id,
-            tuple(sorted(files[log_id], key=lambda uri: (file_name_of(uri) == METADATA, uri))),
-            tuple(sorted(given[log_id])),
-        )
-        for log_id in sorted(files)
-    ]
+    return [_files_of(log_id, files[log_id], given[log_id]) for log_id in sorted(files)]
+
+
+def _files_of(log_id: str, stamps: Mapping[str, str], given: Iterable[str]) -> LogFiles:
+    uris = tuple(sorted(stamps, key=lambda uri: (file_name_of(uri) == METADATA, uri)))
+    return LogFiles(log_id, uris, tuple(stamps[uri] for uri in uris), tuple(sorted(given)))
 
 
 # --- files ----------------------------------------------------------------------------------------------
 
 
 def find_all(
-    uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None
+    uris: Sequence[str],
+    base: str | None,
+    options: Mapping[str, Any] | None,
+    folders: Folders | None = None,
 ) -> list[list[FoundLog] | str]:
     """What each URI or glob means, or why it means nothing."""
-    folders = Folders()
+    there = folders or Folders()
     absolute = [absolute_uri(uri, base) for uri in uris]
 
     def find(given: str, uri: str) -> list[FoundLog] | str:
         try:
-            return _find(uri, options, folders)
+            return _find(uri, options, there)
         except _NotFoundError as error:
             return shown(f"{given}: {error}")
         except LogloomError as error:
@@ -214,13 +224,14 @@ def find_all(
 
 def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[FoundLog]:
     fs, path = filesystem(uri, options)
-    entries = fs.glob(path, detail=True) if _MAGIC.search(path) else {}
-    names = sorted(name for name, info in entries.items() if info["type"] != "directory")
-    folders = {name for name, info in entries.items() if info["type"] == "directory"}
+    fs.invalidate_cache()  # logs may have come, or changed, since this process listed them
+    entries = there.matching(fs, path) if MAGIC.search(path) else {}
+    names = sorted(name for name, kind in entries.items() if kind != "directory")
+    folders = {name for name, kind in entries.items() if kind == "directory"}
     if not entries:
         kind = there.kind_of(fs, path)
         if kind is None:
-            what = "matches nothing" if _MAGIC.search(path) else "there is no such file or folder"
+            what = "matches nothing" if MAGIC.search(path) else "there is no such file or folder"
             raise _NotFoundError(f"{what} ({uri})" if uri != path else what)
         names, folders = ([], {path.rstrip("/")}) if kind == "directory" else ([path], set())
     parents = {parent_of(name) for name in names if is_bag_file(name)}
@@ -234,9 +245,13 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[F
             "(*.parquet, *.feather, *.csv); "
             "name the files in it, as in folder/*.mcap"
         )
-    found = [FoundLog.of(_uri(uri, folder), [_uri(uri, f) for f in files]) for folder, files in bags.items()]
+
+    def found_log(name: str, files: Iterable[str]) -> FoundLog:
+        return FoundLog.of(_uri(uri, name), {_uri(uri, file): there.stamp(fs, file) for file in files})
+
+    found = [found_log(folder, files) for folder, files in bags.items()]
     found += [
-        FoundLog.of(_uri(uri, name), [_uri(uri, name)])
+        found_log(name, [name])
         for name in names
         if not (is_bag_file(name) and parent_of(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
     ]

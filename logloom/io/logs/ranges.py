@@ -22,7 +22,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
-from logloom.io.files import failure, fetch, open_local
+from logloom.io.files import failure, fetch, fetch_many, open_local
 from logloom.io.filesystems import filesystem, with_access
 from logloom.uris import chained, is_local, shown
 
@@ -92,6 +92,19 @@ class LogFile:
             raise self._cut_short(start, stop, len(data))
         return data
 
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of several ranges, all requested at once. Raises what `read` raises."""
+        if self.is_local or len(ranges) == 1:
+            return [self.read(start, stop) for start, stop in ranges]
+        starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
+        found = fetch_many([self.uri] * len(ranges), self._storage_options, starts, stops, LogReadError)
+        for (start, stop), data in zip(ranges, found, strict=True):
+            if isinstance(data, Exception):
+                raise data
+            if len(data) != stop - start:
+                raise self._cut_short(start, stop, len(data))
+        return found
+
     def read_into(self, start: int, room: memoryview) -> None:
         """Fills `room` with the bytes from `start` on, of a local file. Raises what `read` raises."""
         file = open_local(self.uri, LogReadError, is_sized=False)
@@ -116,6 +129,7 @@ class LogFile:
                     raise IsADirectoryError(f"{self._local} is not a file")
                 return stat.st_size, f"{stat.st_ino}-{stat.st_mtime_ns}"
             fs, path = filesystem(self.uri, self._storage_options)
+            fs.invalidate_cache(fs._parent(path))  # this process may have listed it before it changed
             info = fs.info(path)
             if info["type"] != "file":
                 raise IsADirectoryError(f"{path} is not a file")

@@ -36,7 +36,7 @@ class Sidecars:
 
     def load_index(self, content_id: str, max_chunk_bytes: int) -> FileIndex | None:
         """The index of a scanned file; None where there is none made under the same limit."""
-        data = self._load(f"{content_id}.index")
+        data = self.load(f"{content_id}.index")
         try:
             if data is None or data["max_chunk_bytes"] != max_chunk_bytes:
                 return None
@@ -60,11 +60,11 @@ class Sidecars:
             "num_numbers": index.num_numbers,
             "lost": [astuple(lost) for lost in index.lost],
         }
-        self._save(f"{content_id}.index", data)
+        self.save(f"{content_id}.index", data)
 
     def load_bounds(self, content_id: str, topic: str, source: TimeSource) -> NDArray[Any] | None:
         """(K,) of dtype BOUNDS: by stretch, the first and last message time of a topic and its refusals."""
-        data = self._load(_bounds_name(content_id, topic, source))
+        data = self.load(_bounds_name(content_id, topic, source))
         try:
             return None if data is None else np.frombuffer(data["bounds"], BOUNDS)
         except (KeyError, TypeError, ValueError):
@@ -72,9 +72,9 @@ class Sidecars:
 
     def save_bounds(self, content_id: str, topic: str, source: TimeSource, bounds: NDArray[Any]) -> None:
         data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
-        self._save(_bounds_name(content_id, topic, source), data)
+        self.save(_bounds_name(content_id, topic, source), data)
 
-    def _load(self, name: str) -> dict[str, Any] | None:
+    def load(self, name: str) -> dict[str, Any] | None:
         if self.uri is None:
             return None
         try:
@@ -90,7 +90,7 @@ class Sidecars:
             return None
         return loaded if isinstance(loaded, dict) else None
 
-    def _save(self, name: str, data: dict[str, Any]) -> None:
+    def save(self, name: str, data: dict[str, Any]) -> None:
         if self.uri is None:
             return
         body = msgpack.packb(data)

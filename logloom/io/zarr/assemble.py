@@ -9,7 +9,7 @@ most `MAX_TREE_ARRAYS` arrays: beyond that a reader of one log would read that o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from logloom.io.assembling import (
 )
 from logloom.io.staging import staged_file
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, StagedUnit
+from logloom.io.units import AssemblyPlan, PlannedPortion, StagedUnit, unit_name
 from logloom.io.zarr.arrays import LogArray
 from logloom.io.zarr.groups import array_attributes, group_files, log_problems
 from logloom.io.zarr.layout import ArrayLayout
@@ -76,8 +76,11 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
     _check_names([*logs])
     staged = staged_arrays(schema)
     tasks: list[ZarrFileTask] = []
+    portions: list[PlannedPortion] = []
+    types = digest_of(schema.to_json())
     metadata: dict[str, dict[str, Any]] = {}
     for log_id, own in logs.items():
+        first = len(tasks)
         for name, place in staged.items():
             layout = _layout(place.array, own, schema, options)
             tasks += _file_tasks(f"{log_id}/{name}", place, layout, own)
@@ -87,11 +90,14 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
                 metadata[f"{log_id}/{name}"]["dimension_names"] = dimensions
             else:
                 attributes["_ARRAY_DIMENSIONS"] = dimensions
+        inputs = [types, *(unit_name(unit.folder) for unit in own)]
+        portions.append(PlannedPortion(log_id, inputs, (first, len(tasks))))
     rows = {log_id: sum(unit.rows for unit in own) for log_id, own in logs.items()}
     whole = len(metadata) <= MAX_TREE_ARRAYS
     files = group_files(metadata, rows, schema, options.format, whole)
+    reads = [[piece.folder for piece in task.pieces] for task in tasks]
     parts = parts_said(units, lambda unit: stored_digest(unit.columns, schema))
-    return AssemblyPlan(tasks, files, {"parts": parts})
+    return AssemblyPlan(tasks, files, {"parts": parts}, portions=portions, reads=reads)
 
 
 def _check_names(ids: Sequence[str]) -> None:
@@ -160,9 +166,16 @@ def stored_digest(columns: Mapping[str, str], schema: Schema) -> str:
 
 
 def problems(
-    folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None
+    folder: str,
+    unit: Mapping[str, Any],
+    storage_options: Mapping[str, Any] | None,
+    fresh: Collection[str] | None = None,
 ) -> Iterator[str]:
-    """How a dataset, read through its reader, differs from the rows that were staged for it."""
+    """How a dataset, read through its reader, differs from the rows that were staged for it.
+
+    Args:
+        fresh: the logs to read; None for all.
+    """
     reader = ZarrReader(folder, storage_options=storage_options)
     if reader.logs != {part.log_id: part.row + part.rows for part in parts_of(unit)}:
         yield "holds other logs or numbers of rows than were written"
@@ -172,4 +185,4 @@ def problems(
         blocks = reader.log(part.log_id).blocks(None, CHECK_BYTES, part.row, part.row + part.rows)
         return stored_digest(digests_of_rows(blocks, reader.schema), reader.schema)
 
-    yield from part_problems(unit, digest)
+    yield from part_problems(unit, digest, lambda part: fresh is None or part.log_id in fresh)

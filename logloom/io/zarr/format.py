@@ -100,7 +100,7 @@ class ZarrFormat(AssembledFormat):
         return plan_assembly(units, options.stored(schema), options)
 
     make_chunk = staticmethod(make_file)
-    assembled_problems = staticmethod(problems)
+    assembled_problems = fresh_problems = staticmethod(problems)
 
 
 FORMAT = ZarrFormat()

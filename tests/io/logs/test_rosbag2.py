@@ -315,13 +315,13 @@ def temporary(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_remote_file_is_fetched_once_and_its_copy_removed(tmp_path, temporary):
-    path = db3_file(tmp_path)
-    store = fsspec.filesystem("memory")
-    store.pipe_file("/drives/bag.db3", path.read_bytes())
-    log = open_log(["memory://drives/bag.db3"])
-    assert in_time(contents(read_all(log))) == in_time(as_rosbags_reads(Reader(tmp_path / "bag")))
-    assert [file.stat().st_size for file in temporary.iterdir()] == [path.stat().st_size]
+def test_a_packed_remote_file_is_unpacked_once_and_its_copy_removed(tmp_path, temporary):
+    folder = write_bag(tmp_path / "bag", mode="FILE")
+    path = folder / "bag.db3.zstd"
+    fsspec.filesystem("memory").pipe_file("/drives/bag.db3.zstd", path.read_bytes())
+    log = open_log(["memory://drives/bag.db3.zstd"])
+    assert in_time(contents(read_all(log))) == in_time(as_rosbags_reads(Reader(folder)))
+    assert len(list(temporary.iterdir())) == 1
     del log
     assert list(temporary.iterdir()) == []
 
@@ -333,16 +333,6 @@ def test_a_remote_bag_is_opened_by_its_metadata(tmp_path):
     )
     log = open_log(["memory://far/metadata.yaml"])
     assert in_time(contents(read_all(log))) == in_time(as_rosbags_reads(Reader(tmp_path / "bag")))
-
-
-def test_a_remote_file_beyond_the_limit_is_refused_before_it_is_fetched(tmp_path, temporary, monkeypatch):
-    monkeypatch.setattr(copies, "MAX_FETCHED", 1000)
-    fsspec.filesystem("memory").pipe_file("/drives/bag.db3", db3_file(tmp_path).read_bytes())
-    with pytest.raises(
-        LogReadError, match=r"memory://drives/bag.db3.*fetched whole.*Copy it to a local disk"
-    ):
-        open_log(["memory://drives/bag.db3"]).summary  # noqa: B018
-    assert list(temporary.iterdir()) == []
 
 
 def test_a_packed_file_that_unpacks_beyond_the_limit_is_refused(tmp_path, temporary, monkeypatch):

@@ -1,6 +1,6 @@
-"""Local copies of files that can't be read by ranges where they lie: packed as a whole, or far away.
+"""Local copies of files that were packed as a whole, which can't be read by ranges.
 
-Here: `LocalCopy`, a temporary file, and `UnpackedFile`, which reads from one.
+Here: `UnpackedCopy`, a temporary file, and `UnpackedFile`, which reads from one.
 Elsewhere: what the files hold (db3, logloom.io.logs.mcap).
 """
 
@@ -18,30 +18,21 @@ import zstandard
 
 from logloom.errors import LogReadError, StorageError
 from logloom.io.logs.compression import MAX_RATIO
-from logloom.io.logs.ranges import MIB, LogFile
+from logloom.io.logs.ranges import MAX_REQUEST, LogFile
 
-MAX_FETCHED = 2 << 30  # bytes of a file that are fetched whole
 MAX_UNPACKED = 64 << 30
 FREE_UNPACKED = 1 << 30  # bytes that any packed file may hold
-_REQUEST = 16 * MIB
 _SLICE = 4096  # compressed bytes that are unpacked at a time; a block of a few bytes may hold 128 KiB
 
 
-class LocalCopy:
-    """A file on this machine that holds the same as another one: made when first asked for.
+class UnpackedCopy:
+    """A temporary file with the contents of a zstd file: made when first asked for.
 
-    A temporary one is removed with this object, at the latest when the process that made it ends.
+    It is removed with this object, at the latest when the process that made it ends.
     """
 
-    def __init__(self, file: LogFile, unpack: bool, stop: int | None = None):
-        """
-        Args:
-            unpack: whether the file is zstd, of which the copy holds the contents.
-            stop: how many of its first bytes to copy; None is all.
-        """
+    def __init__(self, file: LogFile):
         self._file = file
-        self._unpack = unpack
-        self._stop = stop
         self._lock = threading.Lock()
         self._path: str | None = None
         self._problem = ""
@@ -50,7 +41,7 @@ class LocalCopy:
     def path(self) -> str:
         """
         Raises:
-            LogReadError: the file is missing, unreadable or larger than is copied.
+            LogReadError: the file is missing, unreadable or holds more than is unpacked.
             StorageError: it can't be fetched, or the disk of temporary files is full.
         """
         with self._lock:
@@ -69,42 +60,30 @@ class LocalCopy:
         return self._problem if self.path else ""
 
     def _make(self) -> str:
-        file = self._file
-        if file.is_local and not self._unpack and self._stop is None:
-            return file.uri.split("://", 1)[-1]
-        if not file.is_local and file.size > MAX_FETCHED:
-            raise LogReadError(
-                f"{file.uri}: files of this kind are fetched whole, and its {file.size} bytes are more than "
-                f"{MAX_FETCHED}. Copy it to a local disk."
-            )
         try:
             handle, path = tempfile.mkstemp(prefix="logloom-")
             weakref.finalize(self, _remove, path, os.getpid())
             with os.fdopen(handle, "wb") as target:
                 self._fill(target)
         except OSError as error:
-            raise StorageError(f"{file.uri}: can't be copied to a temporary file: {error}") from error
+            raise StorageError(f"{self._file.uri}: can't be copied to a temporary file: {error}") from error
         return path
 
     def _fill(self, target: BinaryIO) -> None:
         most = min(MAX_UNPACKED, max(FREE_UNPACKED, MAX_RATIO * self._file.size))
-        for data in self._unpacked() if self._unpack else self._pieces():
+        for data in self._unpacked():
             target.write(data)
-            if self._unpack and target.tell() > most:
+            if target.tell() > most:
                 raise LogReadError(
                     f"{self._file.uri}: its {self._file.size} bytes hold more than {most}. Leave it out; or, "
                     "if that is meant, unpack it with `zstd -d`."
                 )
 
-    def _pieces(self) -> Iterator[bytes]:
-        size = self._file.size if self._stop is None else self._stop
-        for start in range(0, size, _REQUEST):
-            yield self._file.read(start, min(start + _REQUEST, size))
-
     def _unpacked(self) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor()
         frame = None
-        for piece in self._pieces():
+        for start in range(0, self._file.size, MAX_REQUEST):
+            piece = self._file.read(start, min(start + MAX_REQUEST, self._file.size))
             for at in range(0, len(piece), _SLICE):
                 data = piece[at : at + _SLICE]
                 while data:
@@ -131,7 +110,7 @@ class UnpackedFile(LogFile):
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
         super().__init__(uri, storage_options)
-        self.copy = LocalCopy(LogFile(uri, storage_options), unpack=True)
+        self.copy = UnpackedCopy(LogFile(uri, storage_options))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (UnpackedFile, super().__reduce__()[1])

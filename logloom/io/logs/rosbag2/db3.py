@@ -1,7 +1,8 @@
 """ROS 2 bags in sqlite files (.db3): the container of one file.
 
-Here: the tables of a file, its index, its messages. sqlite reads the pages.
-Elsewhere: which files are one bag (reader), copies of files far away (copies), the log (logloom.io.logs.log).
+Here: the tables of a file, its index, its messages. sqlite reads the pages, of files on disks by itself.
+Elsewhere: pages far away (pages), which of them to fetch together (trees), which files are one bag (reader),
+the log (logloom.io.logs.log).
 
 A stretch is some messages of one topic, so that others are never fetched; its `offset` and `position` are the
 id of its first message, its `record` how many ids it spans, and its `length` 0, since sqlite fetches it. The
@@ -10,17 +11,17 @@ file tells no times by stretch, so every file is scanned once: ids, topics, time
 
 from __future__ import annotations
 
-import sqlite3
-import urllib.parse
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from itertools import islice
+from contextlib import contextmanager, suppress
+from itertools import chain, islice, pairwise
 from typing import Any
 
+import apsw
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
+from logloom.io.files import path_of
 from logloom.io.logs.base import OpenOptions, unfinished_words
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.container import (
@@ -36,7 +37,9 @@ from logloom.io.logs.container import (
 from logloom.io.logs.inflate import inflate, is_deflated, joined
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import LogFile
-from logloom.io.logs.rosbag2.copies import LocalCopy, UnpackedFile
+from logloom.io.logs.rosbag2.copies import UnpackedFile
+from logloom.io.logs.rosbag2.pages import PagedFile, connected, limit_steps
+from logloom.io.logs.rosbag2.trees import leaves, tails
 
 MAGIC = b"SQLite format 3\0"
 STRETCH_BYTES = 4 << 20  # payloads of one stretch
@@ -44,9 +47,9 @@ WINDOW_BYTES = 64 << 20  # payloads of all topics between the first and last mes
 ROW_BYTES = 64  # of a message beside its payload, about
 MAX_ID = 1 << 48
 _BATCH = 1 << 16  # messages that are listed at a time
-_STEPS = 10_000_000  # of sqlite's machine, in all that isn't about messages
-_STEPS_PER_ROW = 64
+_STEPS_PER_ROW = 64  # of sqlite's machine
 _FETCH = 1 << 10  # messages that are fetched at a time
+_TABLES = ("messages", "topics", "message_definitions")
 _UNIQUE = ("rowid", "_rowid_", "oid")  # what a hostile table may give another meaning
 
 _SCAN = """
@@ -55,11 +58,12 @@ SELECT rowid,
   CASE WHEN typeof(timestamp) = 'integer' THEN timestamp ELSE -1 END,
   CASE WHEN typeof(data) = 'blob' THEN length(data) ELSE -1 END
 FROM messages NOT INDEXED ORDER BY rowid """
-_READ = """
-SELECT rowid, timestamp, data FROM messages NOT INDEXED
+_WANTED = """FROM messages NOT INDEXED
 WHERE rowid BETWEEN ? AND ? AND topic_id = ? AND typeof(data) = 'blob'
   AND typeof(timestamp) = 'integer' AND timestamp >= 0 AND length(data) <= ?
 ORDER BY rowid"""
+_READ = f"SELECT rowid, timestamp, data {_WANTED}"
+_READ_IDS = f"SELECT rowid {_WANTED}"
 
 
 class Db3File:
@@ -89,10 +93,12 @@ class Db3File:
     def scan(self) -> FileIndex:
         lost = self._outer_damage()
         try:
-            with closing(self._open()) as database:
+            with self._opened() as (database, paged):
                 channels = _channels(database)
+                if paged:
+                    paged.expect(leaves(paged, _root(database), -MAX_ID, MAX_ID))
                 rows, gap, problems = _walk(database)
-        except (sqlite3.Error, ValueError) as error:
+        except (apsw.Error, ValueError) as error:
             lost.append(LostBytes(0, self.file.size, f"sqlite can't read its tables: {error}"))
             return FileIndex({}, np.empty(0, STRETCH), np.empty(0, SHARE), 1, tuple(lost), is_scanned=True)
         for problem, after, count in problems:
@@ -110,13 +116,15 @@ class Db3File:
         problems: list[str] = []
         topic, is_cdr = -1, False
         try:
-            with closing(self._open()) as database:
+            with self._opened() as (database, paged):
                 topic, is_cdr = _topic_of(database, first)
                 span = int(stretch["record"])
-                database.set_progress_handler(_stop, min(_STEPS + _STEPS_PER_ROW * span, (1 << 31) - 1))
-                found = database.execute(_READ, (first, first + span - 1, topic, self._longest))
-                _fill(rows, found, int(stretch["size"]))
-        except (sqlite3.Error, ValueError) as error:
+                limit_steps(database, _STEPS_PER_ROW * span)
+                wanted = (first, first + span - 1, topic, self._longest)
+                if paged:
+                    self._expect(paged, database, wanted, int(stretch["size"]))
+                _fill(rows, _settled(database.execute(_READ, wanted)), int(stretch["size"]))
+        except (apsw.Error, ValueError) as error:
             last_read = rows[-1][0] if rows else first - 1
             problems.append(f"sqlite can't read on after message {last_read}: {error}")
         if is_cdr and any(is_deflated(payload) for _, _, payload in rows):
@@ -153,19 +161,25 @@ class Db3File:
         """The longest payload that is read; one beyond the file's size would be computed by it."""
         return min(self._max_chunk_bytes, self.file.size)
 
-    def _open(self) -> sqlite3.Connection:
-        path = urllib.parse.quote(self._copy.path)
-        # Immutable: takes no locks and writes nothing, so it reads from read-only folders too.
-        database = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
-        database.text_factory = lambda text: text.decode("utf-8", "replace")
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(self._max_chunk_bytes + 4096, 1 << 30))
-        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON", "temp_store=MEMORY"):
-            database.execute(f"PRAGMA {setting}")
-        # A small file whose pages lead back to each other would else give rows for ever.
-        database.set_progress_handler(_stop, _STEPS)
-        # Else sqlite refuses a file that is shorter than it says, of which much may be whole.
-        database.execute("PRAGMA writable_schema=ON")
-        return database
+    def _expect(
+        self, paged: PagedFile, database: apsw.Connection, wanted: tuple[int, ...], size: int
+    ) -> None:
+        """Has the pages of messages fetched together; what `_READ` takes, and the bytes that it will give."""
+        found = leaves(paged, _root(database), *wanted[:2])
+        paged.expect(found)
+        ids: set[int] = set()
+        with suppress(apsw.Error):  # whoever reads the messages meets it again
+            ids.update(row[0] for row in database.execute(_READ_IDS, wanted))
+        rest = chain.from_iterable((leaf, *tails(paged, leaf, ids, self._head[20])) for leaf in found)
+        paged.expect(islice(rest, len(found) + len(ids) + 2 * size // paged.page_size))
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[apsw.Connection, PagedFile | None]]:
+        """A connection, and what it reads pages through where sqlite doesn't open the file itself."""
+        paged = PagedFile(self.file, self._page) if self._is_torn or not self.file.is_local else None
+        path = self._unpacked.path if self._unpacked else path_of(self.file.uri)
+        with connected(paged or path, self._max_chunk_bytes) as database:
+            yield database, paged
 
     @lazy
     def _head(self) -> bytes:
@@ -182,13 +196,10 @@ class Db3File:
         head = self._head
         return self._page * int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
 
-    @lazy
-    def _copy(self) -> LocalCopy:
-        whole = self.file.size // max(self._page, 1) * self._page
-        if whole < self.file.size < self._promised:
-            # sqlite reads a torn page as if zeros followed, which would make wrong messages.
-            return LocalCopy(self.file, unpack=False, stop=whole)
-        return self._unpacked or LocalCopy(self.file, unpack=False)
+    @property
+    def _is_torn(self) -> bool:
+        """Whether it ends within a page, which sqlite would read as if zeros followed: as wrong messages."""
+        return self.file.size < self._promised and self.file.size % self._page > 0
 
     def _outer_damage(self) -> list[LostBytes]:
         """What is seen to be missing without sqlite."""
@@ -248,19 +259,14 @@ class Db3File:
         return usable, lost
 
 
-def _stop() -> int:
-    return 1
-
-
-def _channels(database: sqlite3.Connection) -> dict[int, Channel]:
+def _channels(database: apsw.Connection) -> dict[int, Channel]:
     """The topics of a file, by id.
 
     Raises:
         ValueError: it is no bag.
-        sqlite3.Error: it is damaged.
+        apsw.Error: it is damaged.
     """
-    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
-    tables = {row[0] for row in database.execute(query)}
+    tables = {name for name in _TABLES if _root(database, name)}
     if not {"messages", "topics"} <= tables:
         raise ValueError("it has no tables `messages` and `topics`, so it is no ROS 2 bag")
     columns = {row[1].lower() for row in database.execute("PRAGMA table_info(messages)")}
@@ -268,21 +274,33 @@ def _channels(database: sqlite3.Connection) -> dict[int, Channel]:
         raise ValueError(f"its table `messages` has the columns {', '.join(sorted(columns))}")
     definitions: dict[str, tuple[str, bytes]] = {}
     if "message_definitions" in tables:
-        query = "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions"
-        for name, encoding, text in database.execute(query + " ORDER BY rowid"):
-            if isinstance(text, str) and encoding in ("ros2msg", "ros2idl"):
-                definitions.setdefault(str(name), (str(encoding), text.encode()))
+        names = ("topic_type", "encoding", "encoded_message_definition")
+        for _, name, encoding, text in _texts(database, "message_definitions", "rowid", *names):
+            if text is not None and encoding in ("ros2msg", "ros2idl"):
+                definitions.setdefault(str(name), (encoding, text.encode()))
     channels = {}
-    for number, topic, name, encoding in database.execute(
-        "SELECT id, name, type, serialization_format FROM topics ORDER BY id"
-    ):
+    for number, *words in _texts(database, "topics", "id", "name", "type", "serialization_format"):
         if isinstance(number, int):
-            definition = definitions.get(str(name), ("", b""))
-            channels[number] = Channel(number, str(topic), str(name), str(encoding), *definition)
+            topic, name, encoding = map(str, words)
+            channels[number] = Channel(number, topic, name, encoding, *definitions.get(name, ("", b"")))
     return channels
 
 
-def _walk(database: sqlite3.Connection) -> tuple[Int64s, int, list[tuple[str, int, int]]]:
+def _root(database: apsw.Connection, table: str = "messages") -> int:
+    """The first page of a table; 0 where there is no such table."""
+    query = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ?"
+    return next((int(root) for (root,) in database.execute(query, (table,))), 0)
+
+
+def _texts(database: apsw.Connection, table: str, key: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table by a key: it, and texts, in which damaged characters are replaced."""
+    ((encoding,),) = database.execute("PRAGMA encoding")
+    as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in columns)
+    for number, *row in database.execute(f"SELECT {key}, {as_bytes} FROM {table} ORDER BY {key}"):
+        yield number, *(None if text is None else text.decode(encoding, "replace") for text in row)
+
+
+def _walk(database: apsw.Connection) -> tuple[Int64s, int, list[tuple[str, int, int]]]:
     """Id, topic, time and length of each message, by id; around damage where there is some.
 
     Returns:
@@ -303,18 +321,18 @@ def _walk(database: sqlite3.Connection) -> tuple[Int64s, int, list[tuple[str, in
     return np.concatenate([before, after]), len(before), [(what, max(last, 0), missing)]
 
 
-def _rows(database: sqlite3.Connection, order: str) -> tuple[Int64s, str]:
+def _rows(database: apsw.Connection, order: str) -> tuple[Int64s, str]:
     """(N, 4) as far as sqlite gives them, and what stopped it."""
     parts = [np.empty((0, 4), np.int64)]
     # A query runs to its first row when it is executed, so that is put off into the `try`.
-    found = (row for query in [_SCAN + order] for row in database.execute(query))
+    found = (row for query in [_SCAN + order] for row in _settled(database.execute(query)))
     sign = 1 if order == "ASC" else -1
     while True:
         batch: list[tuple[int, int, int, int]] = []
         problem = ""
         try:
             batch.extend(islice(found, _BATCH))
-        except sqlite3.Error as error:
+        except apsw.Error as error:
             problem = str(error)
         rows = np.array(batch, np.int64).reshape(-1, 4)
         ids = np.concatenate([parts[-1][-1:, 0], rows[:, 0]])
@@ -325,6 +343,11 @@ def _rows(database: sqlite3.Connection, order: str) -> tuple[Int64s, str]:
         parts.append(rows)
         if problem or len(batch) < _BATCH:
             return np.concatenate(parts), problem
+
+
+def _settled(found: Iterator[Any]) -> Iterator[Any]:
+    """Rows, each once sqlite has read on behind it: to read the last one before damage alone meets it."""
+    return (row for row, _ in pairwise(chain(found, [None])))
 
 
 def _stretches(rows: Int64s, window: Int64s) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -356,7 +379,7 @@ def _fill(rows: list[tuple[int, int, bytes]], found: Iterator[Any], size: int) -
 
     Raises:
         ValueError: there are more.
-        sqlite3.Error: damage.
+        apsw.Error: damage.
     """
     while True:
         count = len(rows)
@@ -368,14 +391,14 @@ def _fill(rows: list[tuple[int, int, bytes]], found: Iterator[Any], size: int) -
             return
 
 
-def _topic_of(database: sqlite3.Connection, message: int) -> tuple[int, bool]:
+def _topic_of(database: apsw.Connection, message: int) -> tuple[int, bool]:
     """The topic of a message, and whether its messages are CDR.
 
     Raises:
         ValueError: there is no such message.
     """
-    query = """SELECT topics.id, serialization_format FROM messages JOIN topics ON topic_id = topics.id
-    WHERE messages.rowid = ?"""
-    for topic, encoding in database.execute(query, (message,)):
-        return int(topic), encoding == "cdr"
+    query = """SELECT topics.id, serialization_format = 'cdr' FROM messages JOIN topics
+    ON topic_id = topics.id WHERE messages.rowid = ?"""
+    for topic, is_cdr in database.execute(query, (message,)):
+        return int(topic), is_cdr == 1
     raise ValueError(f"message {message} is gone")

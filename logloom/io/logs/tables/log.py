@@ -124,6 +124,7 @@ class TableLog:
             spans,
             sizes,
             tuple(self._damage),
+            is_told_by_files=not any(named_files.text_columns(t.root) for t in self._topics.values()),
         )
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:

@@ -74,6 +74,12 @@ def _uri(folder: str, name: str) -> str:
     return uri
 
 
+def text_columns(root: Struct) -> list[str]:
+    """The columns of a table that may name files, be these there now or later."""
+    found = ((path, select(root, path)) for path in paths(root))
+    return [path for path, field in found if isinstance(field.type, Text) and field.array is None]
+
+
 def sizes(file: TableFile, root: Struct, options: OpenOptions) -> dict[str, int]:
     """The sizes of all files that a table names, by name; -1 for those that are missing.
 
@@ -81,12 +87,10 @@ def sizes(file: TableFile, root: Struct, options: OpenOptions) -> dict[str, int]
     """
     folder = file.uri.rpartition("/")[0]
     named: set[str] = set()
-    for path in paths(root):
-        selection = select(root, path)
-        if isinstance(selection.type, Text) and selection.array is None:
-            first = dict.fromkeys(islice(_texts(file, path, root), TRIED))
-            if any(_is_there(folder, name, options) for name in first):
-                named.update(_texts(file, path, root))
+    for path in text_columns(root):
+        first = dict.fromkeys(islice(_texts(file, path, root), TRIED))
+        if any(_is_there(folder, name, options) for name in first):
+            named.update(_texts(file, path, root))
     uris = {name: uri for name in sorted(named) if (uri := _safe_uri(folder, name)) is not None}
     known: dict[str, int] = {}
     for within in sorted({uri.rpartition("/")[0] for uri in uris.values()}):

@@ -1,0 +1,148 @@
+"""What listings say of files: which a glob means, and stamps that tell a file which hasn't changed.
+
+Here: `listed`, which lists a glob's files once, and `stamp_of`.
+Elsewhere: which of the files are logs (folders, match), what a stamp stands for (remembered).
+
+A stamp holds all that a listing says of a file's content: its size, and its generation, ETag, checksum and
+time of change, as far as there are any. On a disk of this machine these are size, times of change of content
+and inode, and the inode's number. It is compared as text, and never part of an identity.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+import stat
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import glob_translate
+
+# A file that changed so lately may change again without another time: times are as coarse as two seconds on
+# some disks, and the clock of a file server may be behind this machine's.
+SETTLED_NS = 60 * 10**9
+MAGIC = re.compile(r"[*?\[]")
+
+_CONTENT = ("generation", "ETag", "etag", "md5Hash", "crc32c", "checksum")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
+
+
+class Listed(NamedTuple):
+    """A file or folder in a listing.
+
+    Attributes:
+        kind: "file", "directory", or what else the file system says.
+        stamp: "" where the listing doesn't tell whether the file changed.
+    """
+
+    kind: str
+    stamp: str
+
+
+def listed(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], dict[str, dict[str, Listed]]]:
+    """What matches a glob, as fsspec has it, and what lies in the folders that had to be listed whole for it.
+
+    Stores that list all below a prefix at once do so where the pattern has more than one level: a request for
+    a thousand objects. Others list folder by folder.
+
+    Args:
+        now_ns: when listing began; see `stamp_of`.
+    """
+    ends_with_slash = pattern.endswith("/")
+    pattern = fs._strip_protocol(pattern)
+    if getattr(fs, "globs_itself", False) and not fs.lists_below:
+        own_way = fs.glob(pattern + "/" * ends_with_slash, detail=True)
+        return {name: entry_of(fs, info, now_ns) for name, info in own_way.items()}, {}
+    found, root, prefix = _found(fs, pattern)
+    matches = re.compile(glob_translate(pattern + "/" * ends_with_slash)).match
+    slash = "/" if ends_with_slash or pattern.endswith("/**") else ""
+    matching: dict[str, Listed] = {}
+    folders: dict[str, dict[str, Listed]] = {}
+    top = root.count("/")
+    for name in sorted(found):
+        info = found[name]
+        if not info:
+            continue
+        own = entry_of(fs, info, now_ns)
+        folder = name.rpartition("/")[0]
+        # What begins with the prefix isn't all that lies in the first folder.
+        if not prefix or folder.count("/") > top:
+            folders.setdefault(folder, {})[name] = own
+        if matches(name + slash if own.kind == "directory" else name):
+            matching[name] = own
+    return matching, folders
+
+
+def _found(fs: Any, pattern: str) -> tuple[Mapping[str, Any], str, str]:
+    """What a listing for a pattern gives; the folder it starts from, and how names in that one begin."""
+    first = MAGIC.search(pattern)
+    root, _, prefix = pattern[: first.start() if first else None].rpartition("/")
+    depth = None if "**" in pattern else pattern[len(root) + 1 :].count("/") + 1
+    if getattr(fs, "lists_below", False):
+        if depth != 1:
+            options = {"prefix": prefix} if prefix else {}
+            return fs.find(root, withdirs=True, detail=True, **options), root, prefix
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return {info["name"]: info for info in fs.ls(root, detail=True)}, root, ""
+        return {}, root, ""
+    return fs.find(root + "/", maxdepth=depth, withdirs=True, detail=True), root, ""
+
+
+def entry_of(fs: Any, info: Mapping[str, Any], now_ns: int) -> Listed:
+    """A file or folder as it is listed; the stamps of a disk's files are asked for one by one."""
+    return Listed(info["type"], "" if is_disk(fs) else stamp_of(info, now_ns))
+
+
+def is_disk(fs: Any) -> bool:
+    """Whether it is that of this machine's disks."""
+    return isinstance(fs, LocalFileSystem)
+
+
+def stamp_of(info: Mapping[str, Any], now_ns: int) -> str:
+    """What a listing of a store says of a file's content; "" where it can't tell that the file is the same.
+
+    Args:
+        info: as fsspec has it.
+        now_ns: when listing began, ns since the Unix epoch.
+    """
+    size = info.get("size")
+    if info.get("type") != "file" or not isinstance(size, int):
+        return ""
+    said = [f"size {size}"]
+    said += [f"{name} {str(info[name]).strip(chr(34))}" for name in _CONTENT if info.get(name)]
+    is_sure = len(said) > 1
+    for name in _TIMES:
+        if info.get(name) and (time := _ns(info[name])) is not None:
+            if not is_sure and time > now_ns - SETTLED_NS:
+                return ""
+            said.append(f"{name} {time}")
+    return ", ".join(said) if len(said) > 1 else ""
+
+
+def local_stamp(path: str, now_ns: int) -> str:
+    """As `stamp_of`, of a file on this machine's disks; of what a link leads to."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    changed = max(found.st_mtime_ns, found.st_ctime_ns)
+    if not stat.S_ISREG(found.st_mode) or changed > now_ns - SETTLED_NS:
+        return ""
+    return f"size {found.st_size}, mtime {found.st_mtime_ns}, ctime {found.st_ctime_ns}, inode {found.st_ino}"
+
+
+def _ns(time: Any) -> int | None:
+    """A time in ns since the Unix epoch; None where it is none."""
+    if isinstance(time, str):
+        try:
+            time = datetime.datetime.fromisoformat(time)
+        except ValueError:
+            return None
+    if isinstance(time, datetime.datetime):
+        utc = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        since = utc - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return (since.days * 86400 + since.seconds) * 10**9 + since.microseconds * 1000
+    return int(time * 10**9) if isinstance(time, int | float) and abs(time) < 2**40 else None

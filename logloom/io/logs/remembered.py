@@ -1,0 +1,262 @@
+"""What builds remember of logs, so that the next one need not open those that a listing shows unchanged.
+
+Here: `RememberedLog`, and `Memory`, the file of a root's `index` folder that holds them.
+Elsewhere: stamps, by which a listing tells files (listing), how the file is kept (sidecar), who asks
+(logloom.pipelines.plan_logs).
+
+A log is found by a digest over the URIs and stamps of its files. What is remembered of it is believed as the
+manifest is, and no more than that: a log that isn't found, or whose key isn't that of its record, is opened.
+Nothing of it reaches a version, whose bytes don't depend on where and when logs were copied.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.io.logs.base import LogSummary
+from logloom.io.logs.match import LogFiles
+from logloom.io.logs.sidecar import Sidecars
+
+NAME = "listing"
+PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
+_CONTENT = re.compile(r"[0-9a-f]{64}")
+
+
+class TopicKind(NamedTuple):
+    """How a log defines a topic, as far as recipes can tell.
+
+    Attributes:
+        definition: BLAKE3 of the message definition.
+        has_messages: whether the log has any of it.
+    """
+
+    type: str
+    encoding: str
+    definition_encoding: str
+    definition: str
+    has_messages: bool
+
+
+Topics = Mapping[str, TopicKind]
+_Shared = dict[tuple[tuple[str, TopicKind], ...], Topics]
+
+
+def topic_kinds(summary: LogSummary, topics: Iterable[str]) -> Topics:
+    """Those of the topics that a log has."""
+    return {
+        name: TopicKind(
+            info.type,
+            info.encoding,
+            info.definition_encoding,
+            _digest(info.definition),
+            info.num_messages > 0,
+        )
+        for name in topics
+        if (info := summary.topics.get(name)) is not None
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedLog:
+    """A log as it was when it was opened last.
+
+    Attributes:
+        uris, content_id, unfinished: see `LogSummary`.
+        topics: those that the recipe names.
+    """
+
+    uris: tuple[str, ...]
+    content_id: str
+    topics: Topics
+    unfinished: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, files: LogFiles, summary: LogSummary, topics: Iterable[str], shared: _Shared
+    ) -> RememberedLog | None:
+        """What is worth remembering of a log that was opened; None where no listing would tell it again.
+
+        Args:
+            shared: the topics of other logs; gains those of this one, so that equal ones are held once.
+        """
+        is_told = (
+            len(files.stamps) == len(files.uris)
+            and all(files.stamps)
+            and summary.is_told_by_files
+            and sorted(summary.uris) == sorted(files.uris)
+            and _CONTENT.fullmatch(summary.content_id)
+        )
+        if not is_told:
+            return None
+        kinds = topic_kinds(summary, topics)
+        kinds = shared.setdefault(tuple(sorted(kinds.items())), kinds)
+        return cls(summary.uris, summary.content_id, kinds, dict(summary.unfinished))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered under one way of making content ids, of some topics.
+
+    Attributes:
+        prints: (N,) PRINT, ascending; digests of the URIs and stamps of each log's files.
+        contents: (N, 32) uint8, content ids.
+        kinds: (N,) int32, which of `profiles` tells the log's topics.
+        orders: of logs of several files, by row, their order among the URIs by name.
+        unfinished: by row, see `LogSummary`.
+        bags: digest of a folder's listing to what its metadata.yaml made of it, see `Folders`.
+    """
+
+    hash: str
+    topics: tuple[str, ...]
+    prints: NDArray[Any]
+    contents: NDArray[np.uint8]
+    kinds: NDArray[np.int32]
+    profiles: Sequence[Topics] = ()
+    orders: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    unfinished: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    bags: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        hash: str,
+        topics: Iterable[str],
+        logs: Iterable[tuple[LogFiles, RememberedLog]] = (),
+        bags: Mapping[str, str] | None = None,
+    ) -> Memory:
+        """What is remembered of these logs; logs without one is what a new root has."""
+        rows = sorted(((_print(files), files, log) for files, log in logs), key=lambda row: row[0])
+        profiles: dict[tuple[tuple[str, TopicKind], ...], int] = {}
+        seen: dict[int, int] = {}  # logs share the topics of those they were remembered with
+        kinds = np.empty(len(rows), np.int32)
+        orders: dict[int, Sequence[int]] = {}
+        for row, (_, files, log) in enumerate(rows):
+            if id(log.topics) not in seen:
+                profile = tuple(sorted(log.topics.items()))
+                seen[id(log.topics)] = profiles.setdefault(profile, len(profiles))
+            kinds[row] = seen[id(log.topics)]
+            if log.uris != files.uris:
+                orders[row] = [files.uris.index(uri) for uri in log.uris]
+        return cls(
+            hash,
+            tuple(sorted(topics)),
+            np.frombuffer(b"".join(key for key, _, _ in rows), PRINT),
+            np.frombuffer(bytes.fromhex("".join(log.content_id for *_, log in rows)), np.uint8).reshape(
+                -1, 32
+            ),
+            kinds,
+            [dict(profile) for profile in profiles],
+            orders,
+            {row: log.unfinished for row, (*_, log) in enumerate(rows) if log.unfinished},
+            bags or {},
+        )
+
+    def recall(self, logs: Sequence[LogFiles]) -> dict[str, RememberedLog]:
+        """Those of the logs that were listed with the same files and stamps before, by log_id."""
+        asked = [log for log in logs if all(log.stamps) and len(log.stamps) == len(log.uris)]
+        if not len(self.prints) or not asked:
+            return {}
+        wanted = np.frombuffer(b"".join(map(_print, asked)), PRINT)
+        rows = np.searchsorted(self.prints["high"], wanted["high"])
+        rows[rows == len(self.prints)] = 0
+        return {
+            asked[i].log_id: self._log(asked[i], int(rows[i]))
+            for i in np.flatnonzero(self.prints[rows] == wanted).tolist()
+            if len(self.orders.get(int(rows[i]), asked[i].uris)) == len(asked[i].uris)
+        }
+
+    def _log(self, files: LogFiles, row: int) -> RememberedLog:
+        uris = files.uris
+        if row in self.orders:
+            uris = tuple(uris[i] for i in self.orders[row])
+        content_id = self.contents[row].tobytes().hex()
+        return RememberedLog(uris, content_id, self.profiles[self.kinds[row]], self.unfinished.get(row, {}))
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "hash": self.hash,
+            "topics": list(self.topics),
+            "prints": self.prints.tobytes(),
+            "contents": self.contents.tobytes(),
+            "kinds": self.kinds.astype("<i4").tobytes(),
+            "profiles": [{name: list(kind) for name, kind in sorted(p.items())} for p in self.profiles],
+            "orders": sorted([row, list(order)] for row, order in self.orders.items()),
+            "unfinished": [[row, dict(why)] for row, why in sorted(self.unfinished.items())],
+            "bags": dict(sorted(self.bags.items())),
+        }
+
+    @classmethod
+    def from_data(cls, data: Any) -> Memory:
+        """
+        Raises:
+            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError: it isn't what
+                `to_data` gives.
+        """
+        prints = np.frombuffer(data["prints"], PRINT)
+        contents = np.frombuffer(data["contents"], np.uint8).reshape(len(prints), 32)
+        kinds = np.frombuffer(data["kinds"], "<i4")
+        profiles = [{_text(name): _kind(kind) for name, kind in p.items()} for p in data["profiles"]]
+        if len(kinds) != len(prints) or (len(kinds) and not 0 <= kinds.min() <= kinds.max() < len(profiles)):
+            raise ValueError("rows without a profile")
+        if (prints["high"][1:] < prints["high"][:-1]).any():
+            raise ValueError("rows out of order")
+        orders = {int(row): list(order) for row, order in data["orders"]}
+        if any(sorted(order) != list(range(len(order))) for order in orders.values()):
+            raise ValueError("an order that leaves files out")
+        return cls(
+            _text(data["hash"]),
+            tuple(map(_text, data["topics"])),
+            prints,
+            contents,
+            kinds.astype(np.int32),
+            profiles,
+            orders,
+            {int(row): {_text(u): _text(why) for u, why in said.items()} for row, said in data["unfinished"]},
+            {_text(name): _text(what) for name, what in data["bags"].items()},
+        )
+
+    @classmethod
+    def load(cls, sidecars: Sidecars, hash: str, topics: Iterable[str]) -> Memory:
+        """What a root remembers that tells of all these topics; nothing where it is lost or damaged."""
+        empty = cls.of(hash, topics)
+        try:
+            found = cls.from_data(sidecars.load(NAME))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+            return empty
+        return found if found.hash == hash and set(empty.topics) <= set(found.topics) else empty
+
+    def save(self, sidecars: Sidecars) -> None:
+        """Replaces what the root remembers."""
+        sidecars.save(NAME, self.to_data())
+
+
+@functools.lru_cache(maxsize=256)
+def _digest(definition: bytes) -> str:
+    return blake3(definition).hexdigest()
+
+
+def _print(files: LogFiles) -> bytes:
+    return blake3("\0".join((*files.uris, *files.stamps)).encode()).digest(length=16)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _kind(value: Any) -> TopicKind:
+    type_, encoding, definition_encoding, definition, has_messages = value
+    if not isinstance(has_messages, bool):
+        raise TypeError(f"{has_messages!r} is neither true nor false")
+    return TopicKind(
+        _text(type_), _text(encoding), _text(definition_encoding), _text(definition), has_messages
+    )

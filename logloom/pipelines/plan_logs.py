@@ -1,0 +1,186 @@
+"""The logs of a plan: which a listing shows unchanged, and which have to be opened.
+
+Here: `PlanLogs`.
+Elsewhere: what is remembered of logs (logloom.io.logs.remembered), what a plan makes of them
+(logloom.pipelines.plan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from logloom.errors import LogloomError, LogReadError
+from logloom.io.logs.base import OpenOptions, unfinished_words
+from logloom.io.logs.folders import Folders
+from logloom.io.logs.match import LogFiles, access_to, check_one_recording, waiting_threads
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.outline import Outline, outlines
+from logloom.io.logs.remembered import Memory, RememberedLog
+from logloom.io.logs.sidecar import Sidecars
+from logloom.io.storage import Store
+from logloom.recipe import Recipe
+from logloom.recipe.logs import expand_logs
+from logloom.transforms.columns import RowPlan
+from logloom.transforms.resolve import named_topics, resolve
+from logloom.words import counted
+
+OnOpened = Callable[[int, int], None]
+
+
+class PlanLogs(Mapping[str, Outline]):
+    """The logs that a recipe finds, by log_id. Asking for one that is only remembered opens it.
+
+    Attributes:
+        files: of all logs.
+        remembered: logs that were not opened: their files are listed as they were when a build opened them.
+        opened: the others.
+        samples: of these, remembered ones that were opened to hold the recipe to.
+        failed: logs that can't be read, and why.
+        options: by which they are opened.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        store: Store,
+        base: str | None = None,
+        limit: int | None = None,
+        on_opened: OnOpened = lambda done, total: None,
+    ):
+        """Lists the logs, and opens none.
+
+        Args:
+            base: the folder that relative URIs start from.
+            limit: only the first logs, for a trial.
+            on_opened: called with how many logs have been opened, of how many.
+
+        Raises:
+            RecipeError: `logs` or `log_id` are wrong.
+        """
+        self._recipe, self._on_opened, self._limit = recipe, on_opened, limit
+        self._topics = named_topics(recipe)
+        sidecars = Sidecars(store.uri_of("index"), store.options)
+        # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
+        self._reads_all = recipe.hash == "full"
+        empty = Memory.of(recipe.hash, self._topics)
+        self._before = empty if self._reads_all else Memory.load(sidecars, recipe.hash, self._topics)
+        self._folders = Folders(self._before.bags)
+        found = expand_logs(recipe, base, store.options, self._folders)[:limit]
+        self.files = {log.log_id: log for log in found}
+        self.remembered = self._before.recall(found)
+        self.opened: dict[str, Outline] = {}
+        self.samples: list[str] = []
+        self.failed: list[tuple[LogFiles, str]] = []
+        access = access_to(store.options, found)
+        self.options = OpenOptions(recipe.on_error_mode, access, sidecars.uri, hash=recipe.hash)
+        self._outline = outlines()
+
+    def __getitem__(self, log_id: str) -> Outline:
+        if log_id in self.remembered:
+            self.open([log_id])
+            self.samples.append(log_id)
+        return self.opened[log_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.opened, *self.remembered])
+
+    def __len__(self) -> int:
+        return len(self.opened) + len(self.remembered)
+
+    @property
+    def new(self) -> list[str]:
+        """The logs of which nothing is known yet."""
+        failed = {log.log_id for log, _ in self.failed}
+        return [log_id for log_id in self.files if log_id not in self and log_id not in failed]
+
+    def __contains__(self, log_id: object) -> bool:
+        return log_id in self.opened or log_id in self.remembered
+
+    def open(self, log_ids: Collection[str]) -> None:
+        """Opens logs, so that no more is remembered of them than what they hold now.
+
+        Raises:
+            LogReadError: logs can't be read (under `on_error: fail`, or none can); lists all of them.
+        """
+        files = [self.files[log_id] for log_id in log_ids]
+        with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
+            for done, (log, result) in enumerate(zip(files, pool.map(self._open, files), strict=True), 1):
+                self.remembered.pop(log.log_id, None)
+                if isinstance(result, str):
+                    self.failed.append((log, result))
+                else:
+                    self.opened[log.log_id] = result
+                self._on_opened(done, len(files))
+        if self.failed and (self.options.on_error == "fail" or not len(self)):
+            raise LogReadError(_list_failures(self.failed, len(self.files)))
+
+    def _open(self, log: LogFiles) -> Outline | str:
+        try:
+            opened = self._outline(open_log(log.uris, self.options))
+            if len(log.uris) > 1:
+                singly = [open_log([uri], self.options).summary for uri in log.recordings]
+                check_one_recording(log, singly)
+        except LogReadError as error:
+            return str(error)
+        return opened
+
+    def resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
+        """The recipe's plan for all the logs; see `logloom.transforms.resolve`.
+
+        Of the logs that are remembered it opens the first that defines a topic in its way. What doesn't fit
+        these is said of what all logs hold now.
+        """
+        topics = {log_id: log.topics for log_id, log in self.remembered.items()}
+        try:
+            return resolve(self._recipe, self, allow_derive, topics)
+        except LogloomError:
+            if not topics:
+                raise
+        self.open(sorted(self.remembered))
+        return resolve(self._recipe, self, allow_derive)
+
+    def content_of(self, log_id: str) -> tuple[str, tuple[str, ...]]:
+        """A log's content id, and its URIs in the order in which they are joined."""
+        log = self.remembered.get(log_id) or self.opened[log_id].summary
+        return log.content_id, log.uris
+
+    def unfinished(self) -> Iterator[str]:
+        """Says which files their recorder hasn't closed, so that a later build may find more in them."""
+        for log_id in sorted(self):
+            log = self.remembered.get(log_id) or self.opened[log_id].summary
+            for uri, why in sorted(log.unfinished.items()):
+                yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
+
+    def memory(self) -> Memory | None:
+        """What the next plan may remember; None where that is what this one did."""
+        if self._reads_all or self._limit is not None:
+            return None
+        shared: dict[Any, Any] = {}
+        known = list(self.remembered.items())
+        for log_id, outline in self.opened.items():
+            log = RememberedLog.of(self.files[log_id], outline.summary, self._topics, shared)
+            known += [(log_id, log)] if log is not None else []
+        logs = ((self.files[log_id], log) for log_id, log in known)
+        memory = Memory.of(self._recipe.hash, self._topics, logs, self._folders.bags_told)
+        return None if memory.to_data() == self._before.to_data() else memory
+
+
+def save_memory(memory: Memory | None, store: Store) -> None:
+    """Keeps what the next plan may remember; a root that takes none has its logs opened again."""
+    if memory is None:
+        return
+    try:
+        memory.save(Sidecars(store.uri_of("index"), store.options))
+    except (LogloomError, OSError):
+        return
+
+
+def _list_failures(failed: Iterable[tuple[LogFiles, str]], total: int) -> str:
+    lines = [message for _, message in failed]
+    if len(lines) == 1:
+        return lines[0]
+    return f"{len(lines)} of {counted(total, 'log')} can't be read:\n" + "\n".join(
+        f"  {line}" for line in lines
+    )

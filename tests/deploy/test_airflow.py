@@ -1,0 +1,50 @@
+"""The DAG of examples/deploy, run by a real Airflow; `make deploy` runs this where it is installed."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+pytest.importorskip("airflow", reason="Airflow is not installed here; `make deploy` runs this where it is")
+
+LOGLOOM = REPOSITORY / ".venv/bin/logloom"
+
+
+@pytest.fixture
+def airflow(tmp_path):
+    """Runs Airflow's command, with a database of its own and the DAG in its folder; gives what it prints."""
+    dags = tmp_path / "airflow/dags"
+    dags.mkdir(parents=True)
+    shutil.copy(REPOSITORY / "examples/deploy/airflow_dag.py", dags)
+    env = {**os.environ, "AIRFLOW_HOME": str(dags.parent), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    env |= {"LOGLOOM": str(LOGLOOM)}
+
+    def run(*arguments):
+        command = [pathlib.Path(sys.executable).parent / "airflow", *arguments]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("db", "migrate")
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_airflow_imports_the_dag_and_a_run_of_it_builds_and_verifies(airflow, tmp_path):
+    subprocess.run([LOGLOOM, "demo"], cwd=tmp_path, check=True, capture_output=True)
+    errors = airflow("dags", "list-import-errors", "--output", "json")
+    assert "No data found" in errors or errors.strip().endswith("[]"), errors
+    airflow("dags", "reserialize")
+    root = tmp_path / "it's a root"
+    conf = {"recipe": str(tmp_path / "demo/recipe.yaml"), "root": str(root)}
+    airflow("dags", "test", "logloom_urban", "--conf", json.dumps(conf))
+    assert [path.name for path in (root / "versions").glob("*.json")] == ["00000001.json"]
+    states = airflow("dags", "list-runs", "logloom_urban", "--output", "json")
+    assert '"state": "success"' in states

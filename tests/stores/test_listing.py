@@ -1,0 +1,65 @@
+"""What listings of real object stores' interfaces decide: GCS by gcsfs, S3 by s3fs."""
+
+import time
+
+import pytest
+
+from logloom.io.filesystems import filesystem
+from logloom.io.logs.listing import listed
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.recipe import Recipe
+
+pytestmark = pytest.mark.engines
+
+PATTERNS = [
+    "day-1/*.mcap",
+    "day-*/a.mcap",
+    "*/*.mcap",
+    "**/*.mcap",
+    "**",
+    "*",
+    "day-1/?.mcap",
+    "day-[12]/deep/*",
+]
+
+
+def test_a_pattern_means_what_fsspec_makes_of_it_and_files_have_stamps(store, bucket):
+    fs = store.fs
+    for name in (
+        "day-1/a.mcap",
+        "day-1/b.mcap",
+        "day-2/a.mcap",
+        "day-2/deep/c.mcap",
+        "other/a.mcap",
+        "x.mcap",
+    ):
+        fs.pipe_file(f"{bucket}/logs/{name}", b"x")
+    for pattern in PATTERNS:
+        own, path = filesystem(f"{bucket}/logs/{pattern}", store.storage_options)
+        own.invalidate_cache()
+        found, folders = listed(own, path, time.time_ns())
+        assert set(found) == set(fs.glob(path)), pattern
+        assert all(entry.stamp for entry in found.values() if entry.kind == "file"), pattern
+        for folder, entries in folders.items():
+            assert set(entries) == {info.rstrip("/") for info in fs.ls(folder, detail=False)}, (
+                pattern,
+                folder,
+            )
+
+
+def test_logs_that_stay_in_a_store_are_not_opened(drive, store, bucket):
+    for number in range(4):
+        for log in drive.logs:
+            store.fs.pipe_file(f"{bucket}/logs/day-{number}/{log.name}", log.read_bytes())
+    text = drive.text.replace(str(drive.logs[0].parent), f"{bucket}/logs/*")
+    text += "\nlog_id: '{parent}-{stem}'\n"
+    recipe, root = Recipe.from_yaml(text, source="drive.yaml"), f"{bucket}/root"
+    build(plan_build(recipe, root, storage_options=store.storage_options))
+    plan = plan_build(recipe, root, storage_options=store.storage_options)
+    assert plan.up_to_date
+    assert len(plan.opened) == 1
+    store.fs.pipe_file(f"{bucket}/logs/day-2/{drive.logs[0].name}", drive.logs[1].read_bytes())
+    plan = plan_build(recipe, root, storage_options=store.storage_options)
+    assert [log.task.log_id for log in plan.logs] == [f"day-2-{drive.logs[0].stem}"]
+    assert len(plan.opened) == 2
