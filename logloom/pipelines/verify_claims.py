@@ -28,6 +28,7 @@ from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
+from logloom.transforms.finish import keys_of
 from logloom.transforms.job import Committed
 from logloom.transforms.tally import Tally
 from logloom.words import counted
@@ -147,9 +148,10 @@ class _Keys:
     def check(self, records: Iterable[LogRecord]) -> None:
         version = self._version
         for record in records if self._is_known else ():
-            made = version.log_key(record.log_id, record.content_id, record.uris, record.split)
+            key = version.log_key(record.log_id, record.content_id, record.uris, record.split)
+            made = keys_of(key, version.manifest.software) if record.status == "skipped" else (key,)
             self._keyed += bool(record.key)
-            self._wrong += [record.log_id] * bool(record.key and record.key != made)
+            self._wrong += [record.log_id] * bool(record.key and record.key not in made)
 
     def wrong(self) -> list[str]:
         """The logs whose keys are others."""
