@@ -99,7 +99,7 @@ def main(recipe: str, root: str, options: str, folder: str, number: str, count: 
 
     # The last moment: on a disk the version is written and only lacks its name.
     _late(storage, "appear", lambda partial, path: path.parent.name == "versions", meet)
-    _late(storage.Store, "create", lambda s, name, _: not s.local and name.startswith("versions/"), meet)
+    _late(storage.Store, "create", lambda s, name, *_, **_o: not s.local and name[:9] == "versions/", meet)
     try:
         done = build(plan_build(Recipe.load(recipe), root, storage_options=json.loads(options)))
         print(json.dumps({"version": done.manifest.version}))
@@ -111,10 +111,10 @@ def _late(owner: Any, name: str, is_commit: Callable[..., bool], meet: Callable[
     """Makes a function meet the other builds before it does its work on a commit."""
     plain = getattr(owner, name)
 
-    def late(*arguments: Any) -> Any:
-        if is_commit(*arguments):
+    def late(*arguments: Any, **options: Any) -> Any:
+        if is_commit(*arguments, **options):
             meet()
-        return plain(*arguments)
+        return plain(*arguments, **options)
 
     setattr(owner, name, late)
 
