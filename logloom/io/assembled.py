@@ -136,21 +136,21 @@ def _assembled_bytes(entry: AssembledEntry | PortionEntry, said: dict[str, str])
     return canonical(data | said)
 
 
-def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, anew: bool = False) -> bool:
-    """Marks an assembled output as complete; says whether this call did it.
+def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, anew: bool = False) -> None:
+    """Marks an assembled output as complete.
 
     Args:
         anew: whether to replace what is there.
     """
     folder = unit_folder(entry.output, identity)
-    files = {f"{folder}/{PORTIONS}": entry.portions_bytes()} if entry.portions else {}
-    created = True
-    for name, data in {**files, f"{folder}/{ENTRY}": entry.to_bytes()}.items():
-        if anew:
-            store.replace(name, data, read_only=True)
-        else:
-            created = store.create(name, data)
-    return created
+    name = f"{folder}/{ENTRY}"
+    if entry.portions and (anew or not store.exists(name)):
+        # Without the entry, what lies there is of a build that failed; other portions may stand in it.
+        store.restate(f"{folder}/{PORTIONS}", entry.portions_bytes())
+    if anew:
+        store.replace(name, entry.to_bytes(), read_only=True)
+    else:
+        store.create(name, entry.to_bytes())
 
 
 def read_portions(store: Store, output: str, identity: str) -> tuple[SharedPortion, ...]:
