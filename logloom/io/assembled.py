@@ -46,7 +46,7 @@ class SharedPortion:
     Attributes:
         path: within the dataset, of the one file, or of the folder that holds all its files and no others.
         identity: names its folder, where the files have the names that they have in the dataset.
-        entry: BLAKE3 of that folder's entry.json.
+        entry: BLAKE3 of that folder's entry.json, but for its software: others may make the same files.
         size: of all files, in bytes.
     """
 
@@ -89,7 +89,8 @@ class PortionEntry:
     def shared(self, identity: str) -> SharedPortion:
         """As the entries of assembled outputs name it."""
         size = sum(file.size for file in self.files)
-        return SharedPortion(self.path, identity, blake3(self.to_bytes()).hexdigest(), size)
+        data = replace(self, software={}).to_bytes()
+        return SharedPortion(self.path, identity, blake3(data).hexdigest(), size)
 
 
 @dataclass(frozen=True)
@@ -193,18 +194,18 @@ def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledE
     return entry, blake3(data).hexdigest()
 
 
-def find_portion(store: Store, output: str, identity: str) -> tuple[PortionEntry, str] | None:
+def find_portion(store: Store, output: str, identity: str) -> PortionEntry | None:
     """As `find_assembled`, of a portion of assembled outputs."""
     found = read_metadata(store, output, identity)
     if found is None:
         return None
-    data, *said = found
+    _, *said = found
     entry = checked(PortionEntry, *said)
     strangers = [file.name for file in entry.files if not f"{file.name}/".startswith(f"{entry.path}/")]
     if strangers or not entry.files:
         _, place, way_out = said
         raise DatasetError(f"{place}: {entry.path!r} holds {(strangers or ['nothing'])[0]!r}; {way_out}")
-    return entry, blake3(data).hexdigest()
+    return entry
 
 
 def covering(portions: Mapping[str, T], name: str) -> T | None:
@@ -282,10 +283,9 @@ def read_portion(store: Store, output: str, shared: SharedPortion) -> PortionEnt
     place = store.uri_of(f"{unit_folder(output, shared.identity)}/{ENTRY}")
     if found is None:
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
-    entry, digest = found
-    if digest != shared.entry:
+    if found.shared(shared.identity) != shared:
         raise DatasetError(f"{place}: damaged, its bytes changed; {repair_hint(place)}")
-    return entry
+    return found
 
 
 def assembled_files(

@@ -337,15 +337,12 @@ def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:
     Another build's may have been made by other software.
     """
     entry, output = candidate.entry, candidate.entry.output
-    portions = {portion.identity: portion for portion in entry.portions}
     for identity, made in candidate.made.items():
         name = f"{unit_folder(output, identity)}/{ENTRY}"
         if not job.store.create(name, made.to_bytes()):
             there = finished_portion(job, output, identity)
-            if there is None:
+            if there is None or there.shared(identity) != made.shared(identity):
                 job.store.replace(name, made.to_bytes(), read_only=True)
-            portions[identity] = (there or made).shared(identity)
-    entry = replace(entry, portions=tuple(portions.values()))
     publish_assembled(job.store, candidate.identity, entry)
     there_too = find_assembled(job.store, output, candidate.identity)
     return there_too[0] if there_too else entry

@@ -268,3 +268,19 @@ def test_what_lists_the_portions_of_a_build_that_failed_is_replaced(archive, mon
     (part,) = [part for part in read_manifest(store, 5).assembled if part.output == "zarr"]
     assert read_assembled(store, part).software == {"logloom": "another"}
     assert archive.findings(5) == []
+
+
+def test_a_portion_that_other_software_makes_again_is_that_of_earlier_versions_too(archive, monkeypatch):
+    archive.build(0, 2, 3)
+    (portion,) = [p for p in archive.entry(5, "zarr").portions if p.path == "drive-01"]
+    path = archive.root / "parts" / "zarr" / portion.identity / "entry.json"
+    path.unlink()
+    path.write_bytes(b"{}")
+    monkeypatch.setattr(assembly, "software", lambda: {"logloom": "another"})
+    archive.build(1, 3, 4)
+    assert b"another" in path.read_bytes()
+    assert portion in archive.entry(7, "zarr").portions
+    assert [archive.findings(number) for number in (5, 7)] == [[], []]
+    path.unlink()
+    assert repair(str(archive.root), 7, num_workers=1).is_sound
+    assert [archive.findings(number) for number in (5, 7)] == [[], []]
