@@ -23,7 +23,7 @@ from logloom.cli.common import (
 from logloom.cli.engines import EngineOptions, Workers
 from logloom.cli.groups import takes_groups
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
-from logloom.words import counted
+from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 class View(enum.StrEnum):
+    auto = "auto"
     link = "link"
     copy = "copy"
     none = "none"
@@ -60,10 +61,14 @@ def build(
     view: Annotated[
         View,
         typer.Option(
-            help="Make the version's view of plain folders on disks (link), in object stores too (copy), or "
-            "nowhere (none)."
+            help="Make the version's view of plain folders on disks, unless it has more than 100 000 units "
+            "(auto), even then (link), in object stores too (copy), or nowhere (none)."
         ),
-    ] = View.link,
+    ] = View.auto,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for a build of the same version to end, and go on from it."),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -72,6 +77,8 @@ def build(
     """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
     runner = engine.with_workers(workers)
     plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
+        plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
     from logloom.pipelines.progress import Watch, steps
 
     with steps("starting", quiet=quiet):
@@ -84,16 +91,32 @@ def build(
             print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
         return
     on_message = (lambda _: None) if quiet else print_message
+    if not quiet:
+        print_logs("logloom.runners")
     if engine.detach and not plan.up_to_date:
         _report_submitted(job.submit(plan, runner, on_message), plan, json)
         return
-    if not quiet:
-        print_logs("logloom.runners")
     watch = Watch.silent if quiet else Watch
     built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
     _report_build(built, plan, json)
     if not (built.is_whole or plan.up_to_date):
         raise typer.Exit(NOT_WHOLE)
+
+
+def _others_run(plan: BuildPlan, wait: bool, quiet: bool) -> bool:
+    """Looks for builds of the same version that run; waits for them where that is asked for, and says so."""
+    from logloom.cli.status import in_words
+    from logloom.pipelines import status
+
+    store, number = plan.job.store, plan.job.number
+    running = [one for one in status.builds(store, number) if not one.is_over]
+    for one in () if quiet else running:
+        print_message(f"another build: {in_words(one)}")
+    if running and not wait and not quiet:
+        print_message("both go on, and only one commits; --wait waits for the other instead")
+    if running and wait:
+        status.wait(store, number)
+    return bool(running and wait)
 
 
 def _report_submitted(job: Submitted, plan: BuildPlan, json: bool) -> None:
@@ -124,7 +147,8 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
         }
         result |= {"units_built": built.built, "units_reused": built.reused}
         result |= {"splits": counts, "warnings": empty_splits(counts)}
-        print_json(result | {"storage_retries": built.counters.get("storage_retries", 0)})
+        result |= {"storage_retries": built.counters.get("storage_retries", 0)}
+        print_json(result | {"counters": dict(sorted(built.counters.items()))})
     root = plan.job.store.uri
     if plan.up_to_date:
         print_message(f"up to date: version {manifest.version} of {root} says all that the logs say")
@@ -136,6 +160,14 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
     for warning in empty_splits(counts):
         if warning not in planned_too:
             print_message(f"warning: {warning}")
+    if (times := built.spreads.get("partition_milliseconds")) and (
+        sizes := built.spreads.get("partition_bytes")
+    ):
+        print_message(
+            f"{counted(times.count, 'partition')}: {times.sum / times.count / 1000:.1f} s and "
+            f"{human_bytes(sizes.sum / sizes.count)} on average, {times.max / 1000:.1f} s and "
+            f"{human_bytes(sizes.max)} at most"
+        )
     if retries := built.counters.get("storage_retries"):
         print_message(f"{counted(retries, 'request')} to the object store had to be retried: refused or lost")
     if built.copied:

@@ -181,14 +181,27 @@ class Store:
             found = self.fs.find(self.fs_path(folder), detail=True)
             return {f"/{path.lstrip('/')}".removeprefix(own): int(f["size"]) for path, f in found.items()}
 
-    def remove(self, name: str) -> None:
-        """Removes a file, or does nothing where it isn't there."""
+    def remove(self, name: str, *, durable: bool = True) -> None:
+        """Removes a file, or does nothing where it isn't there.
+
+        Args:
+            durable: it stays gone even if the power fails now.
+        """
         with contextlib.suppress(*MISSING), self._explained(name, MISSING):
             if self.local is None:
                 self.fs.rm_file(self.fs_path(name))
                 return
             self.path_of(name).unlink()
-            sync(self.path_of(name).parent)
+            if durable:
+                sync(self.path_of(name).parent)
+
+    def remove_all(self, folder: str) -> None:
+        """Removes a folder with all that is in it, or does nothing where it isn't there."""
+        with contextlib.suppress(*MISSING), self._explained(folder, MISSING):
+            if self.local is None:
+                self.fs.rm(self.fs_path(folder), recursive=True)
+            else:
+                shutil.rmtree(self.path_of(folder))
 
     def copy(self, name: str, new: str) -> None:
         """Copies an object within the store, without its bytes coming here.
@@ -219,8 +232,11 @@ class Store:
         own = self.uri_of(folder).split("://", 1)[-1].rstrip("/")
         return [p.rstrip("/").rsplit("/", 1)[-1] for p in found if p.rstrip("/") != own]
 
-    def create(self, name: str, data: bytes) -> bool:
+    def create(self, name: str, data: bytes, *, durable: bool = True) -> bool:
         """Writes a file unless it is there; never a partial one.
+
+        Args:
+            durable: it is on the disk afterwards, even if the power fails.
 
         Returns:
             Whether this call created it; False leaves what was there.
@@ -234,18 +250,20 @@ class Store:
                     return False
                 return True
             path = self.path_of(name)
-            with self._unfinished(path, data) as partial:
+            with self._unfinished(path, data, durable) as partial:
                 partial.chmod(0o444)  # created once, never changed
                 if not appear(partial, path):
                     return False
-            sync(path.parent)
+            if durable:
+                sync(path.parent)
             return True
 
-    def replace(self, name: str, data: bytes, *, read_only: bool = False) -> None:
+    def replace(self, name: str, data: bytes, *, read_only: bool = False, durable: bool = True) -> None:
         """Writes a file whether or not it is there; never a partial one.
 
         Args:
             read_only: it is one of those that are created once.
+            durable: it is on the disk afterwards, even if the power fails.
         """
         self.check_writable()
         with self._explained(name):
@@ -253,11 +271,12 @@ class Store:
                 self.fs.pipe_file(self.fs_path(name), data)
                 return
             path = self.path_of(name)
-            with self._unfinished(path, data) as partial:
+            with self._unfinished(path, data, durable) as partial:
                 if read_only:
                     partial.chmod(0o444)
                 partial.replace(path)
-            sync(path.parent)
+            if durable:
+                sync(path.parent)
 
     def restate(self, name: str, data: bytes) -> None:
         """Writes a file that is created once; one that is there with other bytes, damaged or of a build that
@@ -391,7 +410,7 @@ class Store:
         return path
 
     @contextlib.contextmanager
-    def _unfinished(self, path: pathlib.Path, data: bytes) -> Iterator[pathlib.Path]:
+    def _unfinished(self, path: pathlib.Path, data: bytes, durable: bool) -> Iterator[pathlib.Path]:
         """A file with these bytes on the disk of `path`; gone afterwards unless it took that name."""
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = self._temporary
@@ -402,7 +421,8 @@ class Store:
             with partial.open("xb") as file, locked(partial):
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
                 yield partial
         finally:
             partial.unlink(missing_ok=True)

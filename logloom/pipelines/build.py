@@ -14,6 +14,7 @@ import functools
 import logging
 import operator
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,9 +33,11 @@ from logloom.io.manifest_digest import write_digest
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.status import Announced
 from logloom.pipelines.versions import with_changes
-from logloom.pipelines.view import copy_view, make_view, viewing
+from logloom.pipelines.view import MAX_UNITS, copy_view, is_large, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
+from logloom.runners.options import Spread
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
 from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
@@ -58,6 +61,7 @@ class Built:
         built, reused: units.
         within_budget: the recipe gives a share of logs that may be skipped, and no more were.
         counters: of all workers, repeated attempts included; empty where the engine keeps none.
+        spreads: `partition_milliseconds` and `partition_bytes`, likewise.
     """
 
     manifest: Manifest
@@ -67,6 +71,7 @@ class Built:
     copied: bool = False
     within_budget: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -113,7 +118,7 @@ def build(
     *,
     num_workers: int = 1,
     runner: RunnerOptions | None = None,
-    view: str = "link",
+    view: str = "auto",
     watch: Callable[..., Watch] = Watch.silent,
     on_message: OnMessage = ignore_message,
 ) -> Built:
@@ -123,8 +128,8 @@ def build(
 
     Args:
         num_workers: of Beam's local runner, where no `runner` is given.
-        view: "link" makes the version's view where the root's disk has links, "copy" in an object store too,
-            "none" nowhere.
+        view: "auto" makes the version's view on a disk, by links, unless it has more than 100 000 units;
+            "link" then too, "copy" in an object store too, "none" nowhere.
         watch: makes what shows the progress of a plan.
         on_message: called with what the engine does, in words.
 
@@ -140,15 +145,17 @@ def build(
     mend_digest(job)
     save_memory(plan.memory, job.store)
     if plan.up_to_date and job.parent is not None:
-        return _with_view(job, job.parent, view, built=0, reused=0)
+        return _with_view(job, job.parent, view, on_message, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
     with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
-        finished = _run(watched, runner, on_message)
+        with Announced(job, runner.name, num_units(plan)) as announced:
+            finished = _run(watched, runner, on_message, lambda job_id: announced.say(job_id=job_id))
     outcome = finish.read_outcome(job)
     raise_outcome(outcome)
-    counters = finished.counters if isinstance(finished, Finished) else {}
-    return _with_view(job, job.number, view, outcome.built, outcome.reused, counters)
+    assert isinstance(finished, Finished)
+    made = _with_view(job, job.number, view, on_message, outcome.built, outcome.reused)
+    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
 
 def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignore_message) -> Submitted:
@@ -161,9 +168,16 @@ def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignor
     """
     mend_digest(plan.job)
     save_memory(plan.memory, plan.job.store)
-    submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
-    assert isinstance(submitted, Submitted)
+    with Announced(plan.job, runner.name, num_units(plan), detached=True) as announced:
+        submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
+        assert isinstance(submitted, Submitted)
+        announced.say(job_id=submitted.engine_id or submitted.job_id, place=submitted.place)
     return submitted
+
+
+def num_units(plan: BuildPlan) -> int:
+    """How many units the logs that are read will have."""
+    return plan.num_partitions * len(plan.job.outputs)
 
 
 def mend_digest(job: Target) -> None:
@@ -216,7 +230,12 @@ def _uris(plan: BuildPlan) -> list[str]:
     return [plan.job.store.uri, *(uri for log in plan.logs for uri in log.task.uris)]
 
 
-def _run(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage) -> Finished | Submitted:
+def _run(
+    plan: BuildPlan,
+    runner: RunnerOptions,
+    on_message: OnMessage,
+    on_submitted: Callable[[str], None] = lambda job_id: None,
+) -> Finished | Submitted:
     job = with_changes(plan.job, plan.changes)
     staged = stage_tasks(job, [log.task for log in plan.logs]) if len(plan.logs) > GROUP else ()
     plan = dataclasses.replace(plan, job=job, staged=staged)
@@ -225,24 +244,26 @@ def _run(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage) -> Finis
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:
         steps = functools.partial(construct, plan=plan)
-        return run(steps, runner, _size(plan), name=job_name(job), tell=on_message)
+        name = job_name(job)
+        return run(steps, runner, _size(plan), name=name, tell=on_message, on_submitted=on_submitted)
     finally:
         job.store.sweep()  # after workers that were ended amid their work
 
 
-def _with_view(
-    job: Job, version: int, view: str, built: int, reused: int, counters: Mapping[str, int] | None = None
-) -> Built:
+def _with_view(job: Job, version: int, view: str, on_message: OnMessage, built: int, reused: int) -> Built:
     manifest = read_manifest(job.store, version)
     place, copied = "", False
     on_disk = job.store.local is not None
     with viewing(job.store, version, copies=not on_disk):
-        if on_disk and view != "none":
+        if on_disk and view == "auto" and is_large(manifest):
+            command = f"logloom view {shlex.quote(f'{job.store.uri}@{version}')}"
+            on_message(f"no view, since the version has more than {MAX_UNITS:,} units; `{command}` makes it")
+        elif on_disk and view != "none":
             folder, copied = make_view(job.store, manifest)
             place = str(folder)
         elif view == "copy":
             place = copy_view(job.store, manifest)
-    return Built(manifest, place, built, reused, copied, job.skip_budget > 0, counters or {})
+    return Built(manifest, place, built, reused, copied, job.skip_budget > 0)
 
 
 def raise_outcome(
@@ -256,7 +277,9 @@ def raise_outcome(
     """
     failures = outcome.failures
     if failures:
-        message = f"nothing was committed, {counted(len(failures), piece)} failed:\n{listed(failures)}"
+        all_of_them = f"\nall of them: {', '.join(outcome.failure_files)}" if outcome.failure_files else ""
+        count = counted(max(outcome.failed, len(failures)), piece)
+        message = f"nothing was committed, {count} failed:\n{listed(failures, outcome.failed)}{all_of_them}"
         is_read_back = any(failure.kind == "readback" for failure in failures)
         raise (ReadBackError if is_read_back else damaged)(message)
     if outcome.conflict:

@@ -33,7 +33,7 @@ from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
-from logloom.transforms import finish, partition
+from logloom.transforms import finish, memory, partition
 from logloom.transforms.build_logs import CommitVersion
 from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.finished import finished_unit
@@ -228,6 +228,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
     with (
         contextlib.ExitStack() as stack,
         explained(job.store.uri),
+        memory.ROWS.reserved(3 * job.block_bytes if part.rows else 0),
         # Hashing leaves Python's lock to others, so it goes on beside writing.
         ThreadPoolExecutor(1) as hasher,
     ):

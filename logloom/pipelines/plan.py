@@ -31,7 +31,7 @@ from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, modules_of, read_files
-from logloom.transforms.finish import skipped_record
+from logloom.transforms.finish import keys_of, skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
 from logloom.transforms.spans import ByteIndex, plan_spans
@@ -285,7 +285,7 @@ def _stands(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str, before: Befor
     if record is None or record.status == "kept":
         return False
     content_id, uris = logs.content_of(log_id)
-    return bool(record.key == job.log_key(log_id, content_id, uris, split_of(recipe, log_id, uris)))
+    return record.key in keys_of(job.log_key(log_id, content_id, uris, split_of(recipe, log_id, uris)))
 
 
 def _against_parent(
@@ -322,9 +322,9 @@ def _against_parent(
         tuple(unreadable),
         kept,
         changes,
-        tuple(sorted(logs.opened)),
-        tuple(logs.samples),
-        logs.memory(),
+        opened=tuple(sorted(logs.opened)),
+        samples=tuple(logs.samples),
+        memory=logs.memory(),
     )
 
 

@@ -26,8 +26,11 @@ def cache_folder() -> pathlib.Path:
     return pathlib.Path(base).expanduser() / "logloom"
 
 
-def fetched(name: str, fetch: Callable[[pathlib.Path], None]) -> pathlib.Path:
+def fetched(name: str, fetch: Callable[[pathlib.Path], None], what: str = "") -> pathlib.Path:
     """A folder of the cache, filled by `fetch` the first time; whole or not there at all.
+
+    Args:
+        what: is fetched, for people; the folder's name by default.
 
     Raises:
         UsageError: the cache can't be written.
@@ -43,7 +46,7 @@ def fetched(name: str, fetch: Callable[[pathlib.Path], None]) -> pathlib.Path:
             f"{folder.parent}: no place to keep engines ({error.strerror}); name another in LOGLOOM_CACHE"
         ) from error
     try:
-        with _told_of(name, partial):
+        with _told_of(what or name, partial):
             fetch(partial)
         partial.chmod(0o755)
         try:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from logloom.errors import UsageError
-from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, spreads_of
 from logloom.runners.running import Construct, JobFailedError, Tell
 from logloom.runners.scratch import engine_folders
 
@@ -118,10 +118,12 @@ class _DirectJob:
                     f"a worker process ended before its work did: it {how_ended(lost[0])}"
                 ) from error
         counters: Counter[str] = Counter()
-        for counter in result.metrics().query()["counters"]:  # one for each step
+        metrics = result.metrics().query()
+        for counter in metrics["counters"]:  # one for each step
             if counter.key.metric.namespace == "logloom":
                 counters[counter.key.metric.name] += int(counter.result)
-        return Finished(self._name, counters)
+        noted = ((one.key, one.result) for one in metrics["distributions"])
+        return Finished(self._name, counters, spreads_of(noted))
 
     def detached(self) -> Submitted:
         raise UsageError("the direct runner can't detach")

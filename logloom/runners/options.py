@@ -185,15 +185,45 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Of many whole numbers that workers noted: how many, their sum, the least and the largest."""
+
+    count: int
+    sum: int
+    min: int
+    max: int
+
+    def __add__(self, other: Spread) -> Spread:
+        least, most = min(self.min, other.min), max(self.max, other.max)
+        return Spread(self.count + other.count, self.sum + other.sum, least, most)
+
+
+@dataclass(frozen=True)
 class Finished:
     """A pipeline that is done.
 
     Attributes:
         counters: of logloom, by name, over all workers.
+        spreads: likewise; empty where the engine keeps none.
     """
 
     job_id: str
     counters: Mapping[str, int]
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
+
+
+def spreads_of(noted: Iterable[tuple[Any, Any]]) -> dict[str, Spread]:
+    """Beam's distributions of logloom, by name, over all steps.
+
+    Args:
+        noted: pairs of a metric's key and what came of it.
+    """
+    spreads: dict[str, Spread] = {}
+    for key, value in noted:
+        if key.metric.namespace == "logloom" and value.count:
+            one = Spread(value.count, value.sum, value.min, value.max)
+            spreads[key.metric.name] = spreads[key.metric.name] + one if key.metric.name in spreads else one
+    return spreads
 
 
 @dataclass(frozen=True)

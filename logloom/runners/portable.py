@@ -22,7 +22,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle, Po
 
 from logloom.errors import UsageError
 from logloom.runners.beam_flags import refuse_unknown
-from logloom.runners.options import Finished
+from logloom.runners.options import Finished, Spread, spreads_of
 from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
 from logloom.runners.tidy import dependencies_in, new_pipeline
 
@@ -118,7 +118,8 @@ class PortableJob:
             time.sleep(_LOOK_EVERY)
         tell(f"job {self.job_id}: {_State.Enum.Name(state).lower()}")
         self._raise_failed(state)
-        return Finished(self.job_id, self._counters())
+        counters, spreads = self._metrics()
+        return Finished(self.job_id, counters, spreads)
 
     def raise_if_failed(self) -> None:
         """Raises what `wait` would, if the job has failed by now."""
@@ -153,18 +154,21 @@ class PortableJob:
             why=lambda error: str(error.code().name.lower()),
         )
 
-    def _counters(self) -> dict[str, int]:
-        """logloom's counters by name, over all steps; empty where the engine keeps none."""
+    def _metrics(self) -> tuple[dict[str, int], dict[str, Spread]]:
+        """logloom's counters and distributions by name, over all steps; none where the engine keeps none."""
         try:
             request = beam_job_api_pb2.GetJobMetricsRequest(job_id=self.job_id)
             metrics = self._stub.GetJobMetrics(request, timeout=_LOST_AFTER).metrics
         except grpc.RpcError:
-            return {}
+            return {}, {}
         sums: dict[str, int] = {}
         counters: dict[MetricKey, Any] = {}
+        noted: dict[MetricKey, Any] = {}
         for infos in (metrics.attempted, metrics.committed):  # what is committed is the better figure
-            counters.update(portable_metrics.from_monitoring_infos(infos)[0])
+            found = portable_metrics.from_monitoring_infos(infos)
+            counters.update(found[0])
+            noted.update(found[1])
         for key, value in counters.items():
             if key.metric.namespace == "logloom":
                 sums[key.metric.name] = sums.get(key.metric.name, 0) + int(value)
-        return sums
+        return sums, spreads_of(noted.items())

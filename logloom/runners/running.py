@@ -66,7 +66,13 @@ class Engine(Protocol):
 
 
 def run(
-    construct: Construct, options: RunnerOptions, size: Size, *, name: str, tell: Tell = lambda text: None
+    construct: Construct,
+    options: RunnerOptions,
+    size: Size,
+    *,
+    name: str,
+    tell: Tell = lambda text: None,
+    on_submitted: Tell = lambda job_id: None,
 ) -> Finished | Submitted:
     """Runs a pipeline; `Submitted` only if the options say to detach.
 
@@ -76,6 +82,7 @@ def run(
         construct: adds the steps to a pipeline.
         name: of the job, as the engine shows it.
         tell: told what the engine does.
+        on_submitted: told the engine's name of the job, where it has one.
 
     Raises:
         UsageError: the engine is not there, or the options don't fit it.
@@ -85,6 +92,7 @@ def run(
     with _terminated_as_interrupted(), engine_of(options, size) as engine:
         try:
             job: EngineJob = engine.submit(construct, name)
+            on_submitted(str(getattr(job, "job_id", "")))
             try:
                 return job.detached() if options.detach else job.wait(tell)
             except EngineLostError:

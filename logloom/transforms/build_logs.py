@@ -16,6 +16,7 @@ from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.entries import FileEntry
 from logloom.transforms import assembly, finish, partition
+from logloom.transforms.attempts import build_bundle
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogTask, PartitionTask, Target
 from logloom.transforms.outcomes import (
@@ -27,6 +28,7 @@ from logloom.transforms.outcomes import (
     write_outcomes,
 )
 from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.read_marks import read_back_bundle
 
 with beam_needed():
     import apache_beam as beam
@@ -111,45 +113,63 @@ def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
 
 
 def _build_partitions(planned: bytes, job: Job) -> bytes:
-    return packed([_build_partition(element, job) for element in unpacked(planned)])
-
-
-def _build_partition(element: PartitionTask | PartitionResult, job: Job) -> PartitionResult:
-    if isinstance(element, PartitionResult):
-        return element
-    result = partition.build_partition(job, element)
-    rows = max((entry.rows for entry in result.entries), default=0)
-    beam.metrics.Metrics.counter("logloom", "partitions").inc()
-    beam.metrics.Metrics.counter("logloom", "rows").inc(rows)
-    beam.metrics.Metrics.counter("logloom", "bytes_written").inc(sum(entry.size for entry in result.entries))
+    elements: list[PartitionTask | PartitionResult] = unpacked(planned)
+    tasks = [element for element in elements if isinstance(element, PartitionTask)]
+    results = [element for element in elements if isinstance(element, PartitionResult)]
+    for result in build_bundle(job, tasks) if tasks else ():
+        _count_built(result)
+        results.append(result)
     _count_retries()
+    return packed(results)
+
+
+def _count(**counts: int) -> None:
+    """Adds to counters of the engine; it counts attempts."""
+    for name, count in counts.items():
+        beam.metrics.Metrics.counter("logloom", name).inc(count)
+
+
+def _count_built(result: PartitionResult) -> None:
+    rows = max((entry.rows for entry in result.entries), default=0)
+    size = sum(entry.size for entry in result.entries)
+    found = len(result.entries) - result.built
+    _count(partitions=1, rows=rows, bytes_written=size, units_built=result.built, units_found=found)
+    _count(partitions_failed=int(bool(result.failures)))
+    distribution = beam.metrics.Metrics.distribution
+    distribution("logloom", "partition_milliseconds").update(round(1000 * result.seconds))
+    distribution("logloom", "partition_bytes").update(size)
     for failure in result.failures:
         LOG.warning("%s %s: %s", failure.log_id, failure.partition, failure.message)
     LOG.info(
         "%s %s: %d rows, %d units built, %d found finished, %.1f s",
-        element.log.log_id,
-        element.span.name,
+        result.log.log_id,
+        result.partition,
         rows,
         result.built,
-        len(result.entries) - result.built,
+        found,
         result.seconds,
     )
-    return result
 
 
 def _count_retries() -> None:
-    beam.metrics.Metrics.counter("logloom", "storage_retries").inc(retries.take())
+    _count(storage_retries=retries.take())
 
 
 def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     """PartitionResults of a log, packed, by log_id."""
-    read = [partition.read_back(job, result) for result in unpacked(built)]
+    read, known = read_back_bundle(job, unpacked(built))
+    units = [entry for result in read for entry in result.entries]
+    looked_at = 0 if known else sum(partition.is_sampled(job.verify, unit.identity) for unit in units)
+    _count(units_read_back=looked_at, units_known_read=known)
     _count_retries()
     return read[0].log.log_id, packed(read)
 
 
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
     outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
+    _count(logs=1, logs_failed=int(outcome.record is None))
+    if outcome.record is not None:
+        _count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)
     _count_retries()
     return outcome
 

@@ -33,12 +33,12 @@ _MARK = "__logloom_derive__"
 _SOURCE = "__logloom_source__"  # of a module made of a PythonFile
 _GROUP = "logloom.derive"  # entry points, whose packages may be derived by
 # Of the machine, not of a log's data: another attempt may do without.
-_NOT_OF_THE_LOG = (MemoryError, OSError, ImportError)
+NOT_OF_THE_LOG = (MemoryError, OSError, ImportError)
 _LOADING = threading.RLock()  # a module stands in sys.modules before all its functions do
 
 
 class DeriveError(LogloomError):
-    """A function raised on the rows of a log."""
+    """A function raised on the rows of a log, or gave what the column can't hold."""
 
 
 def derive(function: Function) -> Function:
@@ -180,40 +180,43 @@ def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Va
         (n, *shape) or n ragged values of the column's type.
 
     Raises:
-        DeriveError: the function raises, but for want of memory, files or modules.
-        LogloomError: it raises for such a want, or returns something else than n values of this type.
+        DeriveError: the function raises, or returns something else than n values of this type.
+        LogloomError: it raises for want of memory, files or modules.
     """
     function = load(plan.function)
     try:
         result = function({name: _read_only(inputs[name]) for name in plan.inputs})
     except Exception as error:
-        kind = LogloomError if isinstance(error, _NOT_OF_THE_LOG) else DeriveError
+        kind = LogloomError if isinstance(error, NOT_OF_THE_LOG) else DeriveError
         raise kind(
             f"column {plan.name!r}: {plan.function} fails on rows {ticks[0]} to {ticks[-1]} ns: "
             f"{type(error).__name__}: {error}{_line_of(error, function)}"
         ) from error
     try:
         values = _values(result, plan.ctype)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise LogloomError(
+    except Exception as error:
+        raise DeriveError(
             f"column {plan.name!r}: {plan.function} returned {type(result).__name__}, "
             f"which is no {plan.ctype} per row: {error}"
         ) from error
     _check_shape(plan, values, len(ticks))
-    return cast_values(values, plan.ctype, plan.name, ticks)
+    try:
+        return cast_values(values, plan.ctype, plan.name, ticks)
+    except LogloomError as error:
+        raise DeriveError(f"{plan.function}: {error}") from error
 
 
 def check_row_wise(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times, whole: Values) -> None:
     """Checks that two halves of the rows, computed apart, equal the whole to the bit.
 
     Raises:
-        LogloomError: they don't.
+        UsageError: they don't.
     """
     middle = len(ticks) // 2
     for half in (slice(0, middle), slice(middle, len(ticks))):
         rows = {name: take(inputs[name], half) for name in plan.inputs}
         if len(ticks[half]) and not _same(compute(plan, rows, ticks[half]), take(whole, half), plan.ctype):
-            raise LogloomError(
+            raise UsageError(
                 f"column {plan.name!r}: {plan.function} gives other values when it gets fewer rows. "
                 "A row's value must depend on that row alone, for how rows are grouped differs by run."
             )
@@ -265,7 +268,7 @@ def _check_shape(plan: DerivedPlan, values: Values, num_rows: int) -> None:
         found = f"{values.dtype} of shape {values.shape}"
     numbers = values.dtype.kind in "iufb" and plan.ctype.dtype.kind in "iufb"
     if not fits or not (numbers or values.dtype == plan.ctype.dtype):
-        raise LogloomError(
+        raise DeriveError(
             f"column {plan.name!r}: {plan.function} returned {found} for {num_rows} rows of {plan.ctype}"
         )
 

@@ -8,19 +8,21 @@ Beam (logloom.transforms.build_logs).
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from blake3 import blake3
 
-from logloom.errors import CommitConflictError, DatasetError, LogloomError
+from logloom.digests import digest_of
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
 from logloom.io.manifest import Assembled, Manifest, version_file
 from logloom.io.manifest_digest import write_digest
-from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import LogRecord
@@ -28,6 +30,7 @@ from logloom.io.storage import Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
 from logloom.transforms.outcomes import (
+    MAX_FAILURES,
     LogOutcome,
     LogOutcomes,
     failures_of,
@@ -36,10 +39,12 @@ from logloom.transforms.outcomes import (
     run_folder,
 )
 from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.read_marks import marks_folder
 from logloom.transforms.rows import Tally, reconcile
 from logloom.words import counted
 
-_LEFT_OUT = {"skip": ("log", "derive"), "salvage": ("derive",)}  # kinds of failures, by on_error
+# Kinds of failures for which a log is left out, by on_error.
+_LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
 _LISTED = re.compile(r"logs/([0-9a-f]{64})\.refused\.txt$")
 
@@ -47,13 +52,13 @@ _LISTED = re.compile(r"logs/([0-9a-f]{64})\.refused\.txt$")
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     """Reconciles a log's partitions and writes its part of the manifest.
 
-    Under on_error skip, a log with any failure loses all its partitions; under salvage, one on whose rows a
-    function of the user's fails: nothing says which of its rows would be whole.
+    Under on_error skip, a log with any failure of its own loses all its partitions; under salvage, one whose
+    rows can't be made or written: nothing says which of them would be whole.
     """
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
-    failures = tuple(failure for result in done for failure in result.failures)
+    failures = tuple(dict.fromkeys(failure for result in done for failure in result.failures))
     if failures:
         left_out = _LEFT_OUT.get(job.open_options.on_error, ())
         skipped = all(failure.kind in left_out for failure in failures)
@@ -156,12 +161,25 @@ def _told(refusal: Refusal) -> str:
 
 def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     """The record of a log that is left out; tried again once its content or our reading of it changes."""
-    reasons = tuple(
-        f"partition {failure.partition}: {failure.message}" if failure.kind == "derive" else failure.message
-        for failure in failures[:MAX_REASONS]
+    told = dict.fromkeys(
+        failure.message if failure.kind == "log" else f"partition {failure.partition}: {failure.message}"
+        for failure in failures
     )
-    named = log.log_id, log.uris, log.content_id, log.split, log.key
+    reasons = tuple(told)[:MAX_REASONS]
+    died = any(failure.kind == "worker" for failure in failures)
+    named = log.log_id, log.uris, log.content_id, log.split, keys_of(log.key)[died]
     return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0)
+
+
+def keys_of(key: str, made_by: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """The keys of a log: its own, and that of its record where workers died of it.
+
+    Other software may survive it, so that is part of the second.
+
+    Args:
+        made_by: software; ours by default.
+    """
+    return key, digest_of([key, dict(made_by or software())])
 
 
 # --- the commit -----------------------------------------------------------------------------------------
@@ -179,6 +197,8 @@ class Outcome:
     Attributes:
         problem: why the build as a whole can't be committed; "" when it can.
         conflict: who committed this version first; "" for nobody.
+        failures: the first few; `failed` counts all.
+        failure_files: list them, and those of logs that were left out, as JSON lines.
     """
 
     version: Count
@@ -188,6 +208,8 @@ class Outcome:
     conflict: Text
     built: Count
     reused: Count
+    failed: Count = 0
+    failure_files: tuple[FileName, ...] = ()
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -219,7 +241,7 @@ def commit(
         damaged: what was found wrong with units of earlier builds.
 
     Returns:
-        {"version", "committed", "failures", "problem", "conflict", "built", "reused"}.
+        The fields of an `Outcome`.
     """
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
     failures = [*failures_of(outcomes)]
@@ -230,11 +252,13 @@ def commit(
     outcome: dict[str, Any] = {
         "version": job.number,
         "committed": False,
-        "failures": [asdict(failure) for failure in failures],
+        "failures": [asdict(failure) for failure in failures[:MAX_FAILURES]],
         "problem": problem,
         "conflict": "",
         "built": outcomes.built,
         "reused": outcomes.reused,
+        "failed": outcomes.failed + len(failures) - len(outcomes.failures),
+        "failure_files": list(outcomes.failure_files),
     }
     if not failures and not problem:
         try:
@@ -244,6 +268,9 @@ def commit(
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
     job.store.replace(outcome_file(job), canonical(outcome))
+    if outcome["committed"]:
+        with contextlib.suppress(StorageError):  # marks that stay do no harm
+            job.store.remove_all(marks_folder(job.number))
     return outcome
 
 
@@ -255,8 +282,11 @@ def _refusal(job: Target, logs: LogRecords) -> str:
         budget = f"{job.skip_budget:.2%}"
         return f"{skipped} of {counted(len(logs), 'log')} skipped, over the budget of {budget}: {names}"
     if not logs.totals.get("rows") and not job.allow_empty:
-        why = ", ".join(f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items())
-        return f"no rows at all ({why or 'no log has a tick'}); --allow-empty commits an empty version"
+        why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]
+        for one in logs.take(logs.where("status", ["skipped"])[:1]):
+            why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
+        told = ", ".join(why) or "no log has a tick"
+        return f"no rows at all ({told}); --allow-empty commits an empty version"
     return ""
 
 

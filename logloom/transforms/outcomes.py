@@ -13,17 +13,21 @@ from __future__ import annotations
 import bisect
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from blake3 import blake3
 
 from logloom.errors import DatasetError
 from logloom.io.manifest import digest_of_manifest, read_manifest
 from logloom.io.merging import merge_records, write_records
+from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
 from logloom.transforms.job import LogTask, Target
 from logloom.transforms.partition import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
+MAX_FAILURES = 200  # that travel and are shown; files list all
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,9 @@ class LogOutcomes:
 
     Attributes:
         made: shards of the records that were made, in runs/.
-        failures: what keeps the build from committing.
+        failures: what keeps the build from committing, the first few.
+        failed: how many there are.
+        failure_files: list all failures, those of logs that were left out, too.
         built, reused: units.
         version: shards of the version's records, once they are merged; none where anything failed.
     """
@@ -54,6 +60,8 @@ class LogOutcomes:
     built: int = 0
     reused: int = 0
     version: tuple[RecordShard, ...] = ()
+    failed: int = 0
+    failure_files: tuple[str, ...] = ()
 
 
 def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
@@ -94,7 +102,23 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     made = write_records(job.store, records, run_folder(job))
     failures = tuple(f for outcome in ordered if outcome.record is None for f in outcome.failures)
     built, reused = (sum(getattr(one, name) for one in ordered) for name in ("built", "reused"))
-    return LogOutcomes(made.shards, failures, built, reused)
+    files = _write_failures(job, ordered)
+    return LogOutcomes(made.shards, failures[:MAX_FAILURES], built, reused, (), len(failures), files)
+
+
+def _write_failures(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, ...]:
+    """Lists all failures of a group in a file of JSON lines; names it."""
+    lines = [
+        canonical({**asdict(failure), "left_out": outcome.record is not None})
+        for outcome in outcomes
+        for failure in outcome.failures
+    ]
+    if not lines:
+        return ()
+    first = blake3(outcomes[0].log_id.encode(errors="surrogateescape")).hexdigest()[:8]
+    name = f"{run_folder(job)}/{job.run}.failures-{first}.jsonl"
+    job.store.replace(name, b"".join(line.strip() + b"\n" for line in lines))
+    return (name,)
 
 
 def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
@@ -106,12 +130,15 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     ordered = sorted(groups, key=lambda group: [shard.first for shard in group.made])
     made = tuple(shard for group in ordered for shard in group.made)
     failures = tuple(sorted((f for group in ordered for f in group.failures), key=lambda f: f.log_id))
-    built, reused = (sum(getattr(one, name) for one in ordered) for name in ("built", "reused"))
+    built, reused, failed = (
+        sum(getattr(one, name) for one in ordered) for name in ("built", "reused", "failed")
+    )
+    files = tuple(file for group in ordered for file in group.failure_files)
     if failures:
-        return LogOutcomes(made, failures, built, reused)
+        return LogOutcomes(made, failures[:MAX_FAILURES], built, reused, (), failed, files)
     changes = [LogRecords(job.store, shards, run_folder(job)) for shards in (job.changes, made)]
     version = merge_records(job.store, _parents(job), changes)
-    return LogOutcomes(made, (), built, reused, version.shards)
+    return LogOutcomes(made, (), built, reused, version.shards, 0, files)
 
 
 def _parents(job: Target) -> LogRecords:

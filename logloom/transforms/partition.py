@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import logging
 import pathlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from blake3 import blake3
 from pydantic import BaseModel
 
 from logloom.digests import RowsDigest, file_digest
-from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError
+from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError, UsageError
 from logloom.io.entries import Entry, FileEntry, files_of, publish_unit
 from logloom.io.filesystems import explained
 from logloom.io.metadata import Text
@@ -28,9 +29,10 @@ from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.io.units import Portion, Reader, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
+from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
-from logloom.transforms.derive import DeriveError, load_files
+from logloom.transforms.derive import NOT_OF_THE_LOG, DeriveError, load_files
 from logloom.transforms.finished import finished_unit, withdraw
 from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, PartitionTask, Target, opened
@@ -40,6 +42,9 @@ from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.words import counted
 
+_log = logging.getLogger("logloom.build")  # engines show it on their pages
+_UNPACKED = 8  # times the bytes of its files that a unit's rows may take, and their buffers
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -47,7 +52,9 @@ class Failure:
 
     Attributes:
         kind: "log" (the input is damaged), "derive" (a function of the user's fails on it), "rows" (a value
-            doesn't fit the recipe) or "readback" (what was written doesn't read back).
+            doesn't fit the recipe or an output), "worker" (processes die of it), "recipe" (nothing of the
+            log's), "machine" (another attempt may do without) or "readback" (what was written doesn't read
+            back).
     """
 
     log_id: Text
@@ -102,17 +109,27 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     missing = {output: entry for output, entry in blank.items() if found[output] is None}
     try:
         built = _write_units(job, partition, missing) if missing else {}
-    except StorageError:
+    except (StorageError, *NOT_OF_THE_LOG):
         raise  # the fault of this machine or store, not of the log
-    except LogloomError as error:
-        kinds = {LogReadError: "log", DeriveError: "derive"}
-        kind = next((kind for of, kind in kinds.items() if isinstance(error, of)), "rows")
-        return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, kind, str(error)),))
+    except Exception as error:  # whatever a format or a library raises of a log's values
+        return PartitionResult(log, span.name, (), (_failure(log, span, error),))
     entries = tuple(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
     job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built))
     return PartitionResult(log, span.name, entries, (), len(built), seconds)
+
+
+def _failure(log: LogTask, span: Span, error: Exception) -> Failure:
+    """An error of building a partition as a failure of its log."""
+    kinds = {LogReadError: "log", DeriveError: "derive", UsageError: "recipe"}
+    kind = next((kind for of, kind in kinds.items() if isinstance(error, of)), "rows")
+    if kind == "rows" and isinstance(error.__cause__, NOT_OF_THE_LOG):
+        kind = "machine"
+    message = str(error) if isinstance(error, LogloomError) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, LogloomError):
+        _log.warning("%s %s: %s", log.log_id, span.name, message, exc_info=error)
+    return Failure(log.log_id, span.name, kind, message)
 
 
 class _Writing:
@@ -348,10 +365,11 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
             reader = reading.open(entry)
             digests = RowsDigest(reader.schema)
             rows = 0
-            for block in reader.blocks(max_bytes=reading.block_bytes):
-                digests.update(block)
-                rows += len(block)
-                yield from check_images(place, block, images & set(block.columns))
+            with memory.ROWS.reserved(min(3 * reading.block_bytes, _UNPACKED * entry.size)):
+                for block in reader.blocks(max_bytes=reading.block_bytes):
+                    digests.update(block)
+                    rows += len(block)
+                    yield from check_images(place, block, images & set(block.columns))
     except StorageError:
         raise  # the fault of this machine or store, not of the unit
     except (LogloomError, *MISSING, ValueError) as error:
@@ -382,7 +400,12 @@ def derive_columns(
         return {output: (writing.rows, writing.close(output)[1]) for output in outputs}
 
 
-def listed(failures: Sequence[Failure]) -> str:
-    """The failures as lines for people, at most twenty."""
+def listed(failures: Sequence[Failure], total: int = 0) -> str:
+    """The failures as lines for people, at most twenty.
+
+    Args:
+        total: how many there are, if more than these.
+    """
     lines = [f"{f.log_id} {f.partition}: {f.message}" for f in failures[:20]]
-    return "\n".join(lines + [f"… and {len(failures) - 20} more"] * (len(failures) > 20))
+    more = max(total, len(failures)) - len(lines)
+    return "\n".join(lines + [f"… and {more} more"] * (more > 0))

@@ -3,7 +3,7 @@
 Here: `build_blocks`, which works on a span piece by piece, so that memory stays bounded however long it is.
 Rows don't depend on how a log is cut into spans, pieces and blocks.
 Elsewhere: pieces and their columns (logloom.transforms.pieces), where spans are cut (spans), accounts
-(tally), filters (logloom.where) and derived columns (derive).
+(tally), filters (logloom.where), derived columns (derive) and how much memory all streams share (memory).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logloom.blocks import Block, Ragged, Values, empty, take
 from logloom.errors import UsageError
 from logloom.io.logs.base import Log, Refusal
 from logloom.schema import TIMESTAMP
-from logloom.transforms import derive
+from logloom.transforms import derive, memory
 from logloom.transforms.columns import DerivedPlan, RowPlan, Span
 from logloom.transforms.pieces import Piece, Sampled, Static, read_statics
 from logloom.transforms.resample import Indices, Times
@@ -87,10 +87,13 @@ class RowStream:
     def __iter__(self) -> Iterator[Block]:
         log, plan, span = self._log, self._plan, self._span
         statics = read_statics(log, plan) if self._statics is None else self._statics
-        pieces = cut(span, plan, log.summary, self._budget.max_bytes, ByteIndex(log.summary))
+        sizes = ByteIndex(log.summary)
         accounts = _Accounts(plan, span, statics)
-        for piece in pieces:
-            yield from self._blocks_of(piece, statics, accounts)
+        for piece in cut(span, plan, log.summary, self._budget.max_bytes, sizes):
+            messages = sizes.between(piece.start, piece.stop)
+            # Whoever writes rows holds them once more.
+            with memory.ROWS.reserved(messages + 2 * self._budget.bytes_of(piece)):
+                yield from self._blocks_of(piece, statics, accounts)
         self._tally = accounts.tally()
 
     def _blocks_of(self, piece: Span, statics: Mapping[str, Static], accounts: _Accounts) -> Iterator[Block]:
@@ -115,6 +118,12 @@ class _RowBudget:
         fixed = sum(math.prod(t.tail) * t.dtype.itemsize for t in types if not t.is_ragged)
         self._row_bytes = 8 + fixed + UNKNOWN_BYTES * sum(t.is_ragged for t in types)
         self._group = 0
+
+    def bytes_of(self, piece: Span) -> int:
+        """What the rows of a piece take at a time, about."""
+        if piece.ticks is None:
+            return self.max_bytes
+        return min(self.max_bytes, (piece.ticks[1] - piece.ticks[0]) * self._row_bytes)
 
     def groups(self, ticks: Indices) -> Iterator[Indices]:
         """Cuts ticks into groups whose rows are about as large as a block may be."""

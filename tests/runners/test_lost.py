@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from google.api_core import exceptions
 
-from logloom.errors import LogloomError
+from logloom.errors import LogloomError, UsageError
 from logloom.runners import Finished, RunnerOptions, Size, running
 from logloom.runners.dataflow import engine as dataflow
 from logloom.runners.flink import engine as flink
@@ -148,3 +148,25 @@ def test_an_interrupted_wait_cancels_the_job_though_the_cluster_is_busy(on_flink
     with pytest.raises(KeyboardInterrupt):
         run_job(on_flink(KeyboardInterrupt(), REFUSED, RUNNING), monkeypatch)
     assert on_flink.cancelled == ["id"]
+
+
+def test_a_cluster_that_forgot_its_jobs_is_said_to_lack_high_availability(on_flink, monkeypatch):
+    with pytest.raises(EngineLostError, match=r"knows nothing of the job: .* without high availability"):
+        run_job(on_flink(RUNNING, None), monkeypatch)
+    assert on_flink.cancelled == []
+
+
+def test_a_cluster_of_another_flink_is_refused_with_both_versions(monkeypatch):
+    overview = {"taskmanagers": 1, "slots-total": 2, "flink-version": "1.20.1"}
+    monkeypatch.setattr(FlinkCluster, "_ask", lambda cluster, path: overview)
+    with pytest.raises(UsageError, match=r"is Flink 1\.20\.1, the job server is for Flink 1\.19"):
+        flink.Flink(RunnerOptions(flink_master="localhost:8081"), Size())
+    overview["flink-version"] = "1.19.3"
+    flink.Flink(RunnerOptions(flink_master="localhost:8081"), Size())
+
+
+def test_jobs_of_dataflow_have_labels_of_their_own():
+    assert dataflow.own_labels("logloom-urban-nights-v7-0a1b2c") == [
+        "logloom-dataset=urban-nights",
+        "logloom-version=7",
+    ]

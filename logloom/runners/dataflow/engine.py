@@ -25,6 +25,9 @@ T = TypeVar("T")
 _LOOK_EVERY = 2.0  # seconds; a look is three requests
 _EXPLAINED_WITHIN = 30.0  # seconds after its end until a failed job says why
 _CANCELLED_WITHIN = 60.0
+# Of each process; a machine has one for each core. They share one memory for rows: while one computes, others
+# wait for the store, and more than a few would only wait for memory.
+_THREADS = 4
 _FOLDER = re.compile(r"gs://[a-z0-9][-_.a-z0-9]+[a-z0-9]/[^\r\n]*")
 _WAY_OUT = {
     "project": "--project",
@@ -54,6 +57,7 @@ class Dataflow:
             settings.setdefault(name, f"{staging}/{name.removesuffix('_location')}")
             _check_folder(str(settings[name]), name if name in options.settings else "--staging")
         settings.setdefault("sdk_location", "container")
+        settings.setdefault("number_of_worker_harness_threads", str(_THREADS))
         if options.workers is not None:
             settings.setdefault("max_num_workers", str(options.workers))
         self._settings = RunnerOptions("dataflow", settings=settings)
@@ -82,7 +86,8 @@ class Dataflow:
         with needed("Dataflow's client", "gcp"):
             from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
             from google.cloud import dataflow  # noqa: F401
-        flags = [f"--job_name={name}", *more, *self._settings.beam_flags()]
+        labels = [f"--labels={label}" for label in own_labels(name)]
+        flags = [f"--job_name={name}", *more, *labels, *self._settings.beam_flags()]
         refuse_unknown(flags)
         try:
             options = PipelineOptions(flags, save_main_session=False)
@@ -99,6 +104,18 @@ class Dataflow:
             f"https://console.cloud.google.com/dataflow/jobs/{settings['region']}/{job_id}"
             f"?project={settings['project']}"
         )
+
+
+def own_labels(name: str) -> list[str]:
+    """Labels that every job gets, to find and bill jobs by: `logloom-dataset=urban`, `logloom-version=7`.
+
+    Args:
+        name: of the job, as logloom.pipelines.build makes it.
+    """
+    found = re.fullmatch(r"logloom-(.+)-v(\d+)-[^-]+", name)
+    if found is None:
+        return [f"logloom-job={name[:63]}"]
+    return [f"logloom-dataset={found[1][:63]}", f"logloom-version={found[2]}"]
 
 
 def _check_folder(uri: str, option: str) -> None:

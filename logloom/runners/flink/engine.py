@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
-from logloom.runners.flink.jars import jars_of_flink
+from logloom.runners.flink.jars import jars_of_flink, version_of_flink
 from logloom.runners.flink.rest import ENDED, FlinkCluster
 from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
@@ -33,6 +33,11 @@ _KEPT_FOR = 4  # seconds; else the workers of one stage end before the next star
 _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _UNREACHED = "java.net.ConnectException"  # as Flink says it
 _NOT_STARTED = ("INITIALIZING", "CREATED")
+_NOT_FOUND = "FlinkJobNotFoundException"
+_FORGOTTEN = (
+    "its job manager was lost, and without high availability (high-availability.type, docs/engines.md) "
+    "all jobs with it"
+)
 # Of the cluster within the job server; a standing one has its own, which a batch job of Beam's can't change.
 # A lost worker restarts the job; units that are finished are found, so little is done twice.
 _RETRIES = {
@@ -54,7 +59,8 @@ class Flink:
     def __init__(self, options: RunnerOptions, size: Size):
         _check(options)
         self._options = options
-        self._cluster = FlinkCluster(options.flink_master) if options.flink_master else None
+        wanted = "" if options.job_endpoint else version_of_flink(options.flink_job_server_jar)
+        self._cluster = FlinkCluster(options.flink_master, wanted) if options.flink_master else None
         cores = len(os.sched_getaffinity(0))
         self._parallel = options.workers or max(1, min(cores, size.partitions))
         self._workers_each = self._parallel
@@ -178,6 +184,7 @@ class FlinkJob:
         Args:
             pool: host:port of the worker pools that the user started; "" if there are none.
         """
+        self.job_id = getattr(job, "job_id", "")
         self._job = job
         self._pool = pool
         self._cluster = cluster
@@ -196,6 +203,10 @@ class FlinkJob:
                 raise JobFailedError(
                     f"{error}\nPerhaps no worker pool is up at {self._pool}, as task managers see it"
                 ) from error
+            if _NOT_FOUND in str(error):
+                raise JobFailedError(
+                    f"{error}\nThe cluster knows nothing of the job: {_FORGOTTEN}"
+                ) from error
             raise
         except EngineLostError as error:
             if self._cluster is None:
@@ -209,7 +220,10 @@ class FlinkJob:
         while True:
             job = _asked(cluster, lambda: cluster.job_named(self._name))
             if job is None:
-                raise lost
+                raise EngineLostError(
+                    f"{cluster.url} answers and knows nothing of the job: {_FORGOTTEN}. Build again: what "
+                    "is finished is kept, and a version that the job committed is found"
+                ) from lost
             if job.state != before:
                 tell(f"job {job.id}: {job.state.lower()}")
                 before = job.state

@@ -16,6 +16,7 @@ from logloom.runners.cache import call, fetched, tool
 
 _POM = pathlib.Path(__file__).with_name("pom.xml")
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_VERSION = re.compile(r"beam-runners-flink-(\d+\.\d+)")
 _OLDEST_JAVA = 11
 # Flink and Beam look into classes that Java 17 keeps to itself.
 _OPENED = (
@@ -39,12 +40,18 @@ def class_path() -> str:
         call([maven, *options, "-DincludeScope=runtime", _COPY], "fetching Flink's jars")
 
     name = f"flink-{blake3(_POM.read_bytes()).hexdigest()[:12]}"
-    return f"{fetched(name, fetch)}/*"
+    return f"{fetched(name, fetch, 'the jars of Flink and of Beam for it')}/*"
 
 
 def jars_of_flink(jar: str = "") -> list[pathlib.Path]:
     """The jars that hold Flink's own classes: those that are fetched, or the shaded job server."""
     return [pathlib.Path(jar)] if jar else sorted(pathlib.Path(class_path()).parent.glob("flink-*.jar"))
+
+
+def version_of_flink(jar: str = "") -> str:
+    """Flink's version that the job server is for; "" where the name of a shaded one doesn't say."""
+    found = _VERSION.search(pathlib.Path(jar).name if jar else _POM.read_text(encoding="utf-8"))
+    return found[1] if found else ""
 
 
 def checked_jar(jar: str) -> str:

@@ -25,9 +25,14 @@ class ClusterJob:
 
 @dataclass(frozen=True)
 class FlinkCluster:
-    """The cluster whose job manager serves REST at `address`, host:port."""
+    """The cluster whose job manager serves REST at `address`, host:port.
+
+    Attributes:
+        wanted: Flink's version that jobs are made for; "" where that isn't known.
+    """
 
     address: str
+    wanted: str = ""
 
     @property
     def url(self) -> str:
@@ -37,17 +42,32 @@ class FlinkCluster:
         """How many task managers there are, and how many slots they have in all; both may be 0.
 
         Raises:
-            UsageError: no cluster answers.
+            UsageError: no cluster answers, or one of another version than the job server's.
         """
         try:
             overview = self._ask("/overview")
+            self._check_version(str(overview.get("flink-version", "")))
             managers, slots = int(overview["taskmanagers"]), int(overview["slots-total"])
+        except UsageError:
+            raise
         except (LogloomError, KeyError, TypeError, ValueError) as error:
             raise UsageError(
                 f"{self.address}: no Flink cluster answers here ({error}); give the address of its page, "
                 "which is on port 8081 unless its rest.port is another"
             ) from error
         return managers, slots
+
+    def _check_version(self, version: str) -> None:
+        """
+        Raises:
+            UsageError: jobs made for `wanted` don't run there.
+        """
+        if self.wanted and version and version.split(".")[:2] != self.wanted.split(".")[:2]:
+            raise UsageError(
+                f"{self.address}: this cluster is Flink {version}, the job server is for Flink "
+                f"{self.wanted}, and jobs of one don't run on another; start a cluster of that version, or "
+                "give --flink-job-server-jar for the cluster's"
+            )
 
     def restarts_jobs(self) -> bool:
         """Whether jobs that lose a part of the cluster are started again; true where it doesn't say."""

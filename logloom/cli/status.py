@@ -1,0 +1,103 @@
+"""What is known of builds: `status` and `wait`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logloom.cli.common import (
+    FAILED,
+    Json,
+    Quiet,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+    print_result,
+)
+from logloom.words import human_seconds
+
+if TYPE_CHECKING:
+    from logloom.pipelines.status import BuildStatus
+
+BuildRoot = Annotated[str, typer.Argument(metavar="ROOT", help="The folder or URI that builds write to.")]
+
+
+@app.command(epilog=examples("logloom status /data/urban", "logloom status gs://datasets/urban --json"))
+def status(
+    root: BuildRoot,
+    last: Annotated[int, typer.Option(min=1, help="Show this many builds, the latest first.")] = 10,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Tell what is known of builds into a root: those that run, and what became of others."""
+    from logloom.io.storage import Store
+    from logloom.pipelines.status import builds
+
+    store = Store.at(root, parse_storage_options(storage_option))
+    _show(builds(store)[:last], store.uri, json)
+
+
+@app.command(epilog=examples("logloom wait /data/urban", "logloom wait gs://datasets/urban --timeout 3600"))
+def wait(
+    root: BuildRoot,
+    timeout: Annotated[float | None, typer.Option(help="Fail after this many seconds.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Wait until no build into a root runs. Fails where one of these, or the latest, committed nothing."""
+    from logloom.io.storage import Store
+    from logloom.pipelines import status as builds
+
+    store = Store.at(root, parse_storage_options(storage_option))
+    said: set[str] = set()
+
+    def tell(one: BuildStatus) -> None:
+        if not quiet and one.run not in said:
+            said.add(one.run)
+            print_message(f"waiting for {in_words(one)}")
+
+    found = builds.wait(store, timeout=timeout, on_status=tell)
+    _show(found, store.uri, json)
+    if not all(one.state == "committed" for one in found):
+        raise typer.Exit(FAILED)
+
+
+def _show(found: list[BuildStatus], root: str, json: bool) -> None:
+    import dataclasses
+
+    if json:
+        print_json([dataclasses.asdict(one) for one in found])
+        return
+    for one in found:
+        print_result(in_words(one))
+    if not found:
+        print_message(f"{root}: no build has left anything here")
+
+
+def in_words(status: BuildStatus) -> str:
+    """A build in one line."""
+    import datetime
+
+    words = [f"version {status.version}, {status.state}"]
+    if status.started:
+        started = datetime.datetime.fromtimestamp(min(status.started, 253402300799), datetime.UTC)
+        words.append(f"started {started:%Y-%m-%d %H:%M:%S} UTC")
+    if status.engine:
+        words.append(f"on {status.engine}{f', job {status.job_id}' if status.job_id else ''}")
+    if status.place:
+        words.append(f"at {status.place}")
+    if not status.is_over:
+        words.append(f"{status.units_read_back} of {status.units or 'unknown'} units read back")
+        words.append(f"last heard of {human_seconds(max(0, status.heard))} ago")
+    elif status.built or status.reused:
+        words.append(f"{status.built} units built, {status.reused} found finished")
+    if status.failed:
+        words.append(f"{status.failed} failed ({', '.join(status.failure_files)})")
+    if status.problem:
+        words.append(status.problem)
+    return ", ".join(words)

@@ -1,0 +1,185 @@
+"""Logs on which workers die: attempts are noted, and later ones run in a process apart.
+
+A log may end the process that builds it: its values need more memory than there is, or a decoder or a
+function of the user's crashes. Engines try such work again and again, and lose a worker each time. So each
+attempt leaves a note in the root, which is gone when it ends in any way but by the death of its process.
+Where one is found, the log is a suspect: children do the work, one at a time, so that only they die. After a
+few deaths the log has failed, as one that can't be read has.
+
+Here: `build_bundle`, and the child process: python -m logloom.transforms.attempts.
+Elsewhere: building (logloom.transforms.partition), logs that are left out (logloom.transforms.finish).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess  # nosec B404 # starts this Python only
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from logloom.digests import digest_of
+from logloom.errors import DatasetError
+from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.io.remote import MISSING
+from logloom.software import software
+from logloom.transforms.job import Job, PartitionTask
+from logloom.transforms.partition import Failure, PartitionResult, build_partition
+from logloom.words import counted
+
+MAX_SEEN = 2  # deaths of children, which are the log's own doing
+# Nobody sees a death that takes us along, as where a machine is out of memory; but engines that cancel a job,
+# and machines that are taken away, look just the same.
+MAX_ATTEMPTS = 6
+_END = b"logloom: done"  # ends an answer; that of a process that dies may be cut anywhere
+_APART = threading.Lock()  # one child at a time: it may be the one that takes all the memory
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A log that may have ended processes; stands in the root until it is cleared.
+
+    Attributes:
+        partition: the latest that one died of.
+        attempts: that were begun, and may have ended so.
+        seen: children that ended so while we lived.
+        how: the last one ended; "" where nobody saw one end.
+    """
+
+    log_id: Text
+    partition: Text
+    attempts: Count
+    seen: Count = 0
+    how: Text = ""
+
+
+def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResult]:
+    """Builds neighbouring partitions of a log, in this process or in one apart.
+
+    A log that processes died of, now or in earlier attempts, gives one failure.
+    """
+    log = tasks[0].log
+    spans = [tasks[0].span.start, tasks[-1].span.stop]
+    # Another name once the log, the recipe or the software changes: it may do then.
+    mark = f"runs/{job.number:08d}/attempts/{digest_of([log.key, software()])[:32]}.json"
+    note = f"{mark.removesuffix('.json')}-{digest_of(spans)[:32]}"
+    fresh = job.store.create(note, b"", durable=False)
+    try:
+        suspect = _read(job, mark) or (None if fresh else Suspect(log.log_id, tasks[0].span.name, 1))
+        if suspect is None:
+            return [build_partition(job, task) for task in tasks]
+        with _APART:
+            return _build_apart(job, tasks, mark, suspect)
+    finally:
+        job.store.remove(note, durable=False)
+
+
+def _build_apart(
+    job: Job, tasks: Sequence[PartitionTask], mark: str, suspect: Suspect
+) -> list[PartitionResult]:
+    log = tasks[0].log
+    while suspect.seen < MAX_SEEN and suspect.attempts < MAX_ATTEMPTS:
+        _write(job, mark, replace(suspect, attempts=suspect.attempts + 1))  # what ends the child may end us
+        results, how = _in_child(job, tasks)
+        if not how:
+            if suspect.seen:
+                _write(job, mark, suspect)
+            else:
+                job.store.remove(mark, durable=False)
+            return results
+        suspect = Suspect(log.log_id, tasks[0].span.name, suspect.attempts + 1, suspect.seen + 1, how)
+        _write(job, mark, suspect)
+    how = f", the last one {suspect.how}" if suspect.how else ""
+    place = job.store.uri_of(mark)
+    if job.open_options.on_error == "fail":
+        way_out = f"leave the log out by on_error: skip, or remove {place} to try it again"
+    else:
+        way_out = f"it is tried again once the log, the recipe or logloom changes (noted in {place})"
+    died = counted(suspect.attempts, "worker process", "worker processes")
+    message = f"{died} died of it{how}; {way_out}"
+    return [PartitionResult(log, "", (), (Failure(log.log_id, suspect.partition, "worker", message),))]
+
+
+def _read(job: Job, mark: str) -> Suspect | None:
+    """What is noted of a log; None where that is nothing, or makes no sense."""
+    with contextlib.suppress(*MISSING, DatasetError):
+        place = job.store.uri_of(mark)
+        return checked(Suspect, parsed(job.store.read(mark), place), place)
+    return None
+
+
+def _write(job: Job, mark: str, suspect: Suspect) -> None:
+    job.store.replace(mark, canonical(asdict(suspect)), durable=False)
+
+
+# --- the child process ----------------------------------------------------------------------------------
+
+
+def _in_child(job: Job, tasks: Sequence[PartitionTask]) -> tuple[list[PartitionResult], str]:
+    """Builds partitions in a child process; gives how that one died, or "".
+
+    Raises:
+        Exception: what building them raises.
+    """
+    task = pickle.dumps((job, tasks))
+    with subprocess.Popen(  # nosec B603 # this Python
+        [sys.executable, "-m", "logloom.transforms.attempts"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(len(task).to_bytes(8) + task)
+                child.stdin.flush()  # and left open: its end tells the child that we are gone
+            said = child.stdout.read()
+        finally:
+            child.kill()
+        code = child.wait()
+    if not said.endswith(_END):
+        return [], _how_died(code)
+    results, error = pickle.loads(said[: -len(_END)])  # nosec B301 # of our own child
+    if error is not None:
+        raise error
+    return results, ""
+
+
+def _how_died(code: int) -> str:
+    """How a child process ended, in words."""
+    if code >= 0:
+        return f"ended with code {code}"
+    why = ", perhaps because memory ran out" if -code == signal.SIGKILL else ""
+    return f"by {signal.Signals(-code).name}{why}"
+
+
+def main() -> None:
+    """Builds what the parent process says, and tells it what came of it."""
+    size = int.from_bytes(sys.stdin.buffer.read(8))
+    job, tasks = pickle.loads(sys.stdin.buffer.read(size))  # nosec B301 # of our own parent
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what functions of the user's print is no answer
+    results: list[PartitionResult] = []
+    error: Exception | None = None
+    try:
+        results = [build_partition(job, task) for task in tasks]
+    except Exception as raised:
+        error = raised
+    with os.fdopen(answer, "wb") as file:
+        file.write(pickle.dumps((results, error)) + _END)
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

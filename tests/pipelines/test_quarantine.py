@@ -1,0 +1,173 @@
+"""Logs that can't be built leave no others behind: values that don't fit, and workers that die of them."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from logloom.demo import make_drives
+from logloom.errors import LogloomError, LogReadError
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
+from tests.pipelines.conftest import digests
+
+RECIPE = """\
+name: fleet
+logs: [{logs}]
+clock: {{rate: 10}}
+on_error: {on_error}
+columns:
+  sec: {{topic: /odom, field: header.stamp.sec, resample: previous}}
+  speed: {{topic: /odom, field: twist.twist.linear.x, resample: previous}}
+  made: {{derive: "making:make", from: [sec, speed], dtype: {dtype}}}
+partition: {{rows: 5}}
+outputs:
+  zarr: {{}}
+"""
+MAKING = """\
+import os, signal
+import numpy as np
+import logloom
+
+def fail(sec, speed):
+    {body}
+
+@logloom.derive
+def make(columns):
+    sec, speed = columns["sec"], columns["speed"]
+    if (sec >= 1767175200).any():  # the second drive
+        return fail(sec, speed)
+    return [str(one) for one in speed] if {text} else (speed * 10).astype({dtype!r})
+"""
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fleet") / "logs"
+    make_drives(folder, seconds=1)
+    return folder
+
+
+class Fleet:
+    """Two drives, and a recipe with a function that fails on the second."""
+
+    def __init__(self, logs, folder):
+        self.logs, self.folder, self.root = logs / "*.mcap", folder, folder / "root"
+
+    def plan(self, body, *, dtype="int64", on_error="skip", root=None):
+        self.recipe, self.python = self.folder / "recipe.yaml", self.folder / "making.py"
+        self.recipe.write_text(RECIPE.format(logs=self.logs, dtype=dtype, on_error=on_error))
+        self.python.write_text(MAKING.format(body=body, text=dtype == "string", dtype=dtype))
+        recipe = Recipe.load(str(self.recipe))
+        return plan_build(recipe, str(root or self.root), py_files=[str(self.python)])
+
+    def is_killed(self, body, **options):
+        """Builds in a process of its own, which dies of it."""
+        self.plan(body, **options)
+        command = [sys.executable, "-m", "logloom", "build", str(self.recipe), "--to", str(self.root)]
+        done = subprocess.run([*command, "--py", str(self.python), "--quiet"], capture_output=True)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+
+    @property
+    def notes(self):
+        return sorted(path.name for path in self.root.glob("runs/*/attempts/*"))
+
+
+@pytest.fixture
+def fleet(logs, tmp_path):
+    return Fleet(logs, tmp_path)
+
+
+DEADLY = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    ("body", "dtype", "said"),
+    [
+        ("return [2**70 for _ in speed]", "int64", "making:make returned object of shape"),
+        (
+            "return [10**400 for _ in speed] if 0 else np.array([10**400] * 5, float)",
+            "float64",
+            "OverflowError",
+        ),
+        ("return np.full(len(speed), np.nan)", "int32", "making:make: column 'made' at tick 1767175200"),
+        ("return ['\\ud800' for _ in speed]", "string", "making:make returned list, which is no string"),
+        ("return speed[:1]", "float64", "making:make returned float64 of shape (1,)"),
+        ("return {}[sec[0]]", "float64", "making:make fails on rows 1767175200"),
+    ],
+)
+def test_a_function_whose_values_do_not_fit_leaves_its_log_out_under_skip(fleet, body, dtype, said):
+    built = build(fleet.plan(body, dtype=dtype))
+    status = {record.log_id: record.status for record in built.manifest.logs}
+    assert status == {"drive-00": "whole", "drive-01": "skipped"}
+    reason = built.manifest.logs[1].reasons[0]
+    assert said in reason
+    assert reason.startswith("partition 1767")
+    assert build(fleet.plan(body, dtype=dtype)).manifest.version == 1
+    fleet.root = fleet.folder / "other"
+    with pytest.raises(LogReadError, match="drive-01 1767"):
+        build(fleet.plan(body, dtype=dtype, on_error="fail"))
+
+
+def test_values_that_do_not_fit_count_against_the_budget(fleet):
+    with pytest.raises(LogloomError, match=r"1 of 2 logs skipped, over the budget of 1\.00%"):
+        build(fleet.plan("return {}['x']", on_error="{skip: 1%}"))
+
+
+def test_a_version_in_which_every_log_is_skipped_is_refused_and_says_why(fleet):
+    fleet.logs = fleet.logs.with_name("*01.mcap")
+    plan = fleet.plan("return {}['x']")
+    with pytest.raises(LogloomError, match=r"1 log skipped, drive-01: partition .* making:make fails"):
+        build(plan)
+
+
+@pytest.mark.parametrize(
+    "body", ["raise MemoryError('full')", "return speed - speed.mean()"], ids=["memory", "rows that differ"]
+)
+def test_what_is_no_fault_of_a_log_fails_the_build_under_skip_too(fleet, body):
+    with pytest.raises(LogReadError, match=r"full|fewer rows"):
+        build(fleet.plan(body, dtype="float64"))
+
+
+def test_a_log_that_kills_workers_is_left_out_and_tried_again_once_the_code_changes(fleet):
+    fleet.is_killed(DEADLY)
+    assert len(fleet.notes) == 1
+    built = build(fleet.plan(DEADLY))
+    assert [record.status for record in built.manifest.logs] == ["whole", "skipped"]
+    assert built.manifest.logs[1].reasons[0].endswith(f"attempts/{fleet.notes[0]})")
+    assert "3 worker processes died of it, the last one by SIGKILL" in built.manifest.logs[1].reasons[0]
+    assert fleet.plan(DEADLY).up_to_date
+    assert verify(str(fleet.root)).findings == ()
+    mended = build(fleet.plan("return (speed * 10).astype('int64')"))
+    assert [record.status for record in mended.manifest.logs] == ["whole", "whole"]
+
+
+def test_a_log_that_kills_workers_ends_a_build_that_may_skip_none_by_its_name(fleet):
+    fleet.is_killed(DEADLY, on_error="fail")
+    with pytest.raises(LogReadError, match=r"drive-01 1767\S*: 3 worker processes died .* on_error: skip"):
+        build(fleet.plan(DEADLY, on_error="fail"))
+
+
+def test_a_log_whose_worker_was_killed_for_another_reason_is_built_with_the_same_bytes(fleet, tmp_path):
+    first = str(tmp_path / "first")
+    once = f"if not os.path.exists({first!r}): open({first!r}, 'w'); {DEADLY}"
+    body = f"{once}\n    return (speed * 10).astype('int64')"
+    fleet.is_killed(body)
+    assert fleet.notes
+    built = build(fleet.plan(body))
+    assert built.is_whole
+    assert fleet.notes == []
+    build(fleet.plan(body, root=tmp_path / "undisturbed"))
+    assert digests(fleet.root) == digests(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("said", [b"", b"{", b"[]", b'{"attempts": 99}', b"\xff" * 100])
+def test_a_note_that_makes_no_sense_is_passed_over(fleet, said):
+    fleet.is_killed(DEADLY)
+    (note,) = fleet.root.glob("runs/*/attempts/*")
+    note.with_name(f"{note.name.partition('-')[0]}.json").write_bytes(said)
+    built = build(fleet.plan(DEADLY))
+    assert [record.status for record in built.manifest.logs] == ["whole", "skipped"]
