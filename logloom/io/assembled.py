@@ -46,7 +46,7 @@ class SharedPortion:
     Attributes:
         path: within the dataset, of the one file, or of the folder that holds all its files and no others.
         identity: names its folder, where the files have the names that they have in the dataset.
-        entry: BLAKE3 of that folder's entry.json.
+        entry: BLAKE3 of that folder's entry.json, but for its software: others may make the same files.
         size: of all files, in bytes.
     """
 
@@ -89,7 +89,8 @@ class PortionEntry:
     def shared(self, identity: str) -> SharedPortion:
         """As the entries of assembled outputs name it."""
         size = sum(file.size for file in self.files)
-        return SharedPortion(self.path, identity, blake3(self.to_bytes()).hexdigest(), size)
+        data = replace(self, software={}).to_bytes()
+        return SharedPortion(self.path, identity, blake3(data).hexdigest(), size)
 
 
 @dataclass(frozen=True)
@@ -136,21 +137,21 @@ def _assembled_bytes(entry: AssembledEntry | PortionEntry, said: dict[str, str])
     return canonical(data | said)
 
 
-def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, anew: bool = False) -> bool:
-    """Marks an assembled output as complete; says whether this call did it.
+def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, anew: bool = False) -> None:
+    """Marks an assembled output as complete.
 
     Args:
         anew: whether to replace what is there.
     """
     folder = unit_folder(entry.output, identity)
-    files = {f"{folder}/{PORTIONS}": entry.portions_bytes()} if entry.portions else {}
-    created = True
-    for name, data in {**files, f"{folder}/{ENTRY}": entry.to_bytes()}.items():
-        if anew:
-            store.replace(name, data, read_only=True)
-        else:
-            created = store.create(name, data)
-    return created
+    name = f"{folder}/{ENTRY}"
+    if entry.portions and (anew or not store.exists(name)):
+        # Without the entry, what lies there is of a build that failed; other portions may stand in it.
+        store.restate(f"{folder}/{PORTIONS}", entry.portions_bytes())
+    if anew:
+        store.replace(name, entry.to_bytes(), read_only=True)
+    else:
+        store.create(name, entry.to_bytes())
 
 
 def read_portions(store: Store, output: str, identity: str) -> tuple[SharedPortion, ...]:
@@ -193,18 +194,18 @@ def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledE
     return entry, blake3(data).hexdigest()
 
 
-def find_portion(store: Store, output: str, identity: str) -> tuple[PortionEntry, str] | None:
+def find_portion(store: Store, output: str, identity: str) -> PortionEntry | None:
     """As `find_assembled`, of a portion of assembled outputs."""
     found = read_metadata(store, output, identity)
     if found is None:
         return None
-    data, *said = found
+    _, *said = found
     entry = checked(PortionEntry, *said)
     strangers = [file.name for file in entry.files if not f"{file.name}/".startswith(f"{entry.path}/")]
     if strangers or not entry.files:
         _, place, way_out = said
         raise DatasetError(f"{place}: {entry.path!r} holds {(strangers or ['nothing'])[0]!r}; {way_out}")
-    return entry, blake3(data).hexdigest()
+    return entry
 
 
 def covering(portions: Mapping[str, T], name: str) -> T | None:
@@ -282,10 +283,9 @@ def read_portion(store: Store, output: str, shared: SharedPortion) -> PortionEnt
     place = store.uri_of(f"{unit_folder(output, shared.identity)}/{ENTRY}")
     if found is None:
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
-    entry, digest = found
-    if digest != shared.entry:
+    if found.shared(shared.identity) != shared:
         raise DatasetError(f"{place}: damaged, its bytes changed; {repair_hint(place)}")
-    return entry
+    return found
 
 
 def assembled_files(

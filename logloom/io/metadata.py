@@ -15,7 +15,16 @@ import re
 from collections import Counter
 from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, Field, InstanceOf, Strict, StringConstraints, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    Strict,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
 
 from logloom.errors import DatasetError
 from logloom.validation import describe_first
@@ -28,8 +37,15 @@ _NOT_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+', re.DOTALL)
 _LONG_NUMBER = re.compile(r"\d{19}")  # may be too large for 64 bits
 _PART = r"(?:\.{0,2}[^./\\\x00-\x1f]|\.{3})[^/\\\x00-\x1f]*"  # neither empty, nor . or ..
 
+
+def _encodes(text: str) -> str:
+    text.encode()
+    return text
+
+
 # Text may hold what no UTF-8 has, as names of files do, so it isn't pydantic's own kind of str.
 Text = InstanceOf[str]
+Unicode = Annotated[str, Strict(), AfterValidator(_encodes)]  # what Parquet holds
 Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Int64 = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 Name = Annotated[str, StringConstraints(pattern=f"^{_PART}$", max_length=255)]  # one part of a path

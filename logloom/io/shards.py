@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.metadata import STRICT, Count, Name, NameOrNone, Text, canonical, checked, parsed
+from logloom.io.metadata import STRICT, Count, Name, NameOrNone, Text, Unicode, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 
@@ -58,19 +58,19 @@ class LogRecord:
 
     __pydantic_config__ = STRICT
 
-    log_id: Text
+    log_id: Unicode
     uris: tuple[Text, ...]
-    content_id: Text
+    content_id: Unicode
     split: Name
-    key: Text
-    status: Text
+    key: Unicode
+    status: Unicode
     part: NameOrNone
     rows: Count
     planned: Count
     dropped: Mapping[str, Count]
     refused: Count
     reasons: tuple[Text, ...] = ()
-    verified: Text = ""
+    verified: Unicode = ""
     units: Count | None = None
 
 
@@ -91,8 +91,8 @@ class RecordShard:
 
     digest: Name
     size: Count
-    first: Text
-    last: Text
+    first: Unicode
+    last: Unicode
     totals: Mapping[str, Count]
     statuses: Mapping[str, Count]
     dropped: Mapping[str, Count]
@@ -230,9 +230,9 @@ def _disorder(table: pa.Table) -> str:
 
 
 def write_shard(store: Store, table: pa.Table, folder: str = SHARDS) -> RecordShard:
-    """Writes a shard of these rows; one that is there already has the same bytes."""
+    """Writes a shard of these rows; one that is there already has the same bytes, unless it is damaged."""
     shard, data = shard_of(table)
-    store.create(shard_file(shard, folder), data)
+    store.restate(shard_file(shard, folder), data)
     return shard
 
 

@@ -278,6 +278,12 @@ class Store:
             if durable:
                 sync(path.parent)
 
+    def restate(self, name: str, data: bytes) -> None:
+        """Writes a file that is created once; one that is there with other bytes, damaged or of a build that
+        failed, is replaced."""
+        if not self.create(name, data) and self.read(name) != data:
+            self.replace(name, data, read_only=True)
+
     def check_writable(self) -> None:
         """
         Raises:

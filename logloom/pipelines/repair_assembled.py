@@ -150,15 +150,13 @@ class _Again:
             made = [
                 () if entry else self._described(folder) for entry, folder in zip(there, folders, strict=True)
             ]
+            entries: dict[str, AssembledEntry | PortionEntry] = {}
+            shared = []
+            for portion, folder, entry, own_files in zip(portions, folders, there, made, strict=True):
+                if entry is None:
+                    entry = entries[f"{folder.name}/{ENTRY}"] = self._portion_entry(folder, own_files)
+                shared.append(entry.shared(portion.identity))
             for by in self._made_by():
-                entries: dict[str, AssembledEntry | PortionEntry] = {}
-                shared = []
-                for portion, folder, entry, own_files in zip(portions, folders, there, made, strict=True):
-                    if entry is None:
-                        entry = entries[f"{folder.name}/{ENTRY}"] = portion_entry(
-                            output, folder.path, own_files, by
-                        )
-                    shared.append(entry.shared(portion.identity))
                 whole = entry_of(self._assembly, self._plan, files, shared, by)
                 if blake3(whole.to_bytes()).hexdigest() == part.entry:
                     return entries | {f"{own.name}/{ENTRY}": whole}
@@ -166,10 +164,12 @@ class _Again:
 
     def _entry_there(self, portion: SharedPortion) -> PortionEntry | None:
         try:
-            found = find_portion(self._store, self._assembly.output, portion.identity)
+            return find_portion(self._store, self._assembly.output, portion.identity)
         except DatasetError:
             return None
-        return found[0] if found else None
+
+    def _portion_entry(self, folder: _Bundle, files: Sequence[FileEntry]) -> PortionEntry:
+        return portion_entry(self._assembly.output, folder.path, files, software())
 
     # --- files
 
@@ -177,10 +177,8 @@ class _Again:
         name, whys = f"{folder.name}/{ENTRY}", {}
         entry = self._entry_there(shared)
         if entry is None or entry.shared(shared.identity) != shared:
-            files = self._described(folder)
-            made = (portion_entry(self._assembly.output, shared.path, files, by) for by in self._made_by())
-            entry = next((one for one in made if one.shared(shared.identity) == shared), None)
-            if entry is None:
+            entry = self._portion_entry(folder, self._described(folder))
+            if entry.shared(shared.identity) != shared:
                 return {name: f"put together again it has other bytes{self._other}"}
             self._store.replace(name, entry.to_bytes(), read_only=True)
             whys[name] = ""

@@ -43,7 +43,7 @@ def finished_portion(job: Target, output: str, identity: str) -> PortionEntry | 
     if found is None:
         return None
     sizes = job.store.sizes(unit_folder(output, identity))
-    return found[0] if all(sizes.get(file.name) == file.size for file in found[0].files) else None
+    return found if all(sizes.get(file.name) == file.size for file in found.files) else None
 
 
 def small_files(plan: AssemblyPlan) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:

@@ -234,9 +234,7 @@ def write_chunk(job: Target, chunk: AssembledFileTask) -> tuple[str, FileEntry]:
 
 def publish_file(job: Target, folder: str, name: str, data: bytes) -> FileEntry:
     """Makes a file of a unit folder; one that differs, which a failed build left, is replaced."""
-    path = f"{folder}/{name}"
-    if not job.store.create(path, data) and job.store.read(path) != data:
-        job.store.replace(path, data, read_only=True)
+    job.store.restate(f"{folder}/{name}", data)
     return described(name, data)
 
 
@@ -339,19 +337,15 @@ def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:
     Another build's may have been made by other software.
     """
     entry, output = candidate.entry, candidate.entry.output
-    portions = {portion.identity: portion for portion in entry.portions}
     for identity, made in candidate.made.items():
         name = f"{unit_folder(output, identity)}/{ENTRY}"
         if not job.store.create(name, made.to_bytes()):
             there = finished_portion(job, output, identity)
-            if there is None:
+            if there is None or there.shared(identity) != made.shared(identity):
                 job.store.replace(name, made.to_bytes(), read_only=True)
-            portions[identity] = (there or made).shared(identity)
-    entry = replace(entry, portions=tuple(portions.values()))
-    if not publish_assembled(job.store, candidate.identity, entry):
-        there_too = find_assembled(job.store, output, candidate.identity)
-        entry = there_too[0] if there_too else entry
-    return entry
+    publish_assembled(job.store, candidate.identity, entry)
+    there_too = find_assembled(job.store, output, candidate.identity)
+    return there_too[0] if there_too else entry
 
 
 def assembled_differences(

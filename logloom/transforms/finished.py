@@ -110,7 +110,8 @@ def withdraw_portions(store: Store, entry: AssembledEntry) -> str:
         if portion.identity not in named:
             store.remove(f"{unit_folder(entry.output, portion.identity)}/{ENTRY}")
     if numbers := [named[p.identity] for p in entry.portions if p.identity in named]:
-        return f"`logloom repair {shlex.quote(f'{store.uri}@{max(numbers)}')}` builds again what is damaged"
+        command = f"`logloom repair {shlex.quote(f'{store.uri}@{max(numbers)}')}`"
+        return f"build again; should it fail again, {command} builds again what is damaged"
     return ""
 
 

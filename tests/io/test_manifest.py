@@ -199,6 +199,8 @@ OF_RECORDS = [
     ),
     (("logs", 0, "split"), "..", r"logs\[0\]\.split: expected a name that stays in its folder"),
     (("logs", 0, "key"), ..., r"logs\[0\]\.key: is missing"),
+    (("logs", 0, "log_id"), "\ud800", r"logs\[0\]\.log_id: "),
+    (("logs", 0, "verified"), "\ud800", r"logs\[0\]\.verified: "),
 ]
 OF_SHARDS = [
     (("logs", 0, "size"), -1, r"logs\[0\]\.size: "),
@@ -207,6 +209,7 @@ OF_SHARDS = [
     (("logs", 0, "totals", "logs"), "1", r"logs\[0\]\.totals\.logs: expected a whole number"),
     (("logs", 0, "totals", "logs"), ..., "logs: .*the shard from 'drive' on holds no, or too many logs"),
     (("logs", 0, "totals", "logs"), 10**9, "logs: .*the shard from 'drive' on holds no, or too many logs"),
+    (("logs", 0, "first"), "\ud800", r"logs\[0\]\.first: "),
     (("logs", 0, "last"), ..., r"logs\[0\]\.last: is missing"),
 ]
 OF_MANIFESTS = [

@@ -180,6 +180,13 @@ def test_a_damaged_or_lost_shard_names_its_file_and_the_way_out(store):
         LogRecords(store, logs.shards).column("rows")
 
 
+def test_a_damaged_shard_that_is_written_again_is_whole(store):
+    logs = write_records(store, [record(n) for n in range(50)])
+    flip(store.local / shard_file(logs.shards[0]))
+    assert list(write_records(store, [record(n) for n in range(50)])) == [record(n) for n in range(50)]
+    assert list(LogRecords(store, logs.shards)) == [record(n) for n in range(50)]
+
+
 def test_a_flipped_bit_in_a_column_is_found_by_its_page(store):
     logs = write_records(store, [record(n) for n in range(1500)])
     shard = max(logs.shards, key=lambda one: one.size)

@@ -10,6 +10,7 @@ import threading
 import traceback
 import urllib.parse
 
+import pyarrow.parquet as pq
 import pytest
 
 from logloom.demo import demo_recipe, make_drives
@@ -116,6 +117,10 @@ def test_a_build_keeps_no_credentials_and_verifies_where_it_is_given_them(uri, t
     assert built.returncode == 0, built.stderr
     kept = [path for path in root.rglob("*") if path.is_file()]
     assert not [path for path in kept if SECRET.encode() in path.read_bytes() or SECRET in path.name]
+    shards = [path for path in kept if path.suffix == ".parquet"]  # whose text is compressed
+    texts = [str(pq.read_table(path).to_pylist()) for path in shards]
+    assert not [text for text in texts if SECRET in text]
+    assert any(shown(uri) in text for text in texts)
     assert shown(uri).encode() in (root / "versions/00000001.json").read_bytes()
     assert "up to date" in logloom("build", recipe, "--to", root).stderr
     assert logloom("verify", root, "--against-logs", "--log", uri).returncode == 0

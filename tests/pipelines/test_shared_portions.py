@@ -20,6 +20,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
+from logloom.transforms import assembly
 from tests.pipelines.conftest import build_at, digests
 
 LOGS = 5
@@ -248,3 +249,38 @@ def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
     assert not [name for name in written if name.startswith("zarr/") and not name.endswith("entry.json")]
     assert archive.entry(2, "zarr").portions == kept
     assert before <= archive.files()
+
+
+def test_what_lists_the_portions_of_a_build_that_failed_is_replaced(archive, monkeypatch):
+    for name in ("versions/00000005.json", "versions/00000005.blake3"):
+        (archive.root / name).unlink()
+    store = Store.at(str(archive.root))
+    named = {p.identity for number in range(1, 5) for p in archive.entry(number, "zarr").portions}
+    for path in (archive.root / "parts" / "zarr").glob("*/drive-04/timestamp/c/0"):
+        assert path.parts[len(archive.root.parts) + 2] not in named
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(ReadBackError, match="build again; should it fail"):
+        archive.build(0, 1, 2, 3, 4)
+    monkeypatch.setattr(assembly, "software", lambda: {"logloom": "another"})
+    archive.build(0, 1, 2, 3, 4)
+    (part,) = [part for part in read_manifest(store, 5).assembled if part.output == "zarr"]
+    assert read_assembled(store, part).software == {"logloom": "another"}
+    assert archive.findings(5) == []
+
+
+def test_a_portion_that_other_software_makes_again_is_that_of_earlier_versions_too(archive, monkeypatch):
+    archive.build(0, 2, 3)
+    (portion,) = [p for p in archive.entry(5, "zarr").portions if p.path == "drive-01"]
+    path = archive.root / "parts" / "zarr" / portion.identity / "entry.json"
+    path.unlink()
+    path.write_bytes(b"{}")
+    monkeypatch.setattr(assembly, "software", lambda: {"logloom": "another"})
+    archive.build(1, 3, 4)
+    assert b"another" in path.read_bytes()
+    assert portion in archive.entry(7, "zarr").portions
+    assert [archive.findings(number) for number in (5, 7)] == [[], []]
+    path.unlink()
+    assert repair(str(archive.root), 7, num_workers=1).is_sound
+    assert [archive.findings(number) for number in (5, 7)] == [[], []]
