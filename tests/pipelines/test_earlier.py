@@ -95,4 +95,3 @@ def test_it_grows_by_portions_that_later_versions_share(recipe):
             logs = [record.log_id for record in manifest.logs if record.split == part.split]
             assert found == (logs if part.split == split else [])
     assert len(logloom.datasets.open(ROOT, output="zarr")) > 15
-
