@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 class View(enum.StrEnum):
+    auto = "auto"
     link = "link"
     copy = "copy"
     none = "none"
@@ -60,10 +61,10 @@ def build(
     view: Annotated[
         View,
         typer.Option(
-            help="Make the version's view of plain folders on disks (link), in object stores too (copy), or "
-            "nowhere (none)."
+            help="Make the version's view of plain folders on disks, unless it has more than 100 000 units "
+            "(auto), even then (link), in object stores too (copy), or nowhere (none)."
         ),
-    ] = View.link,
+    ] = View.auto,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,

@@ -43,8 +43,8 @@ def view(
         files = files_of(store, manifest, output, split)
         if json:
             print_json([{"url": store.uri_of(f.stored), "name": f.name, "size": f.size} for f in files])
-        else:
-            print("\n".join(store.uri_of(file.stored) for file in files))
+        for file in () if json else files:
+            print(store.uri_of(file.stored))
         return
     if store.local is not None:
         place = str(make_view(store, manifest)[0])

@@ -57,14 +57,13 @@ class Dataset(Generic[Sample]):
     Opens files when first read, pickles without them, serves forked and spawned workers and many threads.
 
     Attributes:
-        positions: (len(self),) which rows of the source these are, in stored order counted from 0.
         columns: names of the columns that rows have.
     """
 
-    def __init__(self, source: RowSource, positions: Ints, columns: tuple[str, ...]):
+    def __init__(self, source: RowSource, rows: views.Rows, columns: tuple[str, ...]):
         """See `logloom.datasets.open`."""
         self._source = source
-        self.positions = positions
+        self._rows = rows
         self.columns = columns
         self._row_fns: tuple[Fn, ...] = ()
         self._window: views.WindowSpec | None = None
@@ -83,7 +82,7 @@ class Dataset(Generic[Sample]):
         if self._fns or self._row_fns:
             notes.append("mapped; the columns are those that functions are given")
         stretches, types = self._source.stretches, self._source.schema.all
-        return described(self.place, stretches, self.positions, self.columns, types, notes)
+        return described(self.place, stretches, self._rows, self.columns, types, notes)
 
     # --- views ------------------------------------------------------------------------------------------
 
@@ -141,13 +140,13 @@ class Dataset(Generic[Sample]):
         stamps = self._source.stamps if gap is not None else None
         runs = views.runs_of(self._source.stretches, stamps, gap)
         window = views.WindowSpec(views.steps_of(offsets, stride), runs, on_edge, mask)
-        positions = window.whole(self.positions) if on_edge == "drop" else self.positions
-        made = self._with(positions=positions, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
+        rows = window.whole(self.positions) if on_edge == "drop" else self._rows
+        made = self._with(_rows=rows, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
         return cast("Dataset[dict[str, Any]]", made)
 
     def shuffle(self, seed: int = 0) -> Self:
         """The same rows in an order that follows from the seed alone."""
-        return self._with(positions=views.shuffled(self.positions, seed))
+        return self._with(_rows=views.shuffled(self.positions, seed))
 
     def shard(self, number: int, count: int) -> Self:
         """Every `count`-th row from the `number`-th on, for one of `count` machines.
@@ -155,7 +154,7 @@ class Dataset(Generic[Sample]):
         Raises:
             UsageError: there is no such shard.
         """
-        return self._with(positions=views.shard_of(self.positions, number, count))
+        return self._with(_rows=views.shard_of(self._rows, number, count))
 
     def take(self, rows: int | Sequence[int] | slice | Array) -> Self:
         """The first `rows` rows; or those of the given numbers, in that order; or where a mask is true.
@@ -163,7 +162,7 @@ class Dataset(Generic[Sample]):
         Raises:
             UsageError: there is no such row.
         """
-        return self._with(positions=views.taken(self.positions, rows))
+        return self._with(_rows=views.taken(self._rows, rows))
 
     def head(self, rows: int = 5) -> Self:
         """The first rows; as `take`."""
@@ -196,7 +195,7 @@ class Dataset(Generic[Sample]):
         if isinstance(where, str):
             if columns is not None or batched:
                 raise UsageError("filter: columns= and batched= go with a function; text names its columns")
-            return self._with(positions=passing(self._source, self.positions, where))
+            return self._with(_rows=passing(self._source, self.positions, where))
         if not callable(where):
             raise UsageError(f"filter: expected text or a function, got a {type(where).__name__}")
         view: Dataset[Any] = self if columns is None else self.select(columns)
@@ -220,6 +219,11 @@ class Dataset(Generic[Sample]):
     def place(self) -> str:
         """The URI of what was opened."""
         return self._source.place
+
+    @property
+    def positions(self) -> Ints:
+        """(len(self),) which rows of the source these are, in stored order counted from 0."""
+        return views.array_of(self._rows)
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -283,7 +287,7 @@ class Dataset(Generic[Sample]):
         """A row for each row: log_id, timestamp, partition, split, its number in its log, index columns."""
         import pandas as pd
 
-        stretches, positions = self._source.stretches, self.positions
+        stretches, positions = self._source.stretches.by_partition, self.positions
         numbers = stretches.number_of(positions)
 
         def texts(values: Sequence[str]) -> Any:
@@ -303,7 +307,7 @@ class Dataset(Generic[Sample]):
     # --- rows -------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Sample]:
         return (self._samples([number])[0] for number in range(len(self)))
@@ -360,13 +364,15 @@ class Dataset(Generic[Sample]):
             return self.select(columns).get_many(numbers, out=out)
         chosen = self._chosen(numbers)
         if not self._fns and not self._row_fns and len(chosen):
+            positions = views.at(self._rows, chosen)
             if self._window is None:
-                return self._source.batch(self.positions[chosen], self.columns, out)
-            return window_batch(self._source, self._window, self.positions[chosen], self.columns, out or {})
+                return self._source.batch(positions, self.columns, out)
+            return window_batch(self._source, self._window, positions, self.columns, out or {})
         samples = self._samples(chosen.tolist())
         if odd := next((type(one).__name__ for one in samples if not isinstance(one, Mapping)), ""):
             raise UsageError(f"{self.place}: a function given to map made a {odd}; batches are made of dicts")
-        return batches.stacked_rows(samples, {}, f"{self._source.place}, mapped", self.positions[chosen])
+        positions = views.at(self._rows, chosen)
+        return batches.stacked_rows(samples, {}, f"{self._source.place}, mapped", positions)
 
     # --- other libraries --------------------------------------------------------------------------------
 
@@ -429,7 +435,7 @@ class Dataset(Generic[Sample]):
         return views.checked(found, length)
 
     def _samples(self, numbers: Sequence[int]) -> list[Any]:
-        positions = self.positions[self._chosen(numbers)]
+        positions = views.at(self._rows, self._chosen(numbers))
         if not len(positions):
             return []
         if self._window is None:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from logloom.io.stretches import Ints, Stretches
+from logloom.datasets.views import Rows, array_of
+from logloom.io.stretches import Stretches
 from logloom.schema import ColumnType
 
 _WIDTH = 80
@@ -22,7 +23,7 @@ _NAME = 48  # letters of a column's name
 def described(
     place: str,
     stretches: Stretches,
-    positions: Ints,
+    positions: Rows,
     columns: Sequence[str],
     types: Mapping[str, ColumnType],
     notes: Sequence[str],
@@ -33,8 +34,7 @@ def described(
         types: of the columns; others are Python objects.
         notes: what else there is to say, a line each.
     """
-    numbers = np.unique(stretches.number_of(positions)).tolist() if len(positions) else []
-    logs = sorted({stretches.log_ids[number] for number in numbers})
+    logs = sorted({stretches.log_ids[number] for number in _touched(stretches, positions)})
     told = ", ".join([*logs[:_LOGS], *(["…"] if len(logs) > _LOGS else [])])
     rows = f"{_count(len(positions), 'row')} of {_count(len(logs), 'log')}{told and ': '}{told}"
     lines = [f"<Dataset {_shortened(place, _WIDTH - 10)}", rows, *notes, f"{_count(len(columns), 'column')}:"]
@@ -48,6 +48,16 @@ def described(
     if len(shown) < len(columns):
         lines.append(f"  … and {len(columns) - len(shown)} more")
     return "\n".join([lines[0], *(_cut(f"  {line}") for line in lines[1:])]) + ">"
+
+
+def _touched(stretches: Stretches, positions: Rows) -> list[int]:
+    """The stretches that rows lie in."""
+    if isinstance(positions, range) and positions and abs(positions.step) == 1:
+        first, last = np.sort(stretches.number_of(np.array([positions[0], positions[-1]]))).tolist()
+        numbers = first + np.flatnonzero(stretches.counts[first : last + 1])
+    else:
+        numbers = np.unique(stretches.number_of(array_of(positions))) if len(positions) else np.empty(0)
+    return [int(number) for number in numbers]
 
 
 def _count(number: int, what: str) -> str:

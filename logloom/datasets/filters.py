@@ -72,7 +72,10 @@ def _index_values(source: RowSource, name: str, positions: Ints) -> Array | Cate
     numbers = stretches.number_of(positions)
     if name == "row":
         return positions - stretches.log_starts()[numbers]
-    texts = {"log_id": stretches.log_ids, "partition": stretches.partitions, "split": stretches.splits}[name]
+    if name == "partition":
+        stretches = stretches.by_partition
+        return Categories.found_in(stretches.partitions)[stretches.number_of(positions)]
+    texts = {"log_id": stretches.log_ids, "split": stretches.splits}[name]
     return Categories.found_in(texts)[numbers]
 
 

@@ -19,6 +19,7 @@ from logloom.datasets.filters import passing
 from logloom.datasets.picking import names_of, near
 from logloom.datasets.splits import SplitsSource
 from logloom.datasets.versions import open_version
+from logloom.datasets.views import Rows, array_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import UncheckedWarning, with_check
 from logloom.io.filesystems import absolute_uri
@@ -74,7 +75,7 @@ def open(
         DatasetError: nothing that can be opened lies there, or it is damaged.
     """
     options = storage_options or {}
-    source, positions = _open_rows(os.fspath(uri), version, output, split, columns, options, check)
+    source, rows = _open_rows(os.fspath(uri), version, output, split, columns, options, check)
     if check and source.unknown:
         warnings.warn(
             f"{source.place}: check=True can't tell damage to {source.unknown}: no manifest here has their "
@@ -83,8 +84,8 @@ def open(
             stacklevel=2,
         )
     if where is not None:
-        positions = passing(source, positions, where)
-    return Dataset(source, positions, names_of(columns, source.schema, None, source.place))
+        rows = passing(source, array_of(rows), where)
+    return Dataset(source, rows, names_of(columns, source.schema, None, source.place))
 
 
 def _open_rows(
@@ -95,7 +96,7 @@ def _open_rows(
     columns: str | Sequence[str] | None,
     options: Mapping[str, Any],
     check: bool,
-) -> tuple[RowSource, Ints]:
+) -> tuple[RowSource, Rows]:
     splits = [split] if isinstance(split, str) else split
     place = absolute_uri(uri).rstrip("/")
     found = _IN_VIEW.fullmatch(place)
@@ -117,7 +118,7 @@ def _open_rows(
         return _open_splits(place, splits, columns, options)
     if splits is not None:
         raise UsageError(f"{place}: one dataset, not a folder for each split; leave split= out")
-    return source, np.arange(len(source), dtype=np.int64)
+    return source, range(len(source))
 
 
 def _open_splits(
@@ -125,7 +126,7 @@ def _open_splits(
     splits: Sequence[str] | None,
     columns: str | Sequence[str] | None,
     options: Mapping[str, Any],
-) -> tuple[RowSource, Ints]:
+) -> tuple[RowSource, Rows]:
     """The datasets in the folders of a folder, such as a copy of a version's view, each of which is a split.
 
     Raises:
@@ -147,7 +148,7 @@ def _open_splits(
             "table.json, bags spec.json, zarr zarr.json or .zgroup, and files end in .tar, .parquet, …"
         )
     source = SplitsSource(place, found)
-    return source, _by_log(source) if source.has_stamps else np.arange(len(source), dtype=np.int64)
+    return source, _by_log(source) if source.has_stamps else range(len(source))
 
 
 def _by_log(source: RowSource) -> Ints:

@@ -1,4 +1,4 @@
-"""Rows of one output of a committed version.
+"""OrderedRows of one output of a committed version.
 
 Here: which sources make up an output, and the order (log_id, timestamp) over its splits.
 Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).
@@ -7,30 +7,29 @@ Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from logloom.datasets.picking import near
+from logloom.datasets.units import LogsSource, stretches_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.assembled import assembled_store
 from logloom.io.checks import check_all, known_files, unit_files, with_check
-from logloom.io.entries import Entry, read_log_part
+from logloom.io.entries import Entry
 from logloom.io.manifest import Manifest, view_folder
-from logloom.io.shards import LogRecord
 from logloom.io.sources import ChainedSource, ReaderSource, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.io.units import AssembledFormat, Reader, by_preference, format_named, options_of
 from logloom.schema import Schema
 
-_THREADS = 16
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-Unit = tuple[LogRecord, Entry]
+OrderedRows = tuple[RowSource, Ints | range]  # and their positions in the order in which they are shown
 
 
 def open_version(
@@ -39,7 +38,7 @@ def open_version(
     output: str | None,
     splits: Sequence[str] | None,
     check: bool = False,
-) -> tuple[RowSource, Ints]:
+) -> OrderedRows:
     """The rows of an output, and their positions ordered by (log_id, timestamp).
 
     Args:
@@ -49,33 +48,38 @@ def open_version(
 
     Raises:
         UsageError: there is no such output or split; names those there are.
-        DatasetError: the manifest's parts are missing or damaged.
+        DatasetError: the version's list of logs is missing or damaged, or what is read to know the columns.
     """
     place = store.uri_of(view_folder(manifest.version))
     output = _chosen_output(manifest, output, place)
-    known = sorted({log.split for log in manifest.logs if log.part} | set(_named_splits(manifest)))
-    wanted = _chosen_splits(splits, known, place)
-    logs = [log for log in manifest.logs if log.part and log.split in wanted]
-    units = _units(store, logs)
-    parts, order = _parts(store, manifest, output, units.get(output, []), check)
-    schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
-    max_gap = max_gap_of(manifest)
-    at_hand = format_named(output).has_stamps_at_hand
-    timed_by = None if at_hand else _timed_by(store, manifest, units, check)
-    return ChainedSource(f"{place}/{output}", parts, schema, max_gap, timed_by), order
+    logs = _logs_of(manifest, splits, place)
+    source = functools.partial(_source, store, manifest, logs=logs, check=check)
+    timed_by = None if format_named(output).has_stamps_at_hand else _timed_by(manifest, source)
+    return source(output, max_gap=max_gap_of(manifest), timed_by=timed_by)
 
 
-def _timed_by(
-    store: Store, manifest: Manifest, units: Mapping[str, Sequence[Unit]], check: bool
-) -> tuple[RowSource, Ints] | None:
+def _logs_of(manifest: Manifest, splits: Sequence[str] | None, place: str) -> pa.Table:
+    """log_id, split, part and rows of the logs of some splits that have rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    logs = manifest.logs.columns("log_id", "split", "part", "rows")
+    logs = logs.filter(pc.not_equal(logs["part"], ""))
+    known = sorted(set(logs["split"].unique().to_pylist()) | set(_named_splits(manifest)))
+    if splits is not None:
+        wanted = _chosen_splits(splits, known, place)
+        logs = logs.filter(pc.is_in(logs["split"], pa.array(wanted, pa.string())))
+    return logs.filter(pc.greater(logs["rows"], 0)).combine_chunks()
+
+
+def _timed_by(manifest: Manifest, source: Callable[[str], OrderedRows]) -> OrderedRows | None:
     """Another output that has the timestamps of the same rows at hand; in shards they lie between payload."""
-    names = by_preference(name for name in units if format_named(name).has_stamps_at_hand)
+    names = by_preference(name for name in manifest.outputs if format_named(name).has_stamps_at_hand)
     output = next(iter(names), None)
     if output is None:
         return None
     try:
-        parts, order = _parts(store, manifest, output, units[output], check)
-        return ChainedSource(store.uri_of(output), parts, parts[0].schema, None), order
+        return source(output)
     except LogloomError:  # it was removed, or is damaged
         return None
 
@@ -102,71 +106,59 @@ def _named_splits(manifest: Manifest) -> Iterable[str]:
     return [name for name in split if name != "by"] if isinstance(split, Mapping) else []
 
 
-def _chosen_splits(splits: Sequence[str] | None, known: Sequence[str], place: str) -> Sequence[str]:
-    if splits is None:
-        return known
+def _chosen_splits(splits: Sequence[str], known: Sequence[str], place: str) -> Sequence[str]:
     for name in splits:
         if name not in known:
             raise UsageError(f"{place}: no split {name!r}; {near(name, known)}")
     return splits
 
 
-def _units(store: Store, logs: Sequence[LogRecord]) -> dict[str, list[Unit]]:
-    """The units that hold rows, in row order, by output."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        parts = list(pool.map(lambda log: read_log_part(store, log.part), logs))
-    units: dict[str, list[Unit]] = {}
-    for log, entries in zip(logs, parts, strict=True):
-        for entry in entries:
-            if entry.rows:
-                units.setdefault(entry.output, []).append((log, entry))
-    return units
-
-
-def _parts(
-    store: Store, manifest: Manifest, output: str, units: Sequence[Unit], check: bool
-) -> tuple[list[RowSource], Ints]:
-    """The sources of an output, and the order of their rows by log."""
+def _source(
+    store: Store,
+    manifest: Manifest,
+    output: str,
+    *,
+    logs: pa.Table,
+    check: bool,
+    max_gap: int | None = None,
+    timed_by: OrderedRows | None = None,
+) -> OrderedRows:
+    """The rows of an output, and the order of their positions by log."""
     opened = _whole_dataset(store, manifest, output, check)
     if opened is None:
-        return _unit_sources(store, manifest, output, units, check), _counting(units)
-    by_split = sorted(range(len(units)), key=lambda number: (units[number][0].split, number))
-    groups = itertools.groupby([units[number] for number in by_split], key=lambda unit: unit[0].split)
-    parts = [opened(split, _stretches(list(own))) for split, own in groups]
-    # The sources lie split after split, while rows are shown in the order of `units`.
-    counts = np.array([units[number][1].rows for number in by_split], np.int64)
-    firsts = np.cumsum(counts) - counts
-    spans = {number: (int(first), int(n)) for number, first, n in zip(by_split, firsts, counts, strict=True)}
-    pieces = [np.arange(spans[n][0], sum(spans[n]), dtype=np.int64) for n in range(len(units))]
-    return parts, np.concatenate([np.empty(0, np.int64), *pieces])
+        opener = functools.partial(
+            _unit_source, store, Schema.from_json(manifest.schema), options_of(store, manifest)[output], check
+        )
+        units = LogsSource(store, manifest, output, logs, opener, max_gap, timed_by)
+        return units, range(len(units))
+    splits, own = np.unique(np.array(logs["split"].to_pylist(), str), return_inverse=True)
+    told = [stretches_of(store, logs.filter(own == number), output) for number in range(len(splits))]
+    parts = [opened(split, rows) for split, rows in zip(splits.tolist(), told, strict=True)]
+    schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
+    place = f"{store.uri_of(view_folder(manifest.version))}/{output}"
+    source = ChainedSource(place, parts, schema, max_gap, timed_by)
+    return source, range(len(source)) if len(parts) < 2 else _by_log(logs["rows"].to_numpy(), own)
 
 
-def _counting(units: Sequence[Unit]) -> Ints:
-    return np.arange(sum(entry.rows for _, entry in units), dtype=np.int64)
+def _by_log(counts: Ints, splits: Ints) -> Ints:
+    """Positions in the order of logs, of sources that lie split after split.
+
+    Args:
+        counts, splits: (L,) rows of each log, and the number of its split.
+    """
+    order = np.argsort(splits, kind="stable")
+    firsts = np.empty_like(counts)
+    firsts[order] = np.cumsum(counts[order]) - counts[order]
+    shown = np.cumsum(counts) - counts
+    return np.repeat(firsts - shown, counts) + np.arange(counts.sum(), dtype=np.int64)
 
 
-def _stretches(units: Sequence[Unit]) -> Stretches:
-    return Stretches(
-        [log.log_id for log, _ in units],
-        [entry.partition for _, entry in units],
-        [log.split for log, _ in units],
-        np.array([entry.rows for _, entry in units], np.int64),
-    )
-
-
-def _unit_sources(
-    store: Store, manifest: Manifest, output: str, units: Sequence[Unit], check: bool
-) -> list[RowSource]:
-    schema = Schema.from_json(manifest.schema)
-    options = options_of(store, manifest)[output]
-    sources: list[RowSource] = []
-    for log, entry in units:
-        files = functools.partial(unit_files, store, entry)
-        storage = with_check(store.options, files) if check else store.options
-        folder = store.uri_of(entry.folder)
-        opener = functools.partial(_open_unit, output, folder, schema, options, entry.unit, storage)
-        sources.append(ReaderSource(folder, opener, _stretches([(log, entry)])))
-    return sources
+def _unit_source(store: Store, schema: Schema, options: Any, check: bool, entry: Entry) -> RowSource:
+    files = functools.partial(unit_files, store, entry)
+    storage = with_check(store.options, files) if check else store.options
+    folder = store.uri_of(entry.folder)
+    opener = functools.partial(_open_unit, entry.output, folder, schema, options, entry.unit, storage)
+    return ReaderSource(folder, opener)
 
 
 def _whole_dataset(

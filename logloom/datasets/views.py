@@ -3,7 +3,7 @@
 Here: shuffling, sharding, taking, and what windows are asked for.
 Elsewhere: windows as arithmetic on positions (logloom.windows), the dataset that holds such an array
 (logloom.datasets.dataset), reading rows (its source).
-Positions are int64 numbers of rows in stored order, (n,) each.
+Positions are int64 numbers of rows in stored order, (n,) each, or a range, which takes no memory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,19 @@ from logloom.io.stretches import Stretches
 from logloom.windows import rows_around, run_starts, whole_windows
 
 Ints = NDArray[np.int64]
+Rows = Ints | range
 OnEdge = Literal["drop", "pad", "error"]
 ON_EDGE = ("drop", "pad", "error")
+
+
+def array_of(rows: Rows) -> Ints:
+    """(n,) the positions, one by one."""
+    return np.arange(rows.start, rows.stop, rows.step, dtype=np.int64) if isinstance(rows, range) else rows
+
+
+def at(rows: Rows, numbers: Ints) -> Ints:
+    """(k,) the positions that have these numbers, which count from 0."""
+    return rows.start + numbers * rows.step if isinstance(rows, range) else rows[numbers]
 
 
 def shuffled(positions: Ints, seed: int) -> Ints:
@@ -30,7 +41,7 @@ def shuffled(positions: Ints, seed: int) -> Ints:
     return positions[np.random.default_rng(seed).permutation(len(positions))]
 
 
-def shard_of(positions: Ints, number: int, count: int) -> Ints:
+def shard_of(positions: Rows, number: int, count: int) -> Rows:
     """Every `count`-th position, from the `number`-th on: shards share out all, none twice.
 
     Raises:
@@ -42,7 +53,7 @@ def shard_of(positions: Ints, number: int, count: int) -> Ints:
     return positions[number::count]
 
 
-def taken(positions: Ints, which: Any) -> Ints:
+def taken(positions: Rows, which: Any) -> Rows:
     """Some of the positions.
 
     Args:
@@ -63,10 +74,10 @@ def taken(positions: Ints, which: Any) -> Ints:
         return positions[:count]
     chosen = np.asarray(which)
     if chosen.dtype == np.bool_:
-        if chosen.shape != positions.shape:
+        if chosen.shape != (len(positions),):
             raise UsageError(f"take: a mask of {chosen.size} for {len(positions)} rows")
         chosen = np.flatnonzero(chosen)
-    return positions[checked(chosen, len(positions))]
+    return at(positions, checked(chosen, len(positions)))
 
 
 def checked(numbers: ArrayLike, length: int) -> Ints:

@@ -1,6 +1,6 @@
 """Entries: what is noted of finished units, of what was assembled from them, and of each log's units.
 
-Here: these records, and where they lie:
+Here: these records, the units of a log as a sequence of them (`LogUnits`), and where they lie:
 
     parts/<output>/<identity>/entry.json   a finished unit, what was assembled of many, or a portion that
                                            units, or assembled outputs, share; written last
@@ -14,12 +14,14 @@ from __future__ import annotations
 import io
 import pathlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
+import numpy as np
 from blake3 import blake3
+from numpy.typing import NDArray
 from pydantic import AfterValidator
 
 from logloom.digests import file_digest
@@ -39,6 +41,7 @@ from logloom.io.metadata import (
 )
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 ENTRY = "entry.json"
 UNITS = "parts"  # the folder of all units
 _JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
+_DETAILS = ("columns", "tally")  # that whoever reads rows has no need of
 
 
 @dataclass(frozen=True)
@@ -205,13 +209,18 @@ def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
 def log_part_bytes(entries: Sequence[Entry]) -> bytes:
     """A log's part of the manifest: a Parquet row a unit."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     rows = [_entry_row(entry) for entry in entries]
     # Without the last one where no entry has it, so that a part of before comes out with the bytes it had.
     schema = _part_schema(has_software=any(entry.software for entry in entries))
+    return part_bytes(pa.Table.from_pylist(rows, schema=schema))
+
+
+def part_bytes(table: pa.Table) -> bytes:
+    """The file of a log's part, given its rows."""
+    import pyarrow.parquet as pq
+
     buffer = io.BytesIO()
-    table = pa.Table.from_pylist(rows, schema=schema)
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
     return buffer.getvalue()
 
@@ -231,8 +240,76 @@ def _entry_row(entry: Entry) -> dict[str, Any]:
     return row | {name: canonical(row[name]).decode() for name in (*_JSON_COLUMNS, "software") if name in row}
 
 
-def read_log_part(store: Store, part: str) -> list[Entry]:
-    """The entries of a log's part, in the order in which they were written.
+class LogUnits(Sequence[Entry]):
+    """The units of a log as rows of a table; what a row says is checked when its entry is asked for.
+
+    Attributes:
+        table: a row a unit, in the order in which they were written.
+    """
+
+    def __init__(self, table: pa.Table, place: str):
+        self.table, self._place = table, place
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return int(self.table.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (self._entry(number, row) for number, row in enumerate(self.table.to_pylist()))
+
+    @overload
+    def __getitem__(self, number: int) -> Entry: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Entry]: ...
+    def __getitem__(self, number: int | slice) -> Entry | list[Entry]:
+        """
+        Raises:
+            DatasetError: a row isn't what an entry is; names the file and the row.
+        """
+        if isinstance(number, slice):
+            return [self[n] for n in range(len(self))[number]]
+        position = range(len(self))[number]
+        return self._entry(position, self.table.slice(position, 1).to_pylist()[0])
+
+    def with_rows(self, output: str, total: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(n,) the numbers of an output's units that hold rows, and (n,) how many.
+
+        Args:
+            total: rows of the log, as the manifest says.
+
+        Raises:
+            DatasetError: these units have other rows.
+        """
+        import pyarrow.compute as pc
+
+        rows = self.table["rows"]
+        chosen = pc.and_(pc.equal(self.table["output"], output), pc.greater(rows, 0))
+        numbers = np.flatnonzero(chosen.fill_null(False).to_numpy())
+        counts = rows.to_numpy()[numbers].astype(np.int64)
+        if (found := int(counts.sum())) != total:
+            raise DatasetError(
+                f"{self._place}: its units in {output} have {counted(found, 'row')}, the manifest says "
+                f"{total}; `logloom verify` tells more"
+            )
+        return numbers, counts
+
+    def _entry(self, number: int, row: dict[str, Any]) -> Entry:
+        place = f"{self._place}: row {number}"
+        del row["size"]
+        row |= {key: parsed(row.get(key, "{}") or "null", f"{place}: {key}") for key in _JSON_COLUMNS}
+        row["software"] = parsed(row.get("software") or "{}", f"{place}: software")
+        return checked(Entry, row, place)
+
+
+def read_log_part(store: Store, part: str, *, brief: bool = False) -> LogUnits:
+    """The units of a log.
+
+    Args:
+        brief: without digests of columns and tallies, which take most of the room; entries have none then.
 
     Raises:
         DatasetError: the part is missing or damaged; names the file.
@@ -254,15 +331,9 @@ def read_log_part(store: Store, part: str) -> list[Entry]:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             if file.schema_arrow not in (_part_schema(has_software=True), _part_schema(has_software=False)):
                 raise DatasetError(f"{place}: not a log's part of a manifest, its columns are others")
+            left_out = _DETAILS if brief else ()
+            names = [column for column in file.schema_arrow.names if column not in left_out]
             # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
-            rows = file.read(use_threads=False).to_pylist()
+            return LogUnits(file.read(names, use_threads=False), place)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError(f"{place}: damaged ({error})") from error
-    return [_row_entry(row, f"{place}: row {number}") for number, row in enumerate(rows)]
-
-
-def _row_entry(row: dict[str, Any], place: str) -> Entry:
-    del row["size"]
-    row |= {key: parsed(row[key] or "null", f"{place}: {key}") for key in _JSON_COLUMNS}
-    row["software"] = parsed(row.get("software") or "{}", f"{place}: software")
-    return checked(Entry, row, place)

@@ -316,9 +316,15 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
     return entry
 
 
-def entries_of(store: Store, logs: Iterable[LogRecord]) -> Iterable[tuple[LogRecord, Entry]]:
-    """All units of the given logs, in (log_id, span) order within each output."""
+def entries_of(
+    store: Store, logs: Iterable[LogRecord], *, brief: bool = False
+) -> Iterable[tuple[LogRecord, Entry]]:
+    """All units of the given logs, in (log_id, span) order within each output.
+
+    Args:
+        brief: see `read_log_part`.
+    """
     records = (log for log in logs if log.part)
-    for log, entries in ahead(lambda log: (log, read_log_part(store, log.part)), records):
+    for log, entries in ahead(lambda log: (log, read_log_part(store, log.part, brief=brief)), records):
         for entry in entries:
             yield log, entry

@@ -10,7 +10,7 @@ import bisect
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -27,6 +27,7 @@ from logloom.io.shards import (
     read_shard,
     records_of,
     rows_of,
+    schema,
     shard_file,
     table_of,
     total,
@@ -145,7 +146,7 @@ class LogRecords(Sequence[LogRecord]):
                 rows_of(self._at, shard, data, wanted, self.folder)  # Arrow keeps memory for each thread
                 for shard, data in ahead(lambda one: (one, self._fetched(one, wanted)), self.shards)
             ]
-            empty = table_of(()).select(wanted)
+            empty = schema().empty_table().select(wanted)
             found = pa.concat_tables([empty, *tables])
             self._columns.update({name: found[name] for name in wanted})
         return pa.table({name: self._columns[name] for name in names})
@@ -223,15 +224,20 @@ class LogRecords(Sequence[LogRecord]):
 
 def ahead(work: Callable[[T], U], items: Iterable[T], threads: int = READERS) -> Iterator[U]:
     """What work makes of each item, in order: two a thread ahead, so that not all are in memory."""
-    coming: deque[Future[U]] = deque()
     waiting = list(itertools.islice(items := iter(items), 2))
     if len(waiting) < 2:  # nothing to wait for meanwhile
         yield from map(work, waiting)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for item in itertools.chain(waiting, items):
-            coming.append(pool.submit(work, item))
-            if len(coming) > 2 * threads:
-                yield coming.popleft().result()
-        while coming:
+        yield from in_order(pool, work, itertools.chain(waiting, items), 2 * threads)
+
+
+def in_order(pool: Executor, work: Callable[[T], U], items: Iterable[T], at_once: int) -> Iterator[U]:
+    """As `ahead`, in a pool that is there; at most `at_once` are under way or waiting to be taken."""
+    coming: deque[Future[U]] = deque()
+    for item in items:
+        coming.append(pool.submit(work, item))
+        if len(coming) > at_once:
             yield coming.popleft().result()
+    while coming:
+        yield coming.popleft().result()

@@ -15,8 +15,7 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from logloom.blocks import Array, Block
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.folders import content_of, walk
+from logloom.io.records import ahead
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, end_to_end
 from logloom.schema import Schema
@@ -186,6 +186,25 @@ def _cached_names(kind: type) -> frozenset[str]:
     )
 
 
+def grouped(bounds: Ints, positions: Ints) -> Iterator[tuple[int, Ints, Ints]]:
+    """(number, which of `positions` lie in it, their positions there) for each stretch that is touched.
+
+    Args:
+        bounds: (S + 1,) where stretches begin.
+    """
+    numbers = bounds.searchsorted(positions, side="right") - 1
+    if len(numbers) and (numbers == numbers[0]).all():
+        yield int(numbers[0]), np.arange(len(numbers)), positions - bounds[numbers[0]]
+        return
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+    for start, stop in itertools.pairwise([0, *cuts.tolist(), len(order)]):
+        where = order[start:stop]
+        if len(where):
+            number = int(numbers[where[0]])
+            yield number, where, positions[where] - bounds[number]
+
+
 class ChainedSource(RowSource):
     """Sources one after the other: the units of an output, or its splits."""
 
@@ -195,7 +214,7 @@ class ChainedSource(RowSource):
         parts: Sequence[RowSource],
         schema: Schema,
         max_gap: int | None,
-        timed_by: tuple[RowSource, Ints] | None = None,
+        timed_by: tuple[RowSource, Ints | range] | None = None,
     ):
         """
         Args:
@@ -229,10 +248,12 @@ class ChainedSource(RowSource):
             source, positions = self._timed_by
             with contextlib.suppress(LogloomError):  # these rows' own files tell the same, only more slowly
                 if source.stamps is not None and len(positions) == len(self):
-                    return source.stamps[positions]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            found: list[Any] = list(pool.map(lambda part: part.stamps, self._parts))
+                    return source.stamps if isinstance(positions, range) else source.stamps[positions]
+        found: list[Any] = list(ahead(lambda part: part.stamps, self._every_part(), _THREADS))
         return np.concatenate([np.empty(0, np.int64), *found])
+
+    def _every_part(self) -> Iterable[RowSource]:
+        return self._parts
 
     @functools.cached_property
     def small(self) -> Mapping[str, Array]:
@@ -245,16 +266,7 @@ class ChainedSource(RowSource):
 
     def _groups(self, positions: Ints) -> list[tuple[RowSource, Ints, Ints]]:
         """(part, which of `positions` lie in it, their positions there) for each part that is touched."""
-        numbers = np.searchsorted(self._bounds, positions, side="right") - 1
-        order = np.argsort(numbers, kind="stable")
-        cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-        groups = []
-        for start, stop in itertools.pairwise([0, *cuts.tolist(), len(order)]):
-            where = order[start:stop]
-            if len(where):
-                number = int(numbers[where[0]])
-                groups.append((self._parts[number], where, positions[where] - self._bounds[number]))
-        return groups
+        return [(self._parts[number], where, own) for number, where, own in grouped(self._bounds, positions)]
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         found: list[Any] = [None] * len(positions)

@@ -7,8 +7,8 @@ Elsewhere: the rows themselves (sources).
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Stretches:
         counts: (S,) int64, how many rows it has.
         owners: (S,) numbers of the datasets that stretches belong to; () where all are of one. Logs of two
             are two logs, whatever they are called.
+        find_partitions: gives the same rows cut by partition, where these are told only when asked for.
     """
 
     log_ids: Sequence[str]
@@ -40,6 +41,7 @@ class Stretches:
     splits: Sequence[str]
     counts: Ints
     owners: Sequence[int] = ()
+    find_partitions: Callable[[], Stretches] | None = None
 
     @classmethod
     def of_logs(cls, log_ids: Sequence[str], counts: Sequence[int]) -> Stretches:
@@ -62,16 +64,23 @@ class Stretches:
             for owner in part.owners or [0] * len(part.log_ids)
         ]
         numbers = {owner: number for number, owner in enumerate(dict.fromkeys(owners))}
+        is_coarse = any(part.find_partitions is not None for part in parts)
         return cls(
             [log_id for part in parts for log_id in part.log_ids],
             [partition for part in parts for partition in part.partitions],
             [split for part in parts for split in part.splits],
             np.concatenate([np.empty(0, np.int64), *(part.counts for part in parts)]),
             [numbers[owner] for owner in owners] if apart or any(part.owners for part in parts) else (),
+            functools.partial(_joined_by_partition, parts, apart) if is_coarse else None,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Stretches, (self.log_ids, self.partitions, self.splits, self.counts, self.owners))
+        return (Stretches, tuple(getattr(self, one.name) for one in fields(self)))
+
+    @functools.cached_property
+    def by_partition(self) -> Stretches:
+        """The same rows, each stretch of one partition."""
+        return self if self.find_partitions is None else self.find_partitions()
 
     @functools.cached_property
     def bounds(self) -> Ints:
@@ -98,6 +107,10 @@ class Stretches:
     def number_of(self, positions: Ints) -> Ints:
         """(n,) the stretch that each row lies in."""
         return np.searchsorted(self.bounds, positions, side="right") - 1
+
+
+def _joined_by_partition(parts: Sequence[Stretches], apart: bool) -> Stretches:
+    return Stretches.joined([part.by_partition for part in parts], apart)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import functools
 import logging
 import operator
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,7 @@ from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.versions import with_changes
-from logloom.pipelines.view import copy_view, make_view, viewing
+from logloom.pipelines.view import MAX_UNITS, copy_view, is_large, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
@@ -113,7 +114,7 @@ def build(
     *,
     num_workers: int = 1,
     runner: RunnerOptions | None = None,
-    view: str = "link",
+    view: str = "auto",
     watch: Callable[..., Watch] = Watch.silent,
     on_message: OnMessage = ignore_message,
 ) -> Built:
@@ -123,8 +124,8 @@ def build(
 
     Args:
         num_workers: of Beam's local runner, where no `runner` is given.
-        view: "link" makes the version's view where the root's disk has links, "copy" in an object store too,
-            "none" nowhere.
+        view: "auto" makes the version's view on a disk, by links, unless it has more than 100 000 units;
+            "link" then too, "copy" in an object store too, "none" nowhere.
         watch: makes what shows the progress of a plan.
         on_message: called with what the engine does, in words.
 
@@ -139,7 +140,7 @@ def build(
     plan = prepared(plan)
     job = plan.job
     if plan.up_to_date and job.parent is not None:
-        return _with_view(job, job.parent, view, built=0, reused=0)
+        return _with_view(job, job.parent, view, on_message, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
     with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
         watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
@@ -147,7 +148,7 @@ def build(
     outcome = finish.read_outcome(job)
     raise_outcome(outcome)
     counters = finished.counters if isinstance(finished, Finished) else {}
-    return _with_view(job, job.number, view, outcome.built, outcome.reused, counters)
+    return _with_view(job, job.number, view, on_message, outcome.built, outcome.reused, counters)
 
 
 def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignore_message) -> Submitted:
@@ -238,13 +239,22 @@ def _run(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage) -> Finis
 
 
 def _with_view(
-    job: Job, version: int, view: str, built: int, reused: int, counters: Mapping[str, int] | None = None
+    job: Job,
+    version: int,
+    view: str,
+    on_message: OnMessage,
+    built: int,
+    reused: int,
+    counters: Mapping[str, int] | None = None,
 ) -> Built:
     manifest = read_manifest(job.store, version)
     place, copied = "", False
     on_disk = job.store.local is not None
     with viewing(job.store, version, copies=not on_disk):
-        if on_disk and view != "none":
+        if on_disk and view == "auto" and is_large(manifest):
+            command = f"logloom view {shlex.quote(f'{job.store.uri}@{version}')}"
+            on_message(f"no view, since the version has more than {MAX_UNITS:,} units; `{command}` makes it")
+        elif on_disk and view != "none":
             folder, copied = make_view(job.store, manifest)
             place = str(folder)
         elif view == "copy":

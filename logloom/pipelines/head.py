@@ -6,15 +6,15 @@ Elsewhere: lineage (head_why), printing (logloom.cli).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from logloom.errors import UsageError
-from logloom.io.entries import Entry
-from logloom.io.manifest import entries_of, read_manifest
+from logloom.io.entries import Entry, read_log_part
+from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import by_preference
@@ -106,29 +106,43 @@ def head(
         raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
     explainer = Explainer(store, manifest) if why else None
     shown: list[ShownRow] = []
-    skip = start
-    for record, entry in entries_of(store, manifest.logs):
-        if entry.output != output or not entry.rows:
-            continue
-        if start >= entry.rows:
-            start -= entry.rows
-            continue
+    for record, entry, first in _units_from(store, manifest, output, start):
         reader = reading.open(entry)
         names = reader.schema.select(columns)
         wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
-        for index in range(start, min(entry.rows, start + count - len(shown))):
+        for index in range(first, min(entry.rows, first + count - len(shown))):
             values = reader.row(index, wanted)
             found = explainer.why(record, int(values["timestamp"])) if explainer else None
             shown.append(ShownRow(values, reader.schema, names, record, entry, found))
-        start = 0
         if len(shown) >= count:
             break
-    if not shown and skip:
-        rows = skip - start
-        raise UsageError(
-            f"{store.uri}: version {manifest.version} has {counted(rows, 'row')}, so none is at {skip:,}"
-        )
     return shown
+
+
+def _units_from(
+    store: Store, manifest: Manifest, output: str, start: int
+) -> Iterator[tuple[LogRecord, Entry, int]]:
+    """The units of an output from row `start` on, each with its log and the first of its rows to show.
+
+    Raises:
+        UsageError: there is no such row.
+    """
+    ends = np.cumsum(manifest.logs.column("rows").to_numpy())
+    rows = int(ends[-1]) if len(ends) else 0
+    if 0 < start >= rows:
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} has {counted(rows, 'row')}, so none is at {start:,}"
+        )
+    first = int(np.searchsorted(ends, start, side="right"))
+    skip = start - (int(ends[first - 1]) if first else 0)
+    for record in manifest.logs.take(range(first, len(ends))):
+        if not record.rows:
+            continue
+        units = read_log_part(store, record.part, brief=True)
+        for number, count in zip(*units.with_rows(output, record.rows), strict=True):
+            if skip < count:
+                yield record, units[int(number)], skip
+            skip = max(0, skip - int(count))
 
 
 def brief(value: Any) -> str:

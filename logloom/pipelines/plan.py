@@ -330,9 +330,9 @@ def _against_parent(
         tuple(unreadable),
         kept,
         changes,
-        tuple(sorted(logs.opened)),
-        tuple(logs.samples),
-        logs.memory(),
+        opened=tuple(sorted(logs.opened)),
+        samples=tuple(logs.samples),
+        memory=logs.memory(),
     )
 
 

@@ -40,16 +40,9 @@ from logloom.pipelines.repair_units import (
     mend_part,
     mend_unit,
 )
-from logloom.pipelines.verify import (
-    Task,
-    check_view,
-    damaged_refusal_lists,
-    job_again,
-    readable_entries,
-    run_tasks,
-    task_of,
-)
+from logloom.pipelines.verify import Task, check_view, damaged_refusal_lists, read_parts, run_tasks
 from logloom.pipelines.verify_claims import Finding, output_order, whole_logs
+from logloom.pipelines.verify_logs import job_again, task_of
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.transforms.finish import restore_refusal_list
@@ -115,6 +108,20 @@ def repair(
     return mending.run(dry_run, broken)
 
 
+def _readable_entries(
+    store: Store, logs: Iterable[LogRecord]
+) -> tuple[list[tuple[LogRecord, Entry]], list[Finding]]:
+    """The units of all logs whose parts can be read, and what is wrong with the other parts."""
+    entries: list[tuple[LogRecord, Entry]] = []
+    lost = []
+    for record, found in read_parts(store, logs):
+        if isinstance(found, Finding):
+            lost.append(found)
+        else:
+            entries += [(record, entry) for entry in found]
+    return entries, lost
+
+
 class _Mending:
     """A repair on its way."""
 
@@ -136,12 +143,12 @@ class _Mending:
             broken: shards of the manifest, which no repair can make; their logs are left alone.
         """
         store, manifest = self._store, self._manifest
-        entries, lost = readable_entries(store, manifest.logs)
+        entries, lost = _readable_entries(store, manifest.logs)
         found = [*broken, *lost]
         self._done += [Mended("", "", *one.message.split(": ", 1)) for one in broken if not dry_run]
         if lost and not dry_run:
-            self._mend_parts({one.log_id for one in lost}, output_order(entries))
-            entries, _ = readable_entries(store, manifest.logs)
+            self._mend_parts({one.log_id for one in lost}, output_order(entry for _, entry in entries))
+            entries, _ = _readable_entries(store, manifest.logs)
         damaged = self._all([Task(damage_of, (store, *pair)) for pair in entries])
         found += [Finding(d.entry.log_id, d.entry.partition, text) for d in damaged for text in d.problems]
         if damaged and not dry_run:
@@ -151,12 +158,12 @@ class _Mending:
             found += [Finding("", part.split, f"{part.output}: {text}") for text in problems]
             if problems and not dry_run:
                 self._mend_assembled(part)
-        listings = list(damaged_refusal_lists(store, manifest))
+        listings = list(damaged_refusal_lists(store, manifest, manifest.logs))
         for record, name, problem in listings:
             found.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
         if listings and not dry_run:
             self._mend_refusal_lists({record.log_id: name for record, name, _ in listings}, entries)
-        readable = not (broken or readable_entries(store, manifest.logs)[1])
+        readable = not (broken or _readable_entries(store, manifest.logs)[1])
         # A link to a file that was damaged and is no more is found wrong only now.
         found += check_view(store, manifest) if readable and not self._done else ()
         if not dry_run:

@@ -19,9 +19,7 @@ from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_byt
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.pipelines.verify import (
-    task_of,
-)
+from logloom.pipelines.verify_logs import task_of
 from logloom.software import software
 from logloom.transforms.assembly import Assembly, assembled_format, described
 from logloom.transforms.columns import Span

@@ -7,7 +7,7 @@ Elsewhere: units by their bytes (logloom.transforms.finished), all of it togethe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
@@ -48,17 +48,6 @@ class Finding:
         return f"{place}: {self.message}" if place else self.message
 
 
-Units = Mapping[tuple[str, str], Sequence[Entry]]  # of a log, in an output
-
-
-def units_of(entries: Sequence[tuple[LogRecord, Entry]]) -> Units:
-    """Units by (log_id, output), in span order."""
-    units: dict[tuple[str, str], list[Entry]] = {}
-    for record, entry in entries:
-        units.setdefault((record.log_id, entry.output), []).append(entry)
-    return units
-
-
 def manifest_state(store: Store, number: int) -> tuple[str, list[Finding]]:
     """Whether a manifest, which its own digest doesn't refute, is confirmed by it or by the next version.
 
@@ -90,31 +79,88 @@ def whole_logs(manifest: Manifest) -> tuple[Manifest, list[Finding]]:
     return whole, [Finding("", "", problem) for problem in problems]
 
 
-def check_claims(
-    store: Store,
-    manifest: Manifest,
-    entries: Sequence[tuple[LogRecord, Entry]],
-    lost: Collection[str] = (),
-) -> Iterator[Finding]:
-    """Says where a manifest contradicts itself or the units that it names.
+class Claims:
+    """What a version's records claim, held against the logs' units, one log after the other."""
 
-    Args:
-        lost: log_ids of the logs whose parts can't be read, so that `entries` lacks theirs.
-    """
-    units = units_of(entries)
-    yield from _check_lists(manifest)
-    yield from _check_splits(manifest)
-    yield from _check_keys(store, manifest, output_order(entries))
-    for record in manifest.logs:
-        if record.log_id not in lost:
-            yield from _check_log(manifest, record, units)
-    if not lost:
-        yield from _check_assembled(manifest, entries)
+    def __init__(self, store: Store, manifest: Manifest):
+        self._store, self._manifest = store, manifest
+        self._recipe: Recipe | None = None
+        self._keys: _Keys | None = None
+        self._waiting: list[LogRecord] = []  # until a log tells in which order outputs go into keys
+        self._problem = ""
+        if "convert" not in manifest.recipe:  # its splits are those of what it was converted from
+            try:
+                self._recipe = Recipe.model_validate(manifest.recipe)
+            except (ValidationError, LogloomError) as error:
+                self._problem = f"the manifest's recipe is none that this logloom reads: {error}"
+
+    def check(self, record: LogRecord, units: Sequence[Entry] | None) -> Iterator[Finding]:
+        """Says where a record contradicts the recipe, or its log's units.
+
+        Args:
+            units: of all outputs; None where they can't be read.
+        """
+        if self._recipe is not None:
+            expected = split_of(self._recipe, record.log_id, record.uris)
+            if record.split != expected:
+                message = f"the manifest has it in split {record.split}, its recipe in {expected}"
+                yield Finding(record.log_id, "", message)
+        if self._keys is None and units:
+            self._keys = _Keys(self._store, self._manifest, output_order(units))
+        self._waiting.append(record)
+        if self._keys is not None:
+            self._keys.check(self._waiting)
+            self._waiting.clear()
+        if units is not None:
+            yield from _check_log(self._manifest, record, units)
+
+    def check_all(self, *, is_lost: bool) -> Iterator[Finding]:
+        """Says where the manifest contradicts itself, once each log was checked.
+
+        Args:
+            is_lost: some records or units can't be read.
+        """
+        if self._problem:
+            yield Finding("", "", self._problem)
+        yield from _check_lists(self._manifest)
+        for log_id in self._keys.wrong() if self._keys is not None else ():
+            message = "its key isn't of this log: its URIs, content, split or the recipe changed"
+            yield Finding(log_id, "", message)
+        if not is_lost:
+            yield from _check_assembled(self._manifest)
 
 
-def output_order(entries: Sequence[tuple[LogRecord, Entry]]) -> list[str]:
+class _Keys:
+    """Whether logs are those that their keys were made of, where this logloom makes the same keys."""
+
+    def __init__(self, store: Store, manifest: Manifest, order: Sequence[str]):
+        version = Committed.of(store, manifest)
+        refers = any(getattr(options, "references", ()) for options in version.outputs.values())
+        is_built = "convert" not in manifest.recipe and not refers
+        self._is_known = is_built and sorted(order) == sorted(version.outputs)
+        if self._is_known:
+            version = replace(version, outputs={output: version.outputs[output] for output in order})
+        self._version = version
+        self._keyed = 0
+        self._wrong: list[str] = []
+
+    def check(self, records: Iterable[LogRecord]) -> None:
+        version = self._version
+        for record in records if self._is_known else ():
+            made = version.log_key(record.log_id, record.content_id, record.uris, record.split)
+            self._keyed += bool(record.key)
+            self._wrong += [record.log_id] * bool(record.key and record.key != made)
+
+    def wrong(self) -> list[str]:
+        """The logs whose keys are others."""
+        # Another logloom may make other keys, and then of all logs alike.
+        same = self._version.manifest.software.get("logloom") == __version__
+        return self._wrong if same or len(self._wrong) < self._keyed else []
+
+
+def output_order(units: Iterable[Entry]) -> list[str]:
     """The outputs in the order of the recipe, which JSON doesn't keep, but parts of logs do."""
-    return list(dict.fromkeys(entry.output for _, entry in entries))
+    return list(dict.fromkeys(entry.output for entry in units))
 
 
 def _check_lists(manifest: Manifest) -> Iterator[Finding]:
@@ -127,46 +173,7 @@ def _check_lists(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(after, "", f"stands after {before} in the manifest: twice, or out of order")
 
 
-def _check_splits(manifest: Manifest) -> Iterator[Finding]:
-    if "convert" in manifest.recipe:  # its splits are those of what it was converted from
-        return
-    try:
-        recipe = Recipe.model_validate(manifest.recipe)
-    except (ValidationError, LogloomError) as error:
-        yield Finding("", "", f"the manifest's recipe is none that this logloom reads: {error}")
-        return
-    for record in manifest.logs:
-        expected = split_of(recipe, record.log_id, record.uris)
-        if record.split != expected:
-            yield Finding(
-                record.log_id, "", f"the manifest has it in split {record.split}, its recipe in {expected}"
-            )
-
-
-def _check_keys(store: Store, manifest: Manifest, order: Sequence[str]) -> Iterator[Finding]:
-    """Whether logs are those that their keys were made of, where this logloom makes the same keys."""
-    version = Committed.of(store, manifest)
-    refers = any(getattr(options, "references", ()) for options in version.outputs.values())
-    if "convert" in manifest.recipe or refers or sorted(order) != sorted(version.outputs):
-        return
-    version = replace(version, outputs={output: version.outputs[output] for output in order})
-    keyed = [record for record in version.manifest.logs if record.key]
-    wrong = [
-        record
-        for record in keyed
-        if record.key != version.log_key(record.log_id, record.content_id, record.uris, record.split)
-    ]
-    # Another logloom may make other keys, and then of all logs alike.
-    if len(wrong) < len(keyed) or version.manifest.software.get("logloom") == __version__:
-        for record in wrong:
-            yield Finding(
-                record.log_id,
-                "",
-                "its key isn't of this log: its URIs, content, split or the recipe changed",
-            )
-
-
-def _check_log(manifest: Manifest, record: LogRecord, units: Units) -> Iterator[Finding]:
+def _check_log(manifest: Manifest, record: LogRecord, units: Sequence[Entry]) -> Iterator[Finding]:
     """Whether a log's partitions lie end to end and hold what the manifest says."""
     if not record.part:
         if record.rows:
@@ -177,7 +184,7 @@ def _check_log(manifest: Manifest, record: LogRecord, units: Units) -> Iterator[
             )
         return
     for output in manifest.outputs:
-        parts = units.get((record.log_id, output), [])
+        parts = [entry for entry in units if entry.output == output]
         rows = sum(entry.rows for entry in parts)
         if rows != record.rows:
             yield Finding(
@@ -239,13 +246,12 @@ def _num_refused(tallies: Sequence[Tally]) -> int:
     return sum(refusal.num_messages for refusal in lost if refusal.topic in owned) + len(unusable)
 
 
-def _check_assembled(manifest: Manifest, entries: Sequence[tuple[LogRecord, Entry]]) -> Iterator[Finding]:
-    """Whether each output that is assembled is there for each split, with all its rows."""
-    rows: dict[tuple[str, str], int] = {}
-    for record, entry in entries:
-        if entry.rows and isinstance(format_named(entry.output), AssembledFormat):
-            key = (entry.output, record.split)
-            rows[key] = rows.get(key, 0) + entry.rows
+def _check_assembled(manifest: Manifest) -> Iterator[Finding]:
+    """Whether each output that is assembled is there for each split, with all rows of its logs."""
+    logs = manifest.logs.columns("split", "rows").group_by("split").aggregate([("rows", "sum")])
+    there = dict(zip(logs["split"].to_pylist(), logs["rows_sum"].to_pylist(), strict=True))
+    outputs = [name for name in manifest.outputs if isinstance(format_named(name), AssembledFormat)]
+    rows = {(output, split): count for output in outputs for split, count in there.items()}
     claimed = {(part.output, part.split): part.rows for part in manifest.assembled}
     for output, split in sorted(rows.keys() | claimed.keys()):
         found, expected = rows.get((output, split), 0), claimed.get((output, split), 0)

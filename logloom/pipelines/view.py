@@ -13,7 +13,6 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Container, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, LogloomError, UsageError
@@ -22,12 +21,14 @@ from logloom.io.disk import NO_LINKS
 from logloom.io.entries import UNITS, FileEntry, repair_hint
 from logloom.io.filesystems import explained
 from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
+from logloom.io.records import ahead
 from logloom.io.storage import Store
 from logloom.io.units import format_named
 from logloom.transforms.finished import check_file
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store
+MAX_UNITS = 100_000  # a link for each takes some seconds, and an entry in a folder that tools list
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def view_files(store: Store, manifest: Manifest) -> Iterator[ViewedFile]:
         DatasetError: what lists them is missing or damaged.
     """
     numbers: dict[tuple[str, str], int] = {}
-    for record, entry in entries_of(store, manifest.logs):
+    for record, entry in entries_of(store, manifest.logs, brief=True):
         form = format_named(entry.output)
         if not entry.rows:
             continue
@@ -77,19 +78,30 @@ def split_folder(output: str, split: str) -> str:
 
 def files_of(
     store: Store, manifest: Manifest, output: str | None = None, split: str | None = None
-) -> list[ViewedFile]:
+) -> Iterator[ViewedFile]:
     """The files that a view shows of one output, or split, or both, in row order.
 
     Raises:
         UsageError: no such output or split; lists those that there are.
     """
-    files = list(view_files(store, manifest))
-    for what, name in (("output", output), ("split", split)):
-        there = sorted({getattr(file, what) for file in files})
+    logs = manifest.logs.columns("split", "rows").to_pydict()
+    splits = {split for split, rows in zip(logs["split"], logs["rows"], strict=True) if rows}
+    for what, name, there in (("output", output, manifest.outputs), ("split", split, splits)):
         if name is not None and name not in there:
-            raise UsageError(f"{store.uri}: no {what} {name!r}; there are {', '.join(there) or 'none'}")
-        files = [file for file in files if name is None or getattr(file, what) == name]
-    return files
+            known = ", ".join(sorted(there)) or "none"
+            raise UsageError(f"{store.uri}: no {what} {name!r}; there are {known}")
+    return (
+        file
+        for file in view_files(store, manifest)
+        if output in (None, file.output) and split in (None, file.split)
+    )
+
+
+def is_large(manifest: Manifest) -> bool:
+    """Whether a version has so many units that a view is made only for who asks for it."""
+    import pyarrow.compute as pc
+
+    return (pc.sum(manifest.logs.column("units")).as_py() or 0) > MAX_UNITS
 
 
 def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
@@ -175,14 +187,13 @@ def copy_view(
     """
     folder = view_folder(manifest.version)
     if not store.exists(f"{folder}/{COPIED}"):
-        files = list(view_files(store, manifest))
+        total = sum(1 for _ in view_files(store, manifest))
 
         def copy(file: ViewedFile) -> None:
             _copy(store, file, f"{folder}/{file.name}")
 
-        with ThreadPoolExecutor(_COPIERS) as threads:
-            for done, _ in enumerate(threads.map(copy, files), 1):  # which drops the others if one fails
-                on_progress(done, len(files))
+        for done, _ in enumerate(ahead(copy, view_files(store, manifest), _COPIERS), 1):
+            on_progress(done, total)
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)
 

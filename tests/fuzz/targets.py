@@ -20,12 +20,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import fsspec
+import msgpack
 import numpy as np
 from blake3 import blake3
 
 import logloom.datasets
 from logloom.errors import LogloomError
 from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.match import LogFiles
+from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind
+from logloom.io.logs.sidecar import MAGIC, Sidecars
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
 from logloom.io.storage import Store
@@ -290,6 +294,41 @@ def read_shard_of_stranger(folder: pathlib.Path) -> None:
             )
 
 
+_LISTED = [
+    LogFiles(f"drive-{n:02}", uris, tuple(f"size {len(uri)}, ETag {n}" for uri in uris))
+    for n in range(40)
+    for uris in [tuple(f"/logs/{n}/{name}" for name in "ab"[: 1 + n % 2])]
+]
+
+
+def _listing(folder: pathlib.Path) -> None:
+    """What a root remembers of logs, without the digest that guards it."""
+    kinds = [{"/can": TopicKind("car/Speed", "cdr", "ros2msg", "0" * 64, bool(n))} for n in range(2)]
+    logs = (
+        (
+            files,
+            RememberedLog(files.uris[::-1], f"{n:064x}", kinds[n % 2], {"/x": "no footer"} if n % 7 else {}),
+        )
+        for n, files in enumerate(_LISTED)
+    )
+    memory = Memory.of("ends", ["/can"], logs, {"0" * 32: "whole"})
+    (folder / "listing.msgpack").write_bytes(msgpack.packb(memory.to_data()))
+
+
+def read_listing_of_stranger(folder: pathlib.Path) -> None:
+    """What a plan believes of a damaged memory whose digest is right."""
+    body = (folder / "listing.msgpack").read_bytes()
+    with tempfile.TemporaryDirectory() as place:
+        (pathlib.Path(place) / "listing").write_bytes(MAGIC + blake3(body).digest() + body)
+        memory = Memory.load(Sidecars(place, {}), "ends", ["/can"])
+    for log_id, log in memory.recall(_LISTED).items():
+        (files,) = (files for files in _LISTED if files.log_id == log_id)
+        assert sorted(log.uris) == sorted(files.uris)
+        assert len(bytes.fromhex(log.content_id)) == 32
+        assert all(isinstance(kind, TopicKind) for kind in log.topics.values())
+    assert len(Memory.of("ends", ["/can"]).recall(_LISTED)) == 0
+
+
 def _logs_in_memory() -> str:
     memory = fsspec.filesystem("memory")
     with tarfile.open(EARLIER) as archive:
@@ -540,6 +579,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     for suffix in (".parquet", ".feather", ".csv"):
         yield f"tables-{suffix[1:]}", Target(_tables(suffix), read_logs)
     yield "root", Target(_root, read_root)
+    yield "listing", Target(_listing, read_listing_of_stranger)
     yield "shard", Target(_shard, read_shard_of_stranger)
     for output in OUTPUTS:
         yield f"view-{output}", Target(_view(output), read_folder)

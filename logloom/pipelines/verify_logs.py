@@ -1,0 +1,129 @@
+"""A version against its logs: which job made it, and whether that job gives the same rows today.
+
+Elsewhere: units against what the manifest says of them (logloom.pipelines.verify).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from logloom.errors import LogloomError, StorageError, UsageError
+from logloom.io.entries import Entry
+from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.opening import open_log
+from logloom.io.manifest import Manifest
+from logloom.io.shards import LogRecord
+from logloom.io.storage import Store
+from logloom.pipelines.verify_claims import Finding
+from logloom.recipe import Recipe
+from logloom.transforms.derive import load_files, modules_of, read_files
+from logloom.transforms.job import Committed, Job, LogTask, opened
+from logloom.transforms.partition import derive_columns
+from logloom.transforms.resolve import resolve
+from logloom.transforms.spans import plan_spans
+from logloom.words import counted
+
+
+def job_again(
+    store: Store,
+    manifest: Manifest,
+    py_files: Sequence[str],
+    records: Iterable[LogRecord] | None = None,
+    *,
+    allow_derive: Sequence[str] = (),
+    access: Mapping[str, Any] | None = None,
+) -> Job:
+    """The job that made a version, its recipe resolved against the version's logs.
+
+    Args:
+        records: of the logs to resolve it against; None for all.
+        allow_derive: modules and packages that columns may be derived by.
+        access: storage options that logs are opened by; None for the store's own.
+
+    Raises:
+        UsageError: these logs, or this logloom, don't give the rows that the version has.
+        LogReadError: the logs can't be opened.
+    """
+    if source := manifest.recipe.get("convert"):
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} was converted from {source['from']}, not built from "
+            "logs: verify it without --against-logs, and its source with"
+        )
+    python = read_files(py_files)
+    load_files(python)
+    recipe = Recipe.model_validate(manifest.recipe)
+    options = OpenOptions(
+        recipe.on_error_mode, access or store.options, store.uri_of("index"), hash=recipe.hash
+    )
+    chosen = manifest.logs if records is None else records
+    logs = {r.log_id: open_log(r.uris, options) for r in chosen if r.status in ("whole", "salvaged")}
+    allowed = [*allow_derive, *modules_of(python)]
+    plan, _ = resolve(recipe, logs, allowed) if logs else (None, ())
+    if plan is None:
+        raise UsageError(f"{store.uri}: version {manifest.version} has no log to derive rows from")
+    job = Job(
+        store=store,
+        name=manifest.name,
+        recipe=manifest.recipe,
+        plan=plan,
+        outputs=Committed.of(store, manifest).outputs,
+        number=manifest.version,
+        parent=manifest.parent,
+        open_options=options,
+        py_files=python,
+    )
+    if job.plan_identity != manifest.plan:
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} was built by another logloom ("
+            f"{manifest.software.get('logloom')}) whose rows may differ, or from more logs than can be read: "
+            "do this with that one, and all logs"
+        )
+    return job
+
+
+def task_of(record: LogRecord) -> LogTask:
+    return LogTask(record.log_id, record.uris, record.content_id, record.split, record.key)
+
+
+def check_spans(job: Job, record: LogRecord, units: Iterable[Entry]) -> Iterator[Finding]:
+    """Whether the version has every partition that a log has."""
+    if record.status not in ("whole", "salvaged"):
+        return
+    try:
+        spans = {span.name for span in plan_spans(opened(job, task_of(record)).summary, job.plan)}
+    except StorageError:
+        raise  # the fault of this machine or store, not of the log
+    except LogloomError as error:
+        yield Finding(record.log_id, "", str(error))
+        return
+    for name in sorted(spans - {entry.partition for entry in units}):
+        yield Finding(record.log_id, name, "the version lacks this partition of the log")
+
+
+def derive_again(job: Job, task: LogTask, units: tuple[Entry, ...]) -> Iterator[Finding]:
+    """Makes a partition's rows from the log again and compares them with what its units hold."""
+    name = units[0].partition
+    try:
+        log = opened(job, task)
+        span = next(span for span in plan_spans(log.summary, job.plan) if span.name == name)
+        found = derive_columns(job, task, span, [entry.output for entry in units])
+    except StopIteration:
+        yield Finding(task.log_id, name, "the log has no such partition")
+        return
+    except StorageError:
+        raise
+    except LogloomError as error:
+        yield Finding(task.log_id, name, str(error))
+        return
+    for entry in units:
+        rows, columns = found[entry.output]
+        different = [c for c, digest in columns.items() if entry.columns.get(c, digest) != digest]
+        if rows != entry.rows:
+            yield Finding(
+                task.log_id, name, f"{entry.output}: the log gives {counted(rows, 'row')}, not {entry.rows}"
+            )
+        elif different:
+            yield Finding(
+                task.log_id, name, f"{entry.output}: the log gives other values in {', '.join(different)}"
+            )
