@@ -196,8 +196,7 @@ def plan_build(
     logs.open(logs.new)
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
-    outputs = recipe.output_options()
-    _check_options(outputs)
+    outputs = _outputs(recipe)
     parent, following = next_version(store)
     job = Job(
         store=store,
@@ -240,11 +239,13 @@ def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str
     }
 
 
-def _check_options(outputs: Mapping[str, BaseModel]) -> None:
-    """
+def _outputs(recipe: Recipe) -> Mapping[str, BaseModel]:
+    """The options of each output.
+
     Raises:
         UsageError: an option, which manifests hold, has credentials in it.
     """
+    outputs = recipe.output_options()
     for output, options in outputs.items():
         text = options.model_dump_json()
         if shown(text) != text:
@@ -252,6 +253,7 @@ def _check_options(outputs: Mapping[str, BaseModel]) -> None:
                 f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
                 "--storage-option, or by the environment"
             )
+    return outputs
 
 
 def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
