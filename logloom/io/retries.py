@@ -109,6 +109,16 @@ def is_transient(error: BaseException) -> bool:
     return not isinstance(error, _FOR_GOOD)
 
 
+def is_forbidden(error: BaseException) -> bool:
+    """Whether it comes of a store that doesn't say whether a file is there to whoever asks."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, PermissionError) or _status(link) in (401, 403):
+            return True
+        link = link.__cause__ or link.__context__
+    return False
+
+
 def hidden_fault(error: BaseException) -> BaseException | None:
     """The failure that made a client say that a file isn't there, None if it isn't.
 

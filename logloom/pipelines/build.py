@@ -140,10 +140,9 @@ def build(
         StorageError: a disk or an object store refused.
         LogloomError: no rows, too many logs skipped, or the engine was lost.
     """
+    plan.job.store.sweep()
+    plan = prepared(plan)
     job = plan.job
-    job.store.sweep()
-    mend_digest(job)
-    save_memory(plan.memory, job.store)
     if plan.up_to_date and job.parent is not None:
         return _with_view(job, job.parent, view, on_message, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
@@ -166,8 +165,7 @@ def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignor
     Args:
         plan: one that is not up to date.
     """
-    mend_digest(plan.job)
-    save_memory(plan.memory, plan.job.store)
+    plan = prepared(plan)
     with Announced(plan.job, runner.name, num_units(plan), detached=True) as announced:
         submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
         assert isinstance(submitted, Submitted)
@@ -178,6 +176,18 @@ def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignor
 def num_units(plan: BuildPlan) -> int:
     """How many units the logs that are read will have."""
     return plan.num_partitions * len(plan.job.outputs)
+
+
+def prepared(plan: BuildPlan) -> BuildPlan:
+    """A plan that `construct` takes: what it would say at length to workers, it leaves in the root.
+
+    What the next plan may remember lies there from then on, too.
+    """
+    mend_digest(plan.job)
+    save_memory(plan.memory, plan.job.store)
+    job = with_changes(plan.job, plan.changes)
+    staged = stage_tasks(job, [log.task for log in plan.logs]) if len(plan.logs) > GROUP else ()
+    return dataclasses.replace(plan, job=job, staged=staged)
 
 
 def mend_digest(job: Target) -> None:
@@ -236,9 +246,7 @@ def _run(
     on_message: OnMessage,
     on_submitted: Callable[[str], None] = lambda job_id: None,
 ) -> Finished | Submitted:
-    job = with_changes(plan.job, plan.changes)
-    staged = stage_tasks(job, [log.task for log in plan.logs]) if len(plan.logs) > GROUP else ()
-    plan = dataclasses.replace(plan, job=job, staged=staged)
+    job = plan.job
     check_reach(runner, _uris(plan))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger

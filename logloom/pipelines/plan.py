@@ -196,8 +196,7 @@ def plan_build(
     logs.open(logs.new)
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
-    outputs = recipe.output_options()
-    _check_outputs(outputs, logs)
+    outputs = _outputs(recipe)
     parent, following = next_version(store)
     job = Job(
         store=store,
@@ -215,6 +214,7 @@ def plan_build(
     )
     before = Before(parent)
     job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed)
+    _check_names(outputs, logs)
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent))
     return _against_parent(job, recipe, parent, before, logs, notes)
 
@@ -239,12 +239,13 @@ def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str
     }
 
 
-def _check_outputs(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
-    """
+def _outputs(recipe: Recipe) -> Mapping[str, BaseModel]:
+    """The options of each output.
+
     Raises:
-        UsageError: an option, which manifests hold, has credentials in it; or lists the logs whose names an
-            output can't hold.
+        UsageError: an option, which manifests hold, has credentials in it.
     """
+    outputs = recipe.output_options()
     for output, options in outputs.items():
         text = options.model_dump_json()
         if shown(text) != text:
@@ -252,9 +253,18 @@ def _check_outputs(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
                 f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
                 "--storage-option, or by the environment"
             )
+    return outputs
+
+
+def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
+    """Those of the logs that are built; a build has checked those of the others.
+
+    Raises:
+        UsageError: lists the logs whose names an output can't hold.
+    """
     problems = [
         problem
-        for log_id in logs.opened
+        for log_id in sorted(logs.opened)
         for output, options in outputs.items()
         for problem in format_named(output).check_log(options, log_id, logs.files[log_id].uris[0])
     ]

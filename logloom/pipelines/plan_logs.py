@@ -80,6 +80,8 @@ class PlanLogs(Mapping[str, Outline]):
     def __getitem__(self, log_id: str) -> Outline:
         if log_id in self.remembered:
             self.open([log_id])
+            if log_id not in self.opened:
+                raise LogReadError(self.failed[-1][1])
             self.samples.append(log_id)
         return self.opened[log_id]
 
@@ -132,13 +134,14 @@ class PlanLogs(Mapping[str, Outline]):
         Of the logs that are remembered it opens the first that defines a topic in its way. What doesn't fit
         these is said of what all logs hold now.
         """
-        topics = {log_id: log.topics for log_id, log in self.remembered.items()}
-        try:
-            return resolve(self._recipe, self, allow_derive, topics)
-        except LogloomError:
-            if not topics:
-                raise
-        self.open(sorted(self.remembered))
+        while self.remembered:
+            topics = {log_id: log.topics for log_id, log in self.remembered.items()}
+            failed = len(self.failed)
+            try:
+                return resolve(self._recipe, self, allow_derive, topics)
+            except LogloomError:
+                # Without those that turned out to be unreadable, where these may be skipped.
+                self.open(sorted(self.remembered) if len(self.failed) == failed else [])
         return resolve(self._recipe, self, allow_derive)
 
     def content_of(self, log_id: str) -> tuple[str, tuple[str, ...]]:

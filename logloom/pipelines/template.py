@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from logloom.extras import beam_needed
 from logloom.io.filesystems import folder_of
-from logloom.pipelines.build import construct
+from logloom.pipelines.build import construct, prepared
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 
@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         allow_derive=own.allow_derive,
         storage_options=own.storage_options,
     )
+    plan = prepared(plan)
     pipeline = beam.Pipeline(options=PipelineOptions(beams, save_main_session=False))
     if plan.up_to_date:
         message = f"up to date: version {plan.job.parent} of {own.to}"

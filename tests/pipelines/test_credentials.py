@@ -10,8 +10,10 @@ import threading
 import traceback
 import urllib.parse
 
+import fsspec
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import LogloomError
@@ -21,6 +23,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.storage import Store
 from logloom.recipe import Recipe
 from logloom.uris import shown
+from tests.io.logs.test_rosbag2 import db3_file
 
 SECRET = "hunter2"
 BASIC = f"http://me:{SECRET}@HOST/NAME"
@@ -158,6 +161,35 @@ def test_credentials_that_are_refused_are_not_shown_in_the_whole_chain_of_errors
         with pytest.raises((LogloomError, FileNotFoundError)) as caught:
             use()
         assert wrong not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("like", [BASIC, SIGNED, f"http://HOST/NAME?X-Amz-Signature={SECRET}"])
+def test_bags_of_sqlite_open_by_a_signature_of_their_own_and_what_lies_beside_them_by_a_password(
+    host, folder, tmp_path, like
+):
+    bag = db3_file(tmp_path)
+    (folder / "bag.db3").write_bytes(bag.read_bytes())
+    uri = like.replace("HOST", host).replace("NAME", "bag.db3")
+    assert open_log([uri]).summary.num_messages == open_log([str(bag)]).summary.num_messages
+    (folder / "left.db3").write_bytes(bag.read_bytes())
+    (folder / "left.db3-journal").write_bytes(b"what the recorder wrote last")
+    with pytest.raises(LogloomError, match="the file -journal beside it") as caught:
+        open_log([uri.replace("bag.db3", "left.db3")]).summary  # noqa: B018
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_bag_whose_neighbors_nobody_may_ask_for_is_read(tmp_path, monkeypatch):
+    bag = db3_file(tmp_path)
+    fsspec.filesystem("memory").pipe_file("/alone.db3", bag.read_bytes())
+    real = MemoryFileSystem.info
+
+    def info(fs, path, **options):
+        if not path.endswith("alone.db3"):
+            raise PermissionError("Forbidden")
+        return real(fs, path, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "info", info)
+    assert open_log(["memory://alone.db3"]).summary.num_messages
 
 
 def test_a_root_with_credentials_is_known_without_them(host):

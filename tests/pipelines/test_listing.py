@@ -15,7 +15,7 @@ import pytest
 from blake3 import blake3
 from fsspec.implementations.memory import MemoryFileSystem
 
-from logloom.errors import LogReadError, RecipeError
+from logloom.errors import LogReadError, RecipeError, UsageError
 from logloom.io.logs import folders, listing, sidecar
 from logloom.io.logs.opening import open_log
 from logloom.pipelines import plan_logs
@@ -23,6 +23,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
 from logloom.recipe import Recipe
+from tests.io.logs.test_rosbag2 import db3_file
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 NUMBERS = itertools.count()
@@ -216,6 +217,15 @@ def test_another_recipe_opens_what_it_builds(archive, opened):
     assert sorted(opened) == ["a", "b", "c"]
 
 
+def test_a_name_that_another_output_can_not_hold_is_said_before_anything_is_built(tmp_path):
+    logs_in(tmp_path / "logs", "A", "__b__")
+    built(tmp_path)
+    text = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\ncolumns:\n  speed: {topic: /can, field: speed}\n"
+    other = Recipe.from_yaml(text + "outputs: {tar: {}}\n", source="drive.yaml")
+    with pytest.raises(UsageError, match="'__b__' can't name tar members"):
+        plan_build(other, str(tmp_path / "root"), base=str(tmp_path))
+
+
 def test_what_some_logs_lack_is_said_of_those_that_were_not_opened_too(archive, opened):
     write_log(archive / "logs/quiet.mcap", {"/other": (SPEED, speeds(count=12))})
     first = planned(archive)
@@ -307,6 +317,43 @@ def test_what_is_remembered_wrongly_of_topics_or_content_builds_nothing_wrong(ar
         plan = planned(archive)
         assert plan.up_to_date, lie
         assert plan.kept.logs == 3
+
+
+@pytest.mark.parametrize("on_error", ["skip", "fail"])
+def test_a_log_that_goes_once_it_is_listed_is_unreadable(archive, monkeypatch, on_error):
+    built(archive, f"on_error: {on_error}\n")
+
+    def open_or_not(uris, options):
+        pathlib.Path(archive / "logs/a.mcap").unlink(missing_ok=True)
+        return open_log(uris, options)
+
+    monkeypatch.setattr(plan_logs, "open_log", open_or_not)
+    if on_error == "fail":
+        with pytest.raises(LogReadError, match=r"a\.mcap: there is no such file"):
+            planned(archive, "on_error: fail\n")
+        return
+    plan = planned(archive, "on_error: skip\n")
+    assert [record.log_id for record in plan.unreadable] == ["a"]
+    assert plan.opened == plan.samples == ("b",)
+
+
+@pytest.mark.parametrize("beside", ["-wal", "-journal"])
+def test_what_a_recorder_left_beside_a_bag_is_said_although_the_bag_stays(tmp_path, beside):
+    (tmp_path / "logs").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        db3_file(tmp_path / name).rename(tmp_path / f"logs/{name}.db3")
+    rates = recipe("logs/*.db3", column="{topic: /imu, field: angular_velocity.x}")
+    build(plan_build(rates, str(tmp_path / "root"), base=str(tmp_path)))
+    if beside == "-wal":
+        with open(tmp_path / "logs/b.db3", "r+b") as file:
+            file.seek(18)
+            file.write(b"\2\2")
+        build(plan_build(rates, str(tmp_path / "root"), base=str(tmp_path)))
+    (tmp_path / f"logs/b.db3{beside}").write_bytes(b"what the recorder wrote last")
+    plan = plan_build(rates, str(tmp_path / "root"), base=str(tmp_path))
+    assert plan.opened == ("a", "b")
+    assert any("b.db3: " in note and f"the file {beside} beside it" in note for note in plan.notes)
 
 
 def test_a_root_that_takes_nothing_more_has_its_logs_opened_again(archive, opened, monkeypatch):

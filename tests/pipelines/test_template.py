@@ -10,8 +10,23 @@ from typer.main import get_command
 
 from logloom.cli import app
 from logloom.cli.engines import EngineOptions
-from logloom.pipelines.template import parser
+from logloom.io.logs import listing
+from logloom.io.manifest import read_manifest
+from logloom.io.storage import Store
+from logloom.pipelines import plan_logs
+from logloom.pipelines.template import main, parser
 from tests.conftest import REPOSITORY
+from tests.transforms.ros2_logs import SECOND, SPEED, speeds, write_log
+
+RECIPE = """
+name: t
+logs: [logs/*.mcap]
+clock: {rate: 10}
+columns:
+  speed: {topic: /can, field: speed}
+outputs: {table: {}}
+vanished: drop
+"""
 
 
 def test_flags_that_only_begin_as_the_template_s_own_are_beam_s():
@@ -39,3 +54,25 @@ def test_the_template_takes_all_that_build_takes_but_for_what_is_this_machine_s(
     assert {parameter["name"] for parameter in described if not parameter.get("isOptional")} == {
         action.dest for action in parser()._actions if action.required
     }
+
+
+def test_the_job_of_the_template_leaves_out_logs_that_are_gone_and_opens_no_others_again(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(listing, "SETTLED_NS", -3600 * SECOND)
+    (tmp_path / "logs").mkdir()
+    for name in "abc":
+        write_log(tmp_path / f"logs/{name}.mcap", {"/can": (SPEED, speeds(count=12))})
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    flags = [f"--recipe={tmp_path}/recipe.yaml", f"--to={tmp_path}/root", "--runner=FnApiRunner"]
+    opened = []
+    real = plan_logs.open_log
+    monkeypatch.setattr(plan_logs, "open_log", lambda uris, *args: opened.append(uris) or real(uris, *args))
+    main(flags)
+    assert len(opened) == 3
+    (tmp_path / "logs/b.mcap").unlink()
+    main(flags)
+    assert len(opened) == 4  # one, for the recipe
+    manifest = read_manifest(Store.at(str(tmp_path / "root"), {}))
+    assert manifest.version == 2
+    assert [record.log_id for record in manifest.logs] == ["a", "c"]

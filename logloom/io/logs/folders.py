@@ -65,11 +65,12 @@ class Folders:
 
     def stamp(self, fs: Any, path: str) -> str:
         """What tells that a file hasn't changed, as far as its folder's listing does; see `listing`."""
-        if path.endswith(".db3") and f"{path}-wal" in self._beside(fs, path):
+        beside = self._beside(fs, path)
+        if path.endswith(".db3") and (f"{path}-wal" in beside or f"{path}-journal" in beside):
             return ""  # what was written to it lies beside it
         if is_disk(fs):
             return local_stamp(path, self._now_ns)
-        entry = self._beside(fs, path).get(path)
+        entry = beside.get(path)
         return entry.stamp if entry is not None else ""
 
     def _beside(self, fs: Any, path: str) -> dict[str, Listed]:

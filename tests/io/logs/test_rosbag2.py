@@ -76,6 +76,12 @@ def db3_file(tmp_path, **options):
     return write_bag(tmp_path / "bag", **options) / "bag.db3"
 
 
+@pytest.mark.parametrize("start", ["/", "", "file://"])
+def test_a_file_s_name_may_be_any_and_two_slashes_may_begin_its_path(tmp_path, start):
+    path = db3_file(tmp_path).rename(tmp_path / "a b?#%41.db3")
+    assert open_log([f"{start}{path}"]).summary.num_messages > 0
+
+
 def in_time(found):
     return {topic: sorted(rows) for topic, rows in found.items() if rows}
 

@@ -20,8 +20,9 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogReadError, TruncatedLogError
+from logloom.errors import LogReadError, StorageError, TruncatedLogError
 from logloom.io.files import path_of
+from logloom.io.filesystems import with_credentials
 from logloom.io.logs.base import OpenOptions, unfinished_words
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.container import (
@@ -40,6 +41,7 @@ from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag2.copies import UnpackedFile
 from logloom.io.logs.rosbag2.pages import PagedFile, connected, limit_steps
 from logloom.io.logs.rosbag2.trees import leaves, tails
+from logloom.io.retries import is_forbidden
 
 MAGIC = b"SQLite format 3\0"
 STRETCH_BYTES = 4 << 20  # payloads of one stretch
@@ -226,9 +228,16 @@ class Db3File:
         )
 
     def _has_content(self, suffix: str) -> bool:
+        """Whether such a file lies beside it; no where nobody may ask, as by a signature of one file."""
+        uri = with_credentials(self.file.uri, self._storage_options)
+        path, mark, query = uri.partition("?") if uri.startswith("http") else (uri, "", "")
         try:
-            return LogFile(self.file.uri + suffix, self._storage_options).size > 0
+            return LogFile(f"{path}{suffix}{mark}{query}", self._storage_options).size > 0
         except LogReadError:
+            return False
+        except StorageError as error:
+            if not is_forbidden(error):
+                raise
             return False
 
     def _usable(

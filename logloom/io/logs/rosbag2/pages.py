@@ -11,6 +11,7 @@ is requested at once, by as few ranges as pay.
 from __future__ import annotations
 
 import contextlib
+import os
 import urllib.parse
 import weakref
 from collections.abc import Iterable, Iterator
@@ -171,7 +172,9 @@ def connected(source: PagedFile | str, longest: int) -> Iterator[apsw.Connection
     Raises:
         apsw.Error: sqlite can't open it.
     """
-    path, vfs = (source, None) if isinstance(source, str) else (str(id(source)), "logloom")
+    path, vfs = (
+        (f"//{os.path.abspath(source)}", None) if isinstance(source, str) else (str(id(source)), "logloom")
+    )
     if not isinstance(source, str):
         _vfs.files[path] = source
     # Immutable: takes no locks and writes nothing, so it reads from read-only folders too.
