@@ -32,6 +32,7 @@ NO_LOGS = {"logs": 0, "parts": 0, "rows": 0, "ticks_planned": 0, "refused": 0, "
 MEAN_LOGS = 2048  # of a shard
 MAX_LOGS = 8192  # hashes leave one run of logs in fifty longer; it is cut from its first log on
 MAX_BYTES = 1 << 30  # a hundred kB for each log, where one says a hundred times why it isn't whole
+_BATCH = 256  # rows that are unpacked at once
 _BORDER = 2**64 // MEAN_LOGS
 _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a shorter shard is read whole
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
@@ -342,10 +343,25 @@ def _parsed_table(source: Any, place: str, names: Sequence[str] | None) -> pa.Ta
                 raise DatasetError(f"{place}: no shard of a manifest, its columns are others; {_WAY_OUT}")
             if file.metadata.num_rows > MAX_LOGS:
                 raise DatasetError(f"{place}: no shard of a manifest, it has too many rows; {_WAY_OUT}")
-            # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
-            return file.read(None if names is None else list(names), use_threads=False)
+            return _bounded_table(file, place, names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError(f"{place}: damaged ({error}); {_WAY_OUT}") from error
+
+
+def _bounded_table(file: Any, place: str, names: Sequence[str] | None) -> pa.Table:
+    """The rows, or some columns; few at a time, since a dictionary of 100 kB may say it in each row."""
+    import pyarrow as pa
+
+    chosen = [field for field in file.schema_arrow if names is None or field.name in names]
+    columns = [field.name for field in chosen]
+    batches, size = [], 0
+    # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
+    for batch in file.iter_batches(_BATCH, columns=columns, use_threads=False):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > MAX_BYTES:
+            raise DatasetError(f"{place}: no shard of a manifest, it unpacks to too much; {_WAY_OUT}")
+    return pa.Table.from_batches(batches, pa.schema(chosen)).combine_chunks()
 
 
 def _check(table: pa.Table, place: str, shard: RecordShard) -> None:

@@ -221,6 +221,16 @@ def test_a_strangers_shard_is_refused_though_its_digest_fits(store, change, mess
         list(LogRecords(store, [shard]))
 
 
+@pytest.mark.parametrize("names", [None, ["reasons"]], ids=["whole", "one column"])
+def test_a_small_shard_that_unpacks_to_very_much_is_refused(store, names, monkeypatch):
+    records = (record(n, status="skipped", reasons=("x" * 10_000,)) for n in range(1000))
+    (shard,) = write_records(store, records).shards
+    assert shard.size < 200_000
+    monkeypatch.setattr(shards_module, "MAX_BYTES", 2_000_000)
+    with pytest.raises(DatasetError, match="unpacks to too much"):
+        shards_module.rows_of(store, shard, shards_module.fetch(store, shard, names), names)
+
+
 def logs_of(table, digest="", size=0):
     return shards_module.RecordShard(digest, size, "car-000001", "car-000001", {"logs": len(table)}, {}, {})
 
