@@ -118,7 +118,7 @@ def test_a_copied_view_that_was_interrupted_is_finished(drive, root):
 def test_a_copied_view_names_a_file_that_the_version_has_lost(drive, root):
     store = Store.at(root)
     build(plan_build(drive.recipe(), root))
-    lost = files_of(store, read_manifest(store), "tar")[0].stored
+    lost = next(files_of(store, read_manifest(store), "tar")).stored
     store.fs.rm_file(store.uri_of(lost))
     with pytest.raises(DatasetError, match=f"{lost}: a file of this version is missing"):
         copy_view(store, read_manifest(store))
@@ -137,14 +137,14 @@ def test_a_copied_view_that_fails_copies_no_more(drive, root, monkeypatch):
     monkeypatch.setattr(view, "_COPIERS", 1)
     with pytest.raises(StorageError, match="refused"):
         copy_view(store, read_manifest(store))
-    assert len(asked) < 4 < len(files_of(store, read_manifest(store)))
+    assert len(asked) < 4 < len(list(files_of(store, read_manifest(store))))
 
 
 def test_the_files_of_an_output_and_a_split_are_listed_where_they_lie(drive, root):
     store = Store.at(root)
     build(plan_build(drive.recipe(), root))
     manifest = read_manifest(store)
-    shards = files_of(store, manifest, "tar", "all")
+    shards = list(files_of(store, manifest, "tar", "all"))
     assert [file.name for file in shards[:2]] == ["tar/all/000000.tar", "tar/all/000001.tar"]
     assert all(store.size(file.stored) == file.size for file in shards)
     with pytest.raises(UsageError, match="no output 'bag'; there are l5kit, tar"):

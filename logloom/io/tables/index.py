@@ -249,7 +249,6 @@ def read_file(
     Raises:
         DatasetError: the file is missing or damaged.
     """
-    texts = [name for name in names if is_text(name, table)]
     looked_at = index_columns(where, table) if isinstance(where, Filter) else []
     texts = [name for name in {*names, *looked_at} if is_text(name, table)]
     reading = {"read_dictionary": texts, "page_checksum_verification": True}
@@ -297,6 +296,8 @@ def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> 
             wanted = pa.from_numpy_dtype(np.dtype(table.index.get(name, np.int64)))
         if found != wanted or rows[name].null_count:
             raise KeyError(f"column {name} is {found} with {rows[name].null_count} nulls, expected {wanted}")
+        if is_text(name, table):
+            rows[name].validate(full=True)  # that no row's number lies beyond the dictionary
 
 
 @contextlib.contextmanager
@@ -400,7 +401,9 @@ def read_part(uri: str, storage_options: Mapping[str, Any] | None = None) -> pa.
         parquet_source(uri, storage_options) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
-        return file.read(use_threads=False)
+        rows = file.read(use_threads=False)
+        rows.validate(full=True)
+        return rows
 
 
 def write_file(path: str, rows: pa.Table) -> None:

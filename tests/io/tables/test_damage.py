@@ -177,6 +177,21 @@ def test_any_damage_to_an_index_file_is_an_error_or_found_by_verify(data, tmp_pa
     assert any("drive-0.parquet" in line for line in damage)
 
 
+def test_rows_that_point_beyond_the_texts_of_their_column_are_damage(tmp_path):
+    tt.write_table(str(tmp_path / "t"), drive(num_logs=1, rows=3), index="speed")
+    path = tmp_path / "t/index/drive-0.parquet"
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    said = set()
+    for place in range(380, 460):  # the header of a page, in which a dictionary becomes empty
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 64]) + whole[place + 1 :])
+        try:
+            tt.read_index(str(tmp_path / "t"))
+        except DatasetError as error:
+            said.add("out of bounds" in str(error))
+    assert True in said
+
+
 def test_errors_survive_pickling():
     import pickle
 
