@@ -38,7 +38,7 @@ def status(
     from logloom.pipelines.status import builds
 
     store = Store.at(root, parse_storage_options(storage_option))
-    _show(builds(store)[:last], store.uri, json)
+    _show(builds(store, last=last), store.uri, json)
 
 
 @app.command(epilog=examples("logloom wait /data/urban", "logloom wait gs://datasets/urban --timeout 3600"))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from logloom.io.ahead import ahead
 from logloom.io.caches import LruCache
 from logloom.io.entries import Entry, LogUnits, read_log_part
 from logloom.io.manifest import Manifest, view_folder
-from logloom.io.records import ahead
 from logloom.io.sources import ChainedSource, RowSource, grouped
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches

@@ -1,4 +1,4 @@
-"""OrderedRows of one output of a committed version.
+"""Rows of one output of a committed version.
 
 Here: which sources make up an output, and the order (log_id, timestamp) over its splits.
 Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).

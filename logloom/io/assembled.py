@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
@@ -22,6 +21,7 @@ from blake3 import blake3
 from pydantic import AfterValidator
 
 from logloom.errors import DatasetError
+from logloom.io.ahead import ahead
 from logloom.io.entries import (
     ENTRY,
     FileEntry,
@@ -36,7 +36,6 @@ from logloom.io.storage import PLACES, Store
 
 T = TypeVar("T")
 PORTIONS = "portions.json"  # beside the entry of an assembled output that has some
-_READERS = 16  # threads that read entries; they wait for storage
 
 
 @dataclass(frozen=True)
@@ -303,8 +302,7 @@ def assembled_files(
         for file in entry.files:
             yield f"{unit_folder(entry.output, identity)}/{file.name}", file
         portions = entry.portions
-    with ThreadPoolExecutor(_READERS) as threads:
-        read = functools.partial(read_portion, store, entry.output)
-        for shared, portion in zip(portions, threads.map(read, portions), strict=True):
-            for file in portion.files:
-                yield f"{unit_folder(entry.output, shared.identity)}/{file.name}", file
+    read = functools.partial(read_portion, store, entry.output)
+    for shared, portion in zip(portions, ahead(read, portions), strict=True):
+        for file in portion.files:
+            yield f"{unit_folder(entry.output, shared.identity)}/{file.name}", file

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -311,7 +310,7 @@ class _WrittenDataset:
     def remove_pieces(self, done: int, staged: Sequence[tuple[tuple[str, str], _Staged]]) -> None:
         """Removes what was joined, once all is."""
         for folder in {entry.folder for _, (_, entry) in staged}:
-            _remove(self.stage, folder)
+            self.stage.remove_all(folder)
 
     # --- one dataset of all units ---
 
@@ -361,16 +360,8 @@ class _WrittenDataset:
         marks = self._marks(plan)
         for name in sorted(plan.files, key=lambda name: (name in marks, name)):
             self.store.replace(name, plan.files[name])
-        _remove(self.stage, "")
+        self.stage.remove_all("")
         return self.store.uri_of(self.file)
-
-
-def _remove(store: Store, folder: str) -> None:
-    """Removes a folder; what can't be removed stays."""
-    if store.local is not None:
-        shutil.rmtree(store.path_of(folder), ignore_errors=True)
-    elif store.fs.exists(store.fs_path(folder)):
-        store.fs.rm(store.fs_path(folder), recursive=True)
 
 
 def _in_row_order(log_id: str, partition: str, staged: Iterable[_Staged]) -> list[Entry]:

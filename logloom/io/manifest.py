@@ -25,11 +25,12 @@ from blake3 import blake3
 from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.ahead import ahead
 from logloom.io.assembled import AssembledEntry, find_assembled
 from logloom.io.entries import ENTRY, Entry, read_log_part, repair_hint, unit_folder
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
-from logloom.io.records import LogRecords, ahead
+from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
@@ -194,6 +195,11 @@ def version_file(number: int) -> str:
 
 def view_folder(number: int) -> str:
     return f"v{number:08d}"
+
+
+def runs_folder(number: int) -> str:
+    """Where builds that are to be a version leave what became of them."""
+    return f"runs/{number:08d}"
 
 
 def check_root(store: Store) -> None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
+from logloom.io.ahead import ahead
 from logloom.io.shards import (
     NO_LOGS,
     SHARDS,
@@ -37,9 +36,6 @@ from logloom.io.storage import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
-U = TypeVar("U")
-READERS = 16  # threads that read ahead; they wait for storage
 _HELD = 2  # shards whose rows are kept for the next question
 
 
@@ -220,24 +216,3 @@ class LogRecords(Sequence[LogRecord]):
         if self._store is None:
             return "logs"
         return self._store.uri_of(shard_file(self.shards[number], self.folder))
-
-
-def ahead(work: Callable[[T], U], items: Iterable[T], threads: int = READERS) -> Iterator[U]:
-    """What work makes of each item, in order: two a thread ahead, so that not all are in memory."""
-    waiting = list(itertools.islice(items := iter(items), 2))
-    if len(waiting) < 2:  # nothing to wait for meanwhile
-        yield from map(work, waiting)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from in_order(pool, work, itertools.chain(waiting, items), 2 * threads)
-
-
-def in_order(pool: Executor, work: Callable[[T], U], items: Iterable[T], at_once: int) -> Iterator[U]:
-    """As `ahead`, in a pool that is there; at most `at_once` are under way or waiting to be taken."""
-    coming: deque[Future[U]] = deque()
-    for item in items:
-        coming.append(pool.submit(work, item))
-        if len(coming) > at_once:
-            yield coming.popleft().result()
-    while coming:
-        yield coming.popleft().result()

@@ -25,8 +25,8 @@ from logloom.batches import Batch, rows_of, scattered, stacked_rows
 from logloom.blocks import Array, Block
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.ahead import ahead
 from logloom.io.folders import content_of, walk
-from logloom.io.records import ahead
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, end_to_end
 from logloom.schema import Schema

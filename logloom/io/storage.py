@@ -196,12 +196,12 @@ class Store:
                 sync(self.path_of(name).parent)
 
     def remove_all(self, folder: str) -> None:
-        """Removes a folder with all that is in it, or does nothing where it isn't there."""
+        """Removes a folder with all that is in it; on a disk, what can't be removed stays."""
         with contextlib.suppress(*MISSING), self._explained(folder, MISSING):
             if self.local is None:
                 self.fs.rm(self.fs_path(folder), recursive=True)
             else:
-                shutil.rmtree(self.path_of(folder))
+                shutil.rmtree(self.path_of(folder), ignore_errors=True)
 
     def copy(self, name: str, new: str) -> None:
         """Copies an object within the store, without its bytes coming here.

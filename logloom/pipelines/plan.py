@@ -31,7 +31,7 @@ from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, modules_of, read_files
-from logloom.transforms.finish import keys_of, skipped_record
+from logloom.transforms.finish import is_key_of, skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
 from logloom.transforms.spans import ByteIndex, plan_spans
@@ -282,20 +282,27 @@ def _with_changed_opened(
 ) -> tuple[Job, tuple[str, ...]]:
     """Opens the remembered logs that have to be built; the job and notes by what these hold."""
     # They may change the plan, and so the keys of others.
-    while changed := [log_id for log_id in logs.remembered if not _stands(job, recipe, logs, log_id, before)]:
+    while changed := [
+        log_id for log_id in logs.remembered if not _stands(before, _task_of(job, recipe, logs, log_id))
+    ]:
         logs.open(changed)
         row_plan, notes = logs.resolve(allow_derive)
         job = replace(job, plan=row_plan)
     return job, notes
 
 
-def _stands(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str, before: Before) -> bool:
+def _task_of(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
+    content_id, uris = logs.content_of(log_id)
+    split = split_of(recipe, log_id, uris)
+    return LogTask(log_id, uris, content_id, split, job.log_key(log_id, content_id, uris, split))
+
+
+def _stands(before: Before, task: LogTask) -> bool:
     """Whether a log's record is still what a build of it would give."""
-    record = before.known.get(log_id)
+    record = before.known.get(task.log_id)
     if record is None or record.status == "kept":
         return False
-    content_id, uris = logs.content_of(log_id)
-    return record.key in keys_of(job.log_key(log_id, content_id, uris, split_of(recipe, log_id, uris)))
+    return is_key_of(task.key, record.key, record.status)
 
 
 def _against_parent(
@@ -309,13 +316,9 @@ def _against_parent(
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
     for log_id in sorted(logs.opened):
-        if _stands(job, recipe, logs, log_id, before):
-            continue
-        summary = logs.opened[log_id].summary
-        split = split_of(recipe, log_id, summary.uris)
-        key = job.log_key(log_id, summary.content_id, summary.uris, split)
-        task = LogTask(log_id, summary.uris, summary.content_id, split, key)
-        planned.append(PlannedLog.of(task, summary, job.plan))
+        task = _task_of(job, recipe, logs, log_id)
+        if not _stands(before, task):
+            planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
     gone = sorted(before.known.keys() - logs.files.keys())
     vanished = _vanished(job, recipe, gone, before)

@@ -9,6 +9,7 @@ Elsewhere: outcomes (logloom.transforms.finish), units that were read back (logl
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from logloom.errors import DatasetError, LogloomError, StorageError
-from logloom.io.manifest import version_file
+from logloom.io.manifest import runs_folder, version_file
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
@@ -126,22 +127,20 @@ class Announced:
             self.say()
 
 
-def builds(store: Store, version: int | None = None) -> list[BuildStatus]:
+def builds(store: Store, version: int | None = None, last: int | None = None) -> list[BuildStatus]:
     """The builds that left anything in runs/, the latest version first, and of one version by their start.
 
     Args:
         version: only those that were to be this one.
+        last: only the first so many, so that a long past needn't be read; None for all.
     """
     numbers = [int(name) for name in store.names("runs") if _NUMBER.fullmatch(name)]
-    found: list[BuildStatus] = []
-    for number in sorted(numbers, reverse=True):
-        if version in (None, number):
-            found += _builds_of(store, number)
-    return found
+    wanted = (number for number in sorted(numbers, reverse=True) if version in (None, number))
+    return list(itertools.islice(itertools.chain.from_iterable(_builds_of(store, n) for n in wanted), last))
 
 
 def _builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
-    folder = f"runs/{number:08d}"
+    folder = runs_folder(number)
     runs: dict[str, BuildStatus] = {}
     for name in store.names(folder):
         if (match := _RUN.fullmatch(name)) is None:

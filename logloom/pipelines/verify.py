@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
+from logloom.io.ahead import ahead, in_order
 from logloom.io.entries import Entry, FileEntry, read_log_part
 from logloom.io.filesystems import with_access
 from logloom.io.manifest import Assembled, Manifest, read_assembled, read_manifest, view_folder
-from logloom.io.records import ahead, in_order
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs

@@ -28,7 +28,7 @@ from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
-from logloom.transforms.finish import keys_of
+from logloom.transforms.finish import is_key_of
 from logloom.transforms.job import Committed
 from logloom.transforms.tally import Tally
 from logloom.words import counted
@@ -149,9 +149,10 @@ class _Keys:
         version = self._version
         for record in records if self._is_known else ():
             key = version.log_key(record.log_id, record.content_id, record.uris, record.split)
-            made = keys_of(key, version.manifest.software) if record.status == "skipped" else (key,)
-            self._keyed += bool(record.key)
-            self._wrong += [record.log_id] * bool(record.key and record.key not in made)
+            if record.key:
+                self._keyed += 1
+                if not is_key_of(key, record.key, record.status, version.manifest.software):
+                    self._wrong.append(record.log_id)
 
     def wrong(self) -> list[str]:
         """The logs whose keys are others."""

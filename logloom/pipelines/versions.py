@@ -15,13 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from logloom.errors import UsageError
-from logloom.io.manifest import Manifest, digest_of_manifest, read_manifest, version_numbers
+from logloom.io.manifest import Manifest, digest_of_manifest, read_manifest, runs_folder, version_numbers
 from logloom.io.merging import GONE, write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
-from logloom.transforms.outcomes import run_folder
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
@@ -106,7 +105,7 @@ def _same(before: LogRecord | None, record: LogRecord) -> bool:
 
 def with_changes(job: AnyTarget, changes: Sequence[LogRecord]) -> AnyTarget:
     """A job whose changes of the parent's records lie in the root, where its workers find them."""
-    return replace(job, changes=write_records(job.store, changes, run_folder(job)).shards)
+    return replace(job, changes=write_records(job.store, changes, runs_folder(job.number)).shards)
 
 
 def is_unchanged(job: Target, parent: Manifest) -> bool:

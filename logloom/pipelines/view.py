@@ -16,12 +16,12 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.disk import NO_LINKS
 from logloom.io.entries import UNITS, FileEntry, repair_hint
 from logloom.io.filesystems import explained
 from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
-from logloom.io.records import ahead
 from logloom.io.storage import Store
 from logloom.io.units import format_named
 from logloom.transforms.finished import check_file

@@ -43,7 +43,7 @@ from logloom.transforms.assembled_portions import (
 from logloom.transforms.finished import check_files, withdraw_assembled, withdraw_portions
 from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
-from logloom.transforms.outcomes import LogOutcomes, failures_of, kept_records, records_of
+from logloom.transforms.outcomes import LogOutcomes, kept_records, records_of
 from logloom.transforms.partition import Failure, Reading, damaged, differences, is_sampled
 
 
@@ -152,7 +152,7 @@ def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
 
 def plan_checks(job: Target, outcomes: LogOutcomes) -> Iterator[UnitCheck]:
     """The units that outputs will be assembled from; with verify "all" also those of logs that were kept."""
-    if failures_of(outcomes):
+    if outcomes.failures:
         return
     whole: set[tuple[str, str]] = set()
     for _, entry in entries_of(job.store, kept_records(job, outcomes)) if job.verify == "all" else ():
@@ -186,7 +186,7 @@ def plan_chunks(job: Target, outcomes: LogOutcomes, problems: Sequence[Failure])
     Args:
         problems: what checking units found.
     """
-    if problems or failures_of(outcomes):
+    if problems or outcomes.failures:
         return []
     tasks = []
     for assembly in assemblies(job, records_of(job, outcomes)):
@@ -250,7 +250,7 @@ def plan_candidates(
     problems: Sequence[Failure],
 ) -> Iterator[AssemblyCandidate]:
     """Writes what belongs to no chunk; gives the outputs that are ready to be read back."""
-    if problems or failures_of(outcomes):
+    if problems or outcomes.failures:
         return
     written: dict[str, list[FileEntry]] = {}
     for identity, file in files:

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
+from logloom.io.manifest import runs_folder
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.software import software
@@ -65,7 +66,7 @@ def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResu
     log = tasks[0].log
     spans = [tasks[0].span.start, tasks[-1].span.stop]
     # Another name once the log, the recipe or the software changes: it may do then.
-    mark = f"runs/{job.number:08d}/attempts/{digest_of([log.key, software()])[:32]}.json"
+    mark = f"{runs_folder(job.number)}/attempts/{digest_of([log.key, software()])[:32]}.json"
     note = f"{mark.removesuffix('.json')}-{digest_of(spans)[:32]}"
     fresh = job.store.create(note, b"", durable=False)
     try:

@@ -20,7 +20,7 @@ from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import Assembled, Manifest, version_file
+from logloom.io.manifest import Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.records import LogRecords
@@ -33,10 +33,8 @@ from logloom.transforms.outcomes import (
     MAX_FAILURES,
     LogOutcome,
     LogOutcomes,
-    failures_of,
     num_kept,
     records_of,
-    run_folder,
 )
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.read_marks import marks_folder
@@ -167,19 +165,25 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     )
     reasons = tuple(told)[:MAX_REASONS]
     died = any(failure.kind == "worker" for failure in failures)
-    named = log.log_id, log.uris, log.content_id, log.split, keys_of(log.key)[died]
+    key = _survivors_key(log.key, software()) if died else log.key
+    named = log.log_id, log.uris, log.content_id, log.split, key
     return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0)
 
 
-def keys_of(key: str, made_by: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """The keys of a log: its own, and that of its record where workers died of it.
+def _survivors_key(key: str, made_by: Mapping[str, str]) -> str:
+    """The key of the record of a log that workers died of: other software may survive it."""
+    return digest_of([key, dict(made_by)])
 
-    Other software may survive it, so that is part of the second.
+
+def is_key_of(key: str, record_key: str, status: str, made_by: Mapping[str, str] | None = None) -> bool:
+    """Whether a record, by its key and status, is that of a log with this key.
 
     Args:
         made_by: software; ours by default.
     """
-    return key, digest_of([key, dict(made_by or software())])
+    return record_key == key or (
+        status == "skipped" and record_key == _survivors_key(key, made_by or software())
+    )
 
 
 # --- the commit -----------------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ def keys_of(key: str, made_by: Mapping[str, str] | None = None) -> tuple[str, st
 
 def outcome_file(job: Target) -> str:
     """What became of one submission; two builds of one version must not take each other's for theirs."""
-    return f"{run_folder(job)}/{job.run}.json"
+    return f"{runs_folder(job.number)}/{job.run}.json"
 
 
 @dataclass(frozen=True)
@@ -244,7 +248,7 @@ def commit(
         The fields of an `Outcome`.
     """
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
-    failures = [*failures_of(outcomes)]
+    failures = [*outcomes.failures]
     failures += sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
     failures += [failure for _, found in assembled for failure in found]
     logs = records_of(job, outcomes)

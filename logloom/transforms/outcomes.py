@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.manifest import digest_of_manifest, read_manifest
+from logloom.io.manifest import digest_of_manifest, read_manifest, runs_folder
 from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
@@ -74,11 +74,6 @@ def group_of(log_id: str, starts: Sequence[str]) -> int:
     return bisect.bisect_right(starts, log_id)
 
 
-def run_folder(job: Target) -> str:
-    """Where a build leaves what became of it."""
-    return f"runs/{job.number:08d}"
-
-
 def stage_tasks(job: Target, tasks: Iterable[LogTask]) -> tuple[RecordShard, ...]:
     """Writes what is to be built where workers find it: engines limit what a graph may hold."""
     ordered = sorted(tasks, key=operator.attrgetter("log_id"))
@@ -86,12 +81,12 @@ def stage_tasks(job: Target, tasks: Iterable[LogTask]) -> tuple[RecordShard, ...
         LogRecord(task.log_id, task.uris, task.content_id, task.split, task.key, "planned", "", 0, 0, {}, 0)
         for task in ordered
     )
-    return write_records(job.store, planned, run_folder(job)).shards
+    return write_records(job.store, planned, runs_folder(job.number)).shards
 
 
 def staged_tasks(shard: RecordShard, job: Target) -> Iterator[LogTask]:
     """The tasks that a shard of `stage_tasks` holds."""
-    for one in LogRecords(job.store, [shard], run_folder(job)):
+    for one in LogRecords(job.store, [shard], runs_folder(job.number)):
         yield LogTask(one.log_id, one.uris, one.content_id, one.split, one.key)
 
 
@@ -99,7 +94,7 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     """Writes the records of a group; in whatever order its logs come, the bytes are the same."""
     ordered = sorted(outcomes, key=operator.attrgetter("log_id"))
     records = (outcome.record for outcome in ordered if outcome.record is not None)
-    made = write_records(job.store, records, run_folder(job))
+    made = write_records(job.store, records, runs_folder(job.number))
     failures = tuple(f for outcome in ordered if outcome.record is None for f in outcome.failures)
     built, reused = (sum(getattr(one, name) for one in ordered) for name in ("built", "reused"))
     files = _write_failures(job, ordered)
@@ -116,7 +111,7 @@ def _write_failures(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, .
     if not lines:
         return ()
     first = blake3(outcomes[0].log_id.encode(errors="surrogateescape")).hexdigest()[:8]
-    name = f"{run_folder(job)}/{job.run}.failures-{first}.jsonl"
+    name = f"{runs_folder(job.number)}/{job.run}.failures-{first}.jsonl"
     job.store.replace(name, b"".join(line.strip() + b"\n" for line in lines))
     return (name,)
 
@@ -136,7 +131,7 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     files = tuple(file for group in ordered for file in group.failure_files)
     if failures:
         return LogOutcomes(made, failures[:MAX_FAILURES], built, reused, (), failed, files)
-    changes = [LogRecords(job.store, shards, run_folder(job)) for shards in (job.changes, made)]
+    changes = [LogRecords(job.store, shards, runs_folder(job.number)) for shards in (job.changes, made)]
     version = merge_records(job.store, _parents(job), changes)
     return LogOutcomes(made, (), built, reused, version.shards, 0, files)
 
@@ -152,11 +147,6 @@ def _parents(job: Target) -> LogRecords:
     return read_manifest(job.store, job.parent).logs
 
 
-def failures_of(outcomes: LogOutcomes) -> tuple[Failure, ...]:
-    """What keeps a build from committing."""
-    return outcomes.failures
-
-
 def records_of(job: Target, outcomes: LogOutcomes) -> LogRecords:
     """The records of all logs that a build kept or made."""
     return LogRecords(job.store, outcomes.version)
@@ -164,7 +154,7 @@ def records_of(job: Target, outcomes: LogOutcomes) -> LogRecords:
 
 def kept_records(job: Target, outcomes: LogOutcomes) -> Iterator[LogRecord]:
     """The records that a build took over from its parent."""
-    made = LogRecords(job.store, outcomes.made, run_folder(job))
+    made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
     new = (log_id for table in made.tables() for log_id in table["log_id"].to_pylist())
     following = next(new, None)
     for record in records_of(job, outcomes):

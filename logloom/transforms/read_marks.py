@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from logloom.digests import digest_of
 from logloom.io.entries import Entry
+from logloom.io.manifest import runs_folder
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
 from logloom.transforms.journal import READING_BACK, Note
@@ -44,7 +45,7 @@ def _mark_of(job: Target, entries: Sequence[Entry]) -> str:
 
 def marks_folder(number: int) -> str:
     """Where the marks of a version lie that is yet to be committed."""
-    return f"runs/{number:08d}/read"
+    return f"{runs_folder(number)}/read"
 
 
 def units_read_back(store: Store, number: int) -> int:

@@ -20,6 +20,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
+from tests import faulty
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,15 @@ class Drive:
             assert old in text
             text = text.replace(old, new)
         return Recipe.from_yaml(text, source="drive.yaml")
+
+
+def one_log_in_faulty_store(drive: Drive, outputs: str, rows: int) -> Recipe:
+    """A recipe for the first log, which then lies in the store that fails as told, beside where roots may."""
+    faulty.install()
+    faulty.FaultyFiles().pipe_file("/bucket/logs/one.mcap", drive.logs[0].read_bytes())
+    logs = str(drive.logs[0].parent)
+    text = drive.text[: drive.text.index("outputs:")].replace(logs, f"{faulty.ROOT}/logs")
+    return Recipe.from_yaml(f"{text}{outputs}\npartition: {{rows: {rows}}}\n", source="drive.yaml")
 
 
 def build_at(recipe: Recipe, root: pathlib.Path, num_workers: int = 1, **choices):

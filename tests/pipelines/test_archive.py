@@ -17,9 +17,9 @@ from logloom.pipelines.build import build
 from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import sampled_logs, verify
-from logloom.recipe import Recipe
 from tests import faulty
 from tests.faulty import ROOT
+from tests.pipelines.conftest import one_log_in_faulty_store
 
 OUTPUTS = "outputs:\n  tar: {}\n  bags: {}\n"
 
@@ -27,11 +27,7 @@ OUTPUTS = "outputs:\n  tar: {}\n  bags: {}\n"
 @pytest.fixture(scope="module")
 def small(drive):
     """A version of one log, and another root with the same files, in a store that counts requests."""
-    faulty.install()
-    files = faulty.FaultyFiles()
-    files.pipe_file("/bucket/logs/one.mcap", drive.logs[0].read_bytes())
-    text = drive.text[: drive.text.index("outputs:")].replace(str(drive.logs[0].parent), f"{ROOT}/logs")
-    recipe = Recipe.from_yaml(f"{text}{OUTPUTS}\npartition: {{rows: 10}}\n", source="drive.yaml")
+    recipe = one_log_in_faulty_store(drive, OUTPUTS, rows=10)
     return build(plan_build(recipe, f"{ROOT}/root")).manifest
 
 

@@ -17,9 +17,9 @@ from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
-from logloom.recipe import Recipe
 from tests import faulty
 from tests.faulty import ROOT
+from tests.pipelines.conftest import one_log_in_faulty_store
 
 FORMATS = ["tar", "bags", "table", "zarr"]
 OUTPUTS = "outputs:\n  tar: {}\n  bags: {}\n  table: {}\n  zarr: {}\n"
@@ -28,13 +28,9 @@ OUTPUTS = "outputs:\n  tar: {}\n  bags: {}\n  table: {}\n  zarr: {}\n"
 @pytest.fixture(scope="module")
 def made(drive):
     """A small log in the store that fails, and a version of it in every format that keeps columns."""
-    faulty.install()
-    files = faulty.FaultyFiles()
-    files.pipe_file("/bucket/logs/one.mcap", drive.logs[0].read_bytes())
-    text = drive.text[: drive.text.index("outputs:")].replace(str(drive.logs[0].parent), f"{ROOT}/logs")
-    recipe = Recipe.from_yaml(f"{text}{OUTPUTS}\npartition: {{rows: 20}}\n", source="drive.yaml")
+    recipe = one_log_in_faulty_store(drive, OUTPUTS, rows=20)
     version = build(plan_build(recipe, f"{ROOT}/root")).manifest
-    return recipe, version, dict(files.store)
+    return recipe, version, dict(faulty.FaultyFiles.store)
 
 
 @pytest.fixture
