@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from blake3 import blake3
@@ -203,6 +203,7 @@ class Outcome:
         conflict: who committed this version first; "" for nobody.
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
+        labels: that the build was given.
     """
 
     version: Count
@@ -214,6 +215,7 @@ class Outcome:
     reused: Count
     failed: Count = 0
     failure_files: tuple[FileName, ...] = ()
+    labels: Mapping[Text, Text] = field(default_factory=dict)
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -263,6 +265,7 @@ def commit(
         "reused": outcomes.reused,
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
+        "labels": dict(job.labels),
     }
     if not failures and not problem:
         try:
