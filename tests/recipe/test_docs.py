@@ -8,6 +8,7 @@ import pytest
 from logloom.recipe import (
     Clock,
     DerivedColumn,
+    Keep,
     LogName,
     Partition,
     Recipe,
@@ -42,7 +43,8 @@ def test_each_python_block_runs(block):
 
 
 @pytest.mark.parametrize(
-    "model", [Recipe, LogName, Time, Clock, Rows, Partition, Split, SkipBudget, TopicColumn, DerivedColumn]
+    "model",
+    [Recipe, LogName, Time, Clock, Rows, Partition, Split, SkipBudget, Keep, TopicColumn, DerivedColumn],
 )
 def test_every_key_is_explained(model):
     for name, info in model.model_fields.items():
