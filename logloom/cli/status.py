@@ -56,12 +56,12 @@ def wait(
     store = Store.at(root, parse_storage_options(storage_option))
     said: set[str] = set()
 
-    def tell(one: BuildStatus) -> None:
+    def say(one: BuildStatus) -> None:
         if not quiet and one.run not in said:
             said.add(one.run)
             print_message(f"waiting for {in_words(one)}")
 
-    found = builds.wait(store, timeout=timeout, on_status=tell)
+    found = builds.wait(store, timeout=timeout, on_status=say)
     _show(found, store.uri, json)
     if not all(one.state == "committed" for one in found):
         raise typer.Exit(FAILED)

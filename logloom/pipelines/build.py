@@ -253,7 +253,7 @@ def _run(
     try:
         steps = functools.partial(construct, plan=plan)
         name = job_name(job)
-        return run(steps, runner, _size(plan), name=name, tell=on_message, on_submitted=on_submitted)
+        return run(steps, runner, _size(plan), name=name, on_message=on_message, on_submitted=on_submitted)
     finally:
         job.store.sweep()  # after workers that were ended amid their work
 

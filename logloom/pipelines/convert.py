@@ -150,7 +150,7 @@ def convert(
         watched = dataclasses.replace(plan, job=told)
         try:
             steps = functools.partial(construct, plan=watched)
-            run(steps, engine, size, name=job_name(job), tell=on_message)
+            run(steps, engine, size, name=job_name(job), on_message=on_message)
         finally:
             job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)

@@ -76,7 +76,7 @@ def test_the_tables_of_policies_list_those_that_there_are():
 
 @pytest.mark.parametrize(("key", "value"), re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", TEXT, re.MULTILINE))
 def test_a_documented_default_is_the_default(key, value):
-    models = [Recipe, Time, Rows, Partition, TopicColumn, DerivedColumn]
+    models = [Recipe, Time, Rows, Partition, Keep, TopicColumn, DerivedColumn]
     dumped = [
         model.model_construct().model_dump(by_alias=True, mode="json")
         for model in models
