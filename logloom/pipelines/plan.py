@@ -199,7 +199,6 @@ def plan_build(
     outputs = _outputs(recipe)
     parent, following = next_version(store)
     job = Job(
-        store=store,
         name=recipe.name,
         recipe=recipe.identity_json(),
         plan=row_plan,

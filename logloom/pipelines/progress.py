@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from logloom.errors import LogloomError
+from logloom.io.entries import unit_names
 from logloom.transforms.journal import ASSEMBLING, BUILDING, READING_BACK, Journal, JournalReader, Note
 from logloom.words import counted, human_bytes, human_seconds, printable
 
@@ -165,7 +166,8 @@ class UnitLooker:
         there = 0
         with contextlib.suppress(LogloomError):  # a store that refuses is for the build to report
             for output, waiting in self._waiting.items():
-                found = waiting.intersection(self._store.names(f"parts/{output}"))
+                folders = {identity[: self._store.fan_out] for identity in waiting}
+                found = waiting.intersection(unit_names(self._store, output, folders))
                 waiting -= found
                 there += len(found)
         if there and self._units:
