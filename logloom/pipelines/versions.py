@@ -114,7 +114,8 @@ def with_changes(job: AnyTarget, changes: Sequence[LogRecord]) -> AnyTarget:
 def is_unchanged(job: Target, parent: Manifest) -> bool:
     """Whether a version of the parent's logs, none of which changed, would say what its parent says."""
     outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
-    return parent.plan == job.plan_identity and dict(parent.outputs) == outputs and parent.name == job.name
+    same_rows = parent.plan == job.plan_identity and dict(parent.outputs) == outputs
+    return same_rows and parent.name == job.name and parent.recipe.get("keep") == job.recipe.get("keep")
 
 
 def check_verify(verify: str) -> None:
