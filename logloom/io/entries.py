@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import io
 import pathlib
+import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, overload
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 ENTRY = "entry.json"
 FAN_OUT = 2  # of new roots: 256 folders an output, of 40 000 units each where there are ten millions
 MAX_FAN_OUT = 4
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
 _JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
 _DETAILS = ("columns", "tally")  # that whoever reads rows has no need of
 
@@ -163,25 +165,37 @@ def folder_beside(folder: str, identity: str) -> str:
     return f"{above}/{identity}"
 
 
-def unit_names(store: Store, output: str, beginnings: Collection[str] | None = None) -> Iterator[str]:
+def unit_names(
+    store: Store,
+    output: str,
+    beginnings: Collection[str] | None = None,
+    on_stranger: Callable[[str], object] = lambda name: None,
+) -> Iterator[str]:
     """The identities of all that lies there of an output, finished or not.
 
     Args:
         beginnings: the first `store.fan_out` characters of those that are asked for; None for all.
+        on_stranger: called with the names, within the root, of what is no unit's folder.
     """
     as_it_lies, folder = replace(store, fan_out=0), f"{UNITS}/{output}"
-    if not store.fan_out:
-        yield from (name for name in as_it_lies.names(folder) if len(name) > MAX_FAN_OUT)
-        return
-    for beginning in sorted(as_it_lies.names(folder) if beginnings is None else beginnings):
-        if len(beginning) == store.fan_out:
-            yield from as_it_lies.names(f"{folder}/{beginning}")
+    if beginnings is None or not store.fan_out:
+        beginnings = as_it_lies.names(folder) if store.fan_out else [""]
+    for beginning in sorted(beginnings):
+        within = f"{folder}/{beginning}" if beginning else folder
+        if len(beginning) != store.fan_out:
+            on_stranger(within)
+            continue
+        for name in as_it_lies.names(within):
+            if name.startswith(beginning) and _IDENTITY.fullmatch(name):
+                yield name
+            else:
+                on_stranger(f"{within}/{name}")
 
 
 def fan_out_of_new(store: Store) -> int:
     """The `Store.fan_out` of a root without versions: as earlier software left it, if that left units."""
-    outputs = store.names(UNITS)
-    return 0 if any(next(unit_names(store, output), "") for output in outputs) else FAN_OUT
+    flat = replace(store, fan_out=0)
+    return 0 if any(next(unit_names(flat, output), "") for output in flat.names(UNITS)) else FAN_OUT
 
 
 def repair_hint(place: str) -> str:

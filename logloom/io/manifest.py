@@ -28,7 +28,15 @@ from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
 from logloom.errors import DatasetError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import AssembledEntry, find_assembled
-from logloom.io.entries import ENTRY, MAX_FAN_OUT, Entry, read_log_part, repair_hint, unit_folder
+from logloom.io.entries import (
+    ENTRY,
+    MAX_FAN_OUT,
+    Entry,
+    fan_out_of_new,
+    read_log_part,
+    repair_hint,
+    unit_folder,
+)
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.records import LogRecords
@@ -268,6 +276,12 @@ def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manif
     """
     manifest = read_manifest(store, version)
     return replace(store, fan_out=manifest.fan_out), manifest
+
+
+def as_laid_out(store: Store) -> Store:
+    """A root that knows where its units lie, be there versions or none yet."""
+    is_new = not version_numbers(store)
+    return replace(store, fan_out=fan_out_of_new(store)) if is_new else open_root(store)[0]
 
 
 def resolve_version(store: Store, version: int | str) -> int:

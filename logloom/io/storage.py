@@ -79,7 +79,7 @@ class Store:
     def stored_name(self, name: str) -> str:
         """The name of a file with the folder that `fan_out` puts a unit into."""
         steps = name.split("/", 3)
-        if not self.fan_out or steps[0] != UNITS or len(steps) < 3:
+        if not self.fan_out or steps[0] != UNITS or len(steps) < 3 or not steps[2]:
             return name
         return "/".join([*steps[:2], steps[2][: self.fan_out], *steps[2:]])
 
