@@ -210,7 +210,10 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     if plan.up_to_date:
         return {"up_to_date": True}
     check_reach(runner, _uris(plan))
-    return describe(lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=job_name(plan.job))
+    labelled = runner.with_labels(plan.job.labels)
+    return describe(
+        lambda pipeline: construct(pipeline, plan), labelled, _size(plan), name=job_name(plan.job)
+    )
 
 
 def _size(plan: BuildPlan) -> Size:
@@ -248,6 +251,7 @@ def _run(
 ) -> Finished | Submitted:
     job = plan.job
     check_reach(runner, _uris(plan))
+    runner = runner.with_labels(job.labels)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:

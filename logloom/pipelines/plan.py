@@ -168,6 +168,7 @@ def plan_build(
     py_files: Sequence[str] = (),
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
     """Plans a build.
@@ -181,6 +182,7 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
+        labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -210,6 +212,7 @@ def plan_build(
         allow_empty=allow_empty,
         references=references_of(outputs, store.options),
         py_files=python,
+        labels=labels or {},
         **following,
     )
     before = Before(parent)
