@@ -198,6 +198,7 @@ def plan_build(
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     sample: int | None = SAMPLE,
+    labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
     """Plans a build.
@@ -215,6 +216,7 @@ def plan_build(
         storage_options: fsspec options by protocol.
         sample: how many of the logs to build are opened here, where there are more; workers open the
             others. None opens all of them.
+        labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -243,6 +245,7 @@ def plan_build(
         allow_empty=allow_empty,
         references=references_of(outputs, store.options),
         py_files=python,
+        labels=labels or {},
         **following,
     )
     before = Before(parent)
