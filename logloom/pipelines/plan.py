@@ -21,6 +21,7 @@ from logloom.io.logs.base import LogSummary
 from logloom.io.logs.match import LogFiles
 from logloom.io.logs.remembered import Memory
 from logloom.io.manifest import Manifest, check_root
+from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
@@ -315,14 +316,18 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
+    purged = _purged_logs(job.store, logs, before)
     for log_id in sorted(logs.opened):
         task = _task_of(job, recipe, logs, log_id)
-        if not _stands(before, task):
+        if log_id not in purged and not _stands(before, task):
             planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.known.keys() - logs.files.keys())
+    gone = sorted(before.known.keys() - logs.files.keys() - purged)
     vanished = _vanished(job, recipe, gone, before)
-    lost = [] if recipe.vanished == "keep" else gone
+    erased = sorted(purged & before.known.keys())
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *erased])
+    for log_id in sorted(purged & logs.opened.keys())[:20]:
+        notes = [*notes, f"{log_id}: left out, since it was purged; cut what is not to be kept from the log"]
     changes = before.changes([*vanished, *unreadable], lost)
     kept = before.kept([*(log.task.log_id for log in planned), *(r.log_id for r in unreadable), *lost])
     job = replace(job, bundle=bundle_size(sum(len(log.bounds) for log in planned)))
@@ -339,6 +344,13 @@ def _against_parent(
         samples=tuple(logs.samples),
         memory=logs.memory(),
     )
+
+
+def _purged_logs(store: Store, logs: PlanLogs, before: Before) -> set[str]:
+    """The logs that were erased from the root, and must not come back with the content that they had."""
+    purged = Purged(store)
+    there = {log_id for log_id in logs if purged.has(log_id, logs.content_of(log_id)[0])}
+    return there | {log_id for log_id in before.known.keys() - logs.files.keys() if purged.has(log_id)}
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
