@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from blake3 import blake3
@@ -39,6 +39,7 @@ from logloom.transforms.outcomes import (
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.read_marks import marks_folder
 from logloom.transforms.rows import Tally, reconcile
+from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
 from logloom.words import counted
 
@@ -56,20 +57,23 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
+    memory = remembered(job, log)
     failures = tuple(dict.fromkeys(failure for result in done for failure in result.failures))
     if failures:
         left_out = _LEFT_OUT.get(job.open_options.on_error, ())
         skipped = all(failure.kind in left_out for failure in failures)
-        return LogOutcome(log.log_id, skipped_record(log, failures) if skipped else None, failures)
+        record = skipped_record(log, failures) if skipped else None
+        return LogOutcome(log.log_id, record, failures, memory=memory)
     order = {output: position for position, output in enumerate(job.outputs)}
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
     try:
         record = _record(job, log, entries)
     except LogloomError as error:
-        return LogOutcome(log.log_id, None, (Failure(log.log_id, "", "log", str(error)),))
+        failed = Failure(log.log_id, "", "log", str(error))
+        return LogOutcome(log.log_id, None, (failed,), memory=memory)
     built = sum(result.built for result in done)
     seconds = sum(result.seconds for result in done)
-    return LogOutcome(log.log_id, record, (), built, len(entries) - built, seconds)
+    return LogOutcome(log.log_id, record, (), built, len(entries) - built, seconds, memory)
 
 
 def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
@@ -207,6 +211,7 @@ class Outcome:
         conflict: who committed this version first; "" for nobody.
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
+        labels: that the build was given.
     """
 
     version: Count
@@ -218,6 +223,7 @@ class Outcome:
     reused: Count
     failed: Count = 0
     failure_files: tuple[FileName, ...] = ()
+    labels: Mapping[Text, Text] = field(default_factory=dict)
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -269,6 +275,7 @@ def commit(
         "reused": outcomes.reused,
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
+        "labels": dict(job.labels),
     }
     if not failures and not problem:
         try:

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.flink.jars import jars_of_flink, version_of_flink
-from logloom.runners.flink.rest import ENDED, FlinkCluster
+from logloom.runners.flink.rest import ENDED, FORGOTTEN, FlinkCluster
 from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
@@ -35,10 +35,6 @@ _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _UNREACHED = "java.net.ConnectException"  # as Flink says it
 _NOT_STARTED = ("INITIALIZING", "CREATED")
 _NOT_FOUND = "FlinkJobNotFoundException"
-_FORGOTTEN = (
-    "its job manager was lost, and without high availability (high-availability.type, docs/engines.md) "
-    "all jobs with it"
-)
 # Of the cluster within the job server; a standing one has its own, which a batch job of Beam's can't change.
 # A lost worker restarts the job; units that are finished are found, so little is done twice.
 _RETRIES = {
@@ -205,9 +201,7 @@ class FlinkJob:
                     f"{error}\nPerhaps no worker pool is up at {self._pool}, as task managers see it"
                 ) from error
             if _NOT_FOUND in str(error):
-                raise JobFailedError(
-                    f"{error}\nThe cluster knows nothing of the job: {_FORGOTTEN}"
-                ) from error
+                raise JobFailedError(f"{error}\nThe cluster knows nothing of the job: {FORGOTTEN}") from error
             raise
         except EngineLostError as error:
             if self._cluster is None:
@@ -222,7 +216,7 @@ class FlinkJob:
             job = _retried(cluster, lambda: cluster.job_named(self._name))
             if job is None:
                 raise EngineLostError(
-                    f"{cluster.url} answers and knows nothing of the job: {_FORGOTTEN}. Build again: what "
+                    f"{cluster.url} answers and knows nothing of the job: {FORGOTTEN}. Build again: what "
                     "is finished is kept, and a version that the job committed is found"
                 ) from lost
             if job.state != before:
