@@ -173,6 +173,8 @@ class _Purging:
         self._remove_single([f"logs/{part}.parquet" for part in self._records if part])
         self._remove_single([r.refusal_list for r in self._records.values() if r.refusal_list])
         self._prove(units, on_progress)
+        began = [status for status in builds(self._store) if not status.is_over]
+        self.done.left += [f"a build of version {one.version} began meanwhile; purge again" for one in began]
         return self.done
 
     # --- what there is
