@@ -28,7 +28,15 @@ from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
 from logloom.errors import DatasetError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import AssembledEntry, find_assembled
-from logloom.io.entries import ENTRY, Entry, read_log_part, repair_hint, unit_folder
+from logloom.io.entries import (
+    ENTRY,
+    MAX_FAN_OUT,
+    Entry,
+    fan_out_of_new,
+    read_log_part,
+    repair_hint,
+    unit_folder,
+)
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.purged import check_purged
@@ -38,8 +46,9 @@ from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
 from logloom.schema import Schema
 
-FORMAT = 3
+FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
+FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
 _TAGS = "versions/tags.json"
 Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
 _VERSION_FILE = re.compile(r"(\d{8})\.(json|removed)")
@@ -79,6 +88,7 @@ class Manifest:
         software: of the build that committed it; entries of units say what made these.
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent, or where that wasn't noted.
         trusted: how many "logs" and "assembled" outputs were taken over from the parent without being read.
+        fan_out: how units lie in the root (see `Store`); as in all versions before.
     """
 
     __pydantic_config__ = STRICT
@@ -97,11 +107,14 @@ class Manifest:
     software: Mapping[str, Text]
     parent_digest: Text = ""
     trusted: Mapping[str, Count] = field(default_factory=dict)
-    format: Count = field(default=FORMAT)
+    fan_out: Annotated[int, Strict(), Field(ge=0, le=MAX_FAN_OUT)] = 0
+    format: Count = field(default=FLAT_FORMAT)
 
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
         said = asdict(replace(self, logs=LogRecords()))
+        if not self.fan_out:
+            del said["fan_out"]
         return canonical(said | {"logs": [asdict(shard) for shard in self.logs.shards]})
 
     @classmethod
@@ -254,6 +267,22 @@ def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
         UsageError: there is no such version; lists those there are.
     """
     return manifest_at(store, resolve_version(store, version))
+
+
+def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manifest]:
+    """A root that knows where its units lie, which its versions say; and the manifest of one.
+
+    Raises:
+        UsageError: there is no such version; lists those there are.
+    """
+    manifest = read_manifest(store, version)
+    return replace(store, fan_out=manifest.fan_out), manifest
+
+
+def as_laid_out(store: Store) -> Store:
+    """A root that knows where its units lie, be there versions or none yet."""
+    is_new = not version_numbers(store)
+    return replace(store, fan_out=fan_out_of_new(store)) if is_new else open_root(store)[0]
 
 
 def resolve_version(store: Store, version: int | str) -> int:

@@ -31,7 +31,7 @@ from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, key_of
 from logloom.io.shards import shard_file
-from logloom.io.storage import Store
+from logloom.io.storage import UNITS, Store
 from logloom.io.tables.index import read_log
 from logloom.io.tables.references import USERS
 from logloom.io.tables.versions import OUTPUT, open_table
@@ -199,7 +199,7 @@ def _pointed_to(store: Store, uri: str) -> set[str]:
     Raises:
         LogloomError: it can't be read.
     """
-    prefix = store.uri_of(unit_folder(OUTPUT, ""))
+    prefix = f"{store.uri}/{UNITS}/{OUTPUT}/"
     found: set[str] = set()
     elsewhere = Store.at(uri, store.options)
     tables = [uri]

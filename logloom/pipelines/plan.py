@@ -22,7 +22,6 @@ from logloom.io.logs.base import LogSummary
 from logloom.io.logs.match import LogFiles
 from logloom.io.logs.remembered import Memory
 from logloom.io.manifest import Manifest, check_root
-from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
@@ -234,7 +233,6 @@ def plan_build(
     outputs = _outputs(recipe)
     parent, following = next_version(store)
     job = Job(
-        store=store,
         name=recipe.name,
         recipe=recipe.identity_json(),
         plan=row_plan,
@@ -366,7 +364,7 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
-    purged = _purged_logs(job.store, logs, before)
+    purged = logs.purged(before.known)
     for log_id in sorted(logs.opened):
         task = _task_of(job, recipe, logs, log_id)
         if log_id not in purged and not _stands(before, task):
@@ -375,10 +373,8 @@ def _against_parent(
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
     gone = sorted(before.known.keys() - logs.files.keys() - purged)
     vanished = _vanished(job, recipe, gone, before)
-    erased = sorted(purged & before.known.keys())
-    lost = sorted([*([] if recipe.vanished == "keep" else gone), *erased])
-    for log_id in sorted(purged & logs.opened.keys())[:20]:
-        notes = [*notes, f"{log_id}: left out, since it was purged; cut what is not to be kept from the log"]
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *(purged & before.known.keys())])
+    notes = [*notes, *(f"{log_id}: left out, since it was purged" for log_id in sorted(purged)[:20])]
     changes = before.changes([*vanished, *unreadable], lost)
     new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
     kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
@@ -403,13 +399,6 @@ def _task_left(recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
     """A log that a worker is to open first, by what its listing says."""
     uris = logs.files[log_id].uris
     return LogTask(log_id, uris, "", split_of(recipe, log_id, uris), "", logs.listed(log_id))
-
-
-def _purged_logs(store: Store, logs: PlanLogs, before: Before) -> set[str]:
-    """The logs that were erased from the root, and must not come back with the content that they had."""
-    purged = Purged(store)
-    there = {log_id for log_id in logs if purged.has(log_id, logs.content_of(log_id)[0])}
-    return there | {log_id for log_id in before.known.keys() - logs.files.keys() if purged.has(log_id)}
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

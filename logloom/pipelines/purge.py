@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,12 @@ from blake3 import blake3
 from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
 from logloom.io.ages import FoundFile, listed, remove_files, remove_folder
 from logloom.io.assembled import assembled_files
-from logloom.io.entries import UNITS, Entry, FileEntry, find_entry, read_log_part, unit_folder
+from logloom.io.entries import Entry, FileEntry, find_entry, read_log_part, unit_folder, unit_names
 from logloom.io.manifest import (
     Assembled,
     Manifest,
     all_versions,
+    as_laid_out,
     manifest_at,
     read_assembled,
     version_numbers,
@@ -38,7 +39,7 @@ from logloom.io.purged import Purged, Tombstone, digest_of_log, write_tombstone
 from logloom.io.remote import MISSING
 from logloom.io.removals import are_in
 from logloom.io.shards import LogRecord, shard_file
-from logloom.io.storage import TEMPORARY, Store
+from logloom.io.storage import TEMPORARY, UNITS, Store
 from logloom.io.tables.references import USERS
 from logloom.pipelines.gc_needed import Needed, view_users
 from logloom.pipelines.status import builds
@@ -100,7 +101,7 @@ def purge(
         DatasetError: what a version holds can't be told; nothing was removed.
         StorageError: a disk or an object store refused; run it again.
     """
-    store = Store.at(root, storage_options)
+    store = as_laid_out(Store.at(root, storage_options))
     running = [status for status in builds(store) if not status.is_over]
     if running:
         raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
@@ -121,6 +122,7 @@ class _Purging:
 
     def __init__(self, store: Store, logs: Sequence[str], dry_run: bool):
         self._store, self._dry = store, dry_run
+        self._as_it_lies = replace(store, fan_out=0)
         self._purged = Purged(store)
         wanted = set(logs)
         there, removed = all_versions(store)
@@ -244,7 +246,7 @@ class _Purging:
     def _remove_unfinished(self) -> None:
         """Removes what builds of these logs left that never committed: no build runs that may need it."""
         for output in self._store.names(UNITS):
-            folders = [unit_folder(output, name) for name in self._store.names(f"{UNITS}/{output}")]
+            folders = [unit_folder(output, name) for name in unit_names(self._store, output)]
             for folder, is_needed in zip(folders, are_in(self._needed, folders), strict=True):
                 if not is_needed and self._is_of_logs(output, folder):
                     self._remove_folder(folder)
@@ -325,7 +327,7 @@ class _Purging:
             inside = (s for s in shards if any(s.first <= log_id <= s.last for log_id in self._log_ids))
             self.done.names += [shard_file(shard) for shard in inside]
         self.done.names = sorted(set(self.done.names))
-        files = [file for name in self._store.names() for file in listed(self._store, name)]
+        files = [file for name in self._store.names() for file in listed(self._as_it_lies, name)]
         for number, file in enumerate(files, 1):
             if file.name.startswith("versions/"):
                 continue
@@ -339,8 +341,10 @@ class _Purging:
 
     def _is_needed(self, file: FoundFile) -> bool:
         """Whether it is of a unit that a version names; another log may have given the same bytes."""
-        folder = "/".join(file.name.split("/")[:3])
-        return bool(are_in(self._needed, [folder])[0])
+        within, *steps = file.name.split("/")
+        place = 2 if self._store.fan_out else 1  # of the identity, after the output
+        named = unit_folder(steps[0], steps[place]) if within == UNITS and len(steps) > place else ""
+        return bool(are_in(self._needed, [named])[0])
 
     def _is_copy(self, file: FoundFile) -> bool:
         digests = self._digests.get(file.size)
@@ -348,7 +352,7 @@ class _Purging:
             return False
         digest = blake3()
         for start in range(0, file.size, _PIECE):
-            digest.update(self._store.read_range(file.name, start, start + _PIECE))
+            digest.update(self._as_it_lies.read_range(file.name, start, start + _PIECE))
         return digest.hexdigest() in digests
 
 

@@ -19,7 +19,7 @@ from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import Assembled, Manifest, runs_folder, version_file
+from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.purged import Purged
@@ -346,6 +346,8 @@ def create_version(
         software=software(),
         parent_digest=job.parent_digest,
         trusted=trusted,
+        fan_out=job.store.fan_out,
+        format=FORMAT if job.store.fan_out else FLAT_FORMAT,
     )
     data = manifest.to_bytes()
     name = version_file(job.number)
