@@ -367,15 +367,17 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
+    purged = logs.purged(before.known)
     for log_id in sorted(logs.opened):
         task = _task_of(job, recipe, logs, log_id)
-        if not _stands(before, task):
+        if log_id not in purged and not _stands(before, task):
             planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
     left = tuple(_task_left(recipe, logs, log_id) for log_id in sorted(logs.left))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.known.keys() - logs.files.keys())
+    gone = sorted(before.known.keys() - logs.files.keys() - purged)
     vanished = _vanished(job, recipe, gone, before)
-    lost = [] if recipe.vanished == "keep" else gone
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *(purged & before.known.keys())])
+    notes = [*notes, *(f"{log_id}: left out, since it was purged" for log_id in sorted(purged)[:20])]
     changes = before.changes([*vanished, *unreadable], lost)
     new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
     kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
