@@ -136,10 +136,10 @@ def builds(store: Store, version: int | None = None, last: int | None = None) ->
     """
     numbers = [int(name) for name in store.names("runs") if _NUMBER.fullmatch(name)]
     wanted = (number for number in sorted(numbers, reverse=True) if version in (None, number))
-    return list(itertools.islice(itertools.chain.from_iterable(_builds_of(store, n) for n in wanted), last))
+    return list(itertools.islice(itertools.chain.from_iterable(builds_of(store, n) for n in wanted), last))
 
 
-def _builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
+def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     folder = runs_folder(number)
     runs: dict[str, BuildStatus] = {}
     for name in store.names(folder):
