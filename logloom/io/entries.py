@@ -202,7 +202,7 @@ def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
     """Writes a log's part of the manifest, and gives the digest that names it."""
     data = log_part_bytes(entries)
     digest = blake3(data).hexdigest()
-    store.restate(f"logs/{digest}.parquet", data)
+    store.renew(f"logs/{digest}.parquet", data)
     return digest
 
 

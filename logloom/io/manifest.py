@@ -4,6 +4,7 @@ Here: manifests, versions, and where the files lie:
 
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     versions/00000007.blake3               its digest, see logloom.io.manifest_digest
+    versions/00000005.removed              says that this version is no more, see logloom.io.removals
     versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.shards
     runs/<number>/<run>.json               what became of one build that was to be that number
 
@@ -39,6 +40,7 @@ from logloom.schema import Schema
 
 FORMAT = 3
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
+_VERSION_FILE = re.compile(r"(\d{8})\.(json|removed)")
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
 
@@ -214,7 +216,7 @@ def check_root(store: Store) -> None:
     for place in (store.local, *store.local.parents) if store.local is not None else ():
         if place.is_file():
             raise UsageError(f"{place}: is a file; --to wants a folder")
-    strange = [name for name in store.names() if not _ROOT_NAMES.fullmatch(name)]
+    strange = [name for name in store.names() if not is_root_name(name)]
     if strange:
         raise UsageError(
             f"{store.uri}: not a logloom root, it holds {', '.join(strange[:3])}"
@@ -222,10 +224,26 @@ def check_root(store: Store) -> None:
         )
 
 
+def is_root_name(name: str) -> bool:
+    """Whether something directly in a root may be logloom's."""
+    return _ROOT_NAMES.fullmatch(name) is not None
+
+
 def version_numbers(store: Store) -> list[int]:
-    """The committed versions, ascending."""
-    found = (re.fullmatch(r"(\d{8})\.json", name) for name in store.names("versions"))
-    return sorted(int(match[1]) for match in found if match)
+    """The versions that there are, ascending: all that were committed, but for those that were removed."""
+    return all_versions(store)[0]
+
+
+def all_versions(store: Store) -> tuple[list[int], list[int]]:
+    """The versions that there are, and those that were removed, ascending.
+
+    The newest one is always there, whatever a note says: the next build follows it.
+    """
+    found = [_VERSION_FILE.fullmatch(name) for name in store.names("versions")]
+    committed = sorted(int(match[1]) for match in found if match and match[2] == "json")
+    noted = {int(match[1]) for match in found if match and match[2] == "removed"}
+    removed = [number for number in committed[:-1] if number in noted]
+    return sorted(set(committed).difference(removed)), removed
 
 
 def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
@@ -237,7 +255,7 @@ def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
     Raises:
         UsageError: there is no such version; lists those there are.
     """
-    return _manifest_at(store, resolve_version(store, version))
+    return manifest_at(store, resolve_version(store, version))
 
 
 def resolve_version(store: Store, version: int | str) -> int:
@@ -246,7 +264,7 @@ def resolve_version(store: Store, version: int | str) -> int:
     Raises:
         UsageError: there is no such version; lists those there are.
     """
-    numbers = version_numbers(store)
+    numbers, removed = all_versions(store)
     if not numbers:
         if store.local is not None and store.local.is_file():
             raise UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
@@ -254,17 +272,19 @@ def resolve_version(store: Store, version: int | str) -> int:
     if version == "latest":
         return numbers[-1]
     text = str(version).lstrip("v")
-    if text.isdigit() and int(text) in numbers:
-        return int(text)
     tags = read_tags(store)
-    if str(version) in tags:
-        return tags[str(version)]
+    number = int(text) if text.isdecimal() else tags.get(str(version))
+    if number is not None and number in numbers:
+        return number
     known = ", ".join([*map(str, numbers[-5:]), *sorted(tags)])
+    if number in removed:
+        raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc`; there are {known}")
     raise UsageError(f"{store.uri}: no version {version!r}; there are {known}")
 
 
-def _manifest_at(store: Store, number: int) -> Manifest:
-    """
+def manifest_at(store: Store, number: int) -> Manifest:
+    """The manifest of a version that there is, or was before it was removed.
+
     Raises:
         UsageError: there is no such version.
         DatasetError: what is there is no manifest, or one of another version.

@@ -278,6 +278,11 @@ class Store:
             if durable:
                 sync(path.parent)
 
+    def renew(self, name: str, data: bytes) -> None:
+        """Writes a file that is named by its content; one that is there is written again, and so is young:
+        `logloom gc` removes what is old and what no version names."""
+        self.replace(name, data, read_only=True)
+
     def restate(self, name: str, data: bytes) -> None:
         """Writes a file that is created once; one that is there with other bytes, damaged or of a build that
         failed, is replaced."""

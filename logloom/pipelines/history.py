@@ -13,7 +13,7 @@ from typing import Any
 from logloom.errors import LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.manifest import Manifest, read_manifest, resolve_version, version_numbers
+from logloom.io.manifest import Manifest, manifest_at, read_manifest, resolve_version, version_numbers
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
@@ -206,7 +206,7 @@ def _records(store: Store, log_id: str) -> Iterator[tuple[int, LogRecord | None]
     known: dict[str, LogRecord | None] = {}
     resolve_version(store, "latest")
     for number in version_numbers(store):
-        logs = read_manifest(store, number).logs
+        logs = manifest_at(store, number).logs
         shard = logs.shard_for(log_id)
         digest = "" if shard is None else shard.digest
         if not digest:
