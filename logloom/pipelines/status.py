@@ -91,7 +91,7 @@ def builds(
         last: only the first so many, so that a long past needn't be read; None for all.
     """
     wanted = (n for n in reversed(_numbers(store)) if versions is None or n in versions)
-    return list(itertools.islice(itertools.chain.from_iterable(_builds_of(store, n) for n in wanted), last))
+    return list(itertools.islice(itertools.chain.from_iterable(builds_of(store, n) for n in wanted), last))
 
 
 def _numbers(store: Store) -> list[int]:
@@ -105,7 +105,7 @@ def _unfinished(store: Store) -> list[int]:
     return [number for number in numbers if number not in committed or number == numbers[-1]]
 
 
-def _builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
+def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     folder = runs_folder(number)
     runs: dict[str, BuildStatus] = {}
     for name in store.names(folder):
