@@ -27,7 +27,7 @@ from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
-    from logloom.pipelines.plan import BuildPlan
+    from logloom.pipelines.planned import BuildPlan
     from logloom.runners import Submitted
 
 
