@@ -68,9 +68,9 @@ class PlannedLog:
             return ""
         days = (self.bounds[-1, 0] - self.bounds[0, 1]) / 86400e9
         return (
-            f"{self.task.uris[0]}: {len(self.bounds):,} partitions for {self.num_messages:,} messages: its log "
-            f"times lie {days:,.1f} days apart, so some are probably wrong; each partition costs a worker some "
-            "milliseconds and a unit. `logloom doctor` says more; a larger partition.rows makes fewer"
+            f"{self.task.uris[0]}: {len(self.bounds):,} partitions for {self.num_messages:,} messages: its "
+            f"log times lie {days:,.1f} days apart, so some are probably wrong; each costs a worker "
+            "some milliseconds and a unit. `logloom doctor` says more; a larger partition.rows makes fewer"
         )
 
     @property
