@@ -37,7 +37,7 @@ from logloom.io.logs.listing import SETTLED_NS
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.remembered import Memory, RememberedLog, print_of
 from logloom.io.logs.sidecar import Sidecars
-from logloom.io.manifest import Manifest, read_manifest, version_file
+from logloom.io.manifest import Manifest, open_root, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
@@ -298,8 +298,7 @@ def archive(scratch: pathlib.Path, count: int) -> pathlib.Path:
     root = scratch / f"archive-{count}"
     recipe = Recipe.from_yaml(RECIPE.replace("LOG", json.dumps(str(log))), source="archive.yaml")
     build(plan_build(recipe, str(root)), view="none")
-    store = Store.at(str(root))
-    one = read_manifest(store)
+    store, one = open_root(Store.at(str(root)))
     version = Committed.of(store, one)
     (like,) = one.logs
     units = list(read_log_part(store, like.part))
@@ -334,7 +333,7 @@ def own_part(store: Store, record: LogRecord, units: Sequence[Entry], share: str
         own.append(entry)
         if is_sampled(share, identity) or number == 0:
             folder = store.path_of(entry.folder)
-            folder.mkdir()
+            folder.mkdir(parents=True)
             for file in like.files:
                 os.link(store.path_of(like.path_of(file)), folder / file.name)
             (folder / ENTRY).write_bytes(canonical(entry.to_json()))

@@ -36,7 +36,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Watch
-from logloom.pipelines.status import Announced, sweep_runs
+from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import MAX_UNITS, copy_view, is_large, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
@@ -47,6 +47,7 @@ from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
 from logloom.transforms.job import Job, Target
 from logloom.transforms.outcomes import GROUP, stage_tasks, staged_tasks
 from logloom.transforms.partition import listed
+from logloom.transforms.running_note import Announced
 from logloom.transforms.spread import SpreadByKey
 from logloom.uris import is_local
 from logloom.words import OnMessage, counted, ignore_message
@@ -268,7 +269,7 @@ def _run(
     try:
         steps = functools.partial(construct, plan=plan)
         name = job_name(job)
-        return run(steps, runner, _size(plan), name=name, tell=on_message, on_submitted=on_submitted)
+        return run(steps, runner, _size(plan), name=name, on_message=on_message, on_submitted=on_submitted)
     finally:
         job.store.sweep()  # after workers that were ended amid their work
 

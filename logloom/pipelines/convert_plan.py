@@ -163,7 +163,6 @@ def plan_convert(
     _check_logs(form, chosen, logs)
     parent, following = next_version(store)
     job = ConvertJob(
-        store=store,
         name=source.name,
         recipe=source.recipe,
         outputs={output: chosen},

@@ -79,7 +79,7 @@ def plan_build(
     row_plan, notes = logs.resolve(allowed)
     parent, following = next_version(store)
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify}
-    job = _job_of(recipe, store, allow_empty=allow_empty, py_files=python, **following)
+    job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
     before = Before(parent)
     is_same = parent is not None and is_unchanged(job, parent)
     # Keys tell which of these changed, and so whether there is anything to do.
@@ -90,7 +90,7 @@ def plan_build(
     return _against_parent(job, recipe, parent, before, logs, notes)
 
 
-def _job_of(recipe: Recipe, store: Store, **more: Any) -> Job:
+def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> Job:
     """What a recipe says of its job, and more."""
     outputs = _outputs(recipe)
     return Job(

@@ -80,6 +80,7 @@ class Target:
         assembled: the parent's assembled outputs.
         references: digests of the datasets that outputs point into, by output.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
+        labels: of this submission, for people and bills; they stand in runs/ alone.
         block_bytes: how many bytes of rows a worker holds at a time.
         bundle: how many partitions of a log pass through the engine together at most.
         journal: takes notes of the work, for whoever watches it.
@@ -99,6 +100,7 @@ class Target:
     allow_empty: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
     run: str = "again"
+    labels: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = 64 << 20
     bundle: int = 1
     journal: Journal = field(default_factory=Journal)

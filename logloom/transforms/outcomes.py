@@ -22,7 +22,7 @@ from blake3 import blake3
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.logs.remembered import Memory
 from logloom.io.logs.sidecar import Sidecars
-from logloom.io.manifest import digest_of_manifest, read_manifest, runs_folder
+from logloom.io.manifest import digest_of_manifest, manifest_at, runs_folder
 from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
@@ -216,7 +216,7 @@ def _parents(job: Target) -> LogRecords:
         raise DatasetError(
             f"{job.store.uri}: version {job.parent} was changed or replaced while this build ran; build again"
         )
-    return read_manifest(job.store, job.parent).logs
+    return manifest_at(job.store, job.parent).logs
 
 
 def records_of(job: Target, outcomes: LogOutcomes) -> LogRecords:

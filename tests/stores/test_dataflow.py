@@ -130,8 +130,8 @@ def test_a_detached_job_commits_without_this_process(source, gcs, bucket, servic
     assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).version == 1
 
 
-def test_a_busy_dataflow_is_asked_again(source, gcs, bucket, service, monkeypatch):
-    monkeypatch.setattr(running, "ASK_EVERY", 0.1)
+def test_a_look_at_a_busy_dataflow_is_retried(source, gcs, bucket, service, monkeypatch):
+    monkeypatch.setattr(running, "RETRY_EVERY", 0.1)
     service.busy = 3
     done = job.build(plan(source, gcs, bucket), runner=options(bucket, service))
     assert done.manifest.version == 1
