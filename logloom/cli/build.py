@@ -28,7 +28,7 @@ from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
-    from logloom.pipelines.plan import BuildPlan
+    from logloom.pipelines.planned import BuildPlan
     from logloom.pipelines.status import BuildStatus
     from logloom.runners import Submitted
 
