@@ -86,7 +86,8 @@ class Manifest:
             "none". Versions of format 1 say "all" for "new".
         software: of the build that committed it; entries of units say what made these.
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent, or where that wasn't noted.
-        trusted: how many "logs" and "assembled" outputs were taken over from the parent without being read.
+        trusted: how many "logs", whole "assembled" outputs, and "portions" of others were taken over from
+            the parent without being read.
         fan_out: how units lie in the root (see `Store`); as in all versions before.
         reason: why somebody made it, where no build did: a rollback, or drives that were dropped.
     """
