@@ -40,6 +40,25 @@ class View(enum.StrEnum):
     none = "none"
 
 
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--labels",
+        metavar="KEY=VALUE",
+        help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
+        "repeated.",
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
+        "beside it).",
+    ),
+]
+
+
 @app.command(
     epilog=examples(
         "logloom build recipe.yaml --to /data/urban",
@@ -67,23 +86,8 @@ def build(
             "(auto), even then (link), in object stores too (copy), or nowhere (none)."
         ),
     ] = View.auto,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
-            "beside it).",
-        ),
-    ] = False,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--labels",
-            metavar="KEY=VALUE",
-            help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
-            "repeated.",
-        ),
-    ] = None,
+    wait: Wait = False,
+    labels: Labels = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -93,10 +97,10 @@ def build(
     from logloom.runners.options import parse_labels
 
     runner, known = engine.with_workers(workers), parse_labels(labels or ())
-    choices = {"verify": verify, "allow_empty": allow_empty, "labels": known}
-    plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
+    plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
-        plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
+        plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    plan = plan.labelled(known)
     from logloom.pipelines.progress import Watch, steps
 
     with steps("starting", quiet=quiet):

@@ -109,6 +109,10 @@ class BuildPlan:
     memory: Memory | None = None
     staged: tuple[RecordShard, ...] = ()
 
+    def labelled(self, labels: Mapping[str, str]) -> BuildPlan:
+        """The same with labels of the build, for runs/ and for jobs of an engine that knows them."""
+        return replace(self, job=replace(self.job, labels=labels))
+
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
         return ((log.task, span) for log in self.logs for span in log.spans)
@@ -168,7 +172,6 @@ def plan_build(
     py_files: Sequence[str] = (),
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
-    labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
     """Plans a build.
@@ -182,7 +185,6 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
-        labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -212,7 +214,6 @@ def plan_build(
         allow_empty=allow_empty,
         references=references_of(outputs, store.options),
         py_files=python,
-        labels=labels or {},
         **following,
     )
     before = Before(parent)
