@@ -26,7 +26,7 @@ from blake3 import blake3
 from benchmarks import workloads
 from benchmarks.harness import cache_folder, print_table, spread, warn_if_busy
 from logloom.io.entries import ENTRY, Entry, read_log_part, write_log_part
-from logloom.io.manifest import Manifest, read_manifest, version_file
+from logloom.io.manifest import Manifest, open_root, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
@@ -112,8 +112,7 @@ def archive(scratch: pathlib.Path, count: int) -> pathlib.Path:
     root = scratch / f"archive-{count}"
     recipe = Recipe.from_yaml(RECIPE.replace("LOG", json.dumps(str(log))), source="archive.yaml")
     build(plan_build(recipe, str(root)), view="none")
-    store = Store.at(str(root))
-    one = read_manifest(store)
+    store, one = open_root(Store.at(str(root)))
     version = Committed.of(store, one)
     (like,) = one.logs
     units = list(read_log_part(store, like.part))
@@ -148,7 +147,7 @@ def own_part(store: Store, record: LogRecord, units: Sequence[Entry], share: str
         own.append(entry)
         if is_sampled(share, identity) or number == 0:
             folder = store.path_of(entry.folder)
-            folder.mkdir()
+            folder.mkdir(parents=True)
             for file in like.files:
                 os.link(store.path_of(like.path_of(file)), folder / file.name)
             (folder / ENTRY).write_bytes(canonical(entry.to_json()))

@@ -369,7 +369,7 @@ def since_first_unit(run: Contender, root: pathlib.Path) -> Contender:
 
     def timed() -> Sample:
         sample = run()
-        first = min(path.stat().st_mtime for path in root.glob("parts/*/*/entry.json"))
+        first = min(path.stat().st_mtime for path in root.glob("parts/*/*/*/entry.json"))
         (version,) = root.glob("versions/*.json")
         return dataclasses.replace(sample, seconds=version.stat().st_mtime - first)
 

@@ -15,6 +15,7 @@ import logging
 import operator
 import re
 import shlex
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ from logloom.errors import (
 from logloom.extras import beam_needed
 from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
+from logloom.io.shards import RecordShard
+from logloom.io.storage import Store
 from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.progress import Watch
@@ -92,7 +95,7 @@ def construct(pipeline: Any, plan: BuildPlan) -> Any:
         | "Logs" >> _Logs(plan)
         | "SpreadLogs" >> SpreadByKey(operator.attrgetter("log_id"))
         | "BuildLogs" >> BuildLogs(plan.job)
-        | "CommitVersion" >> CommitVersion(plan.job, (log.task.log_id for log in plan.logs))
+        | "CommitVersion" >> CommitVersion(plan.job, (task.log_id for task in plan.tasks))
     )
 
 
@@ -104,7 +107,7 @@ class _Logs(beam.PTransform):
 
     def expand(self, pipeline: Any) -> Any:
         if not self.plan.staged:
-            return pipeline | beam.Create([log.task for log in self.plan.logs], reshuffle=False)
+            return pipeline | beam.Create(list(self.plan.tasks), reshuffle=False)
         return (
             pipeline
             | "Shards" >> beam.Create(self.plan.staged, reshuffle=False)
@@ -186,8 +189,11 @@ def prepared(plan: BuildPlan) -> BuildPlan:
     mend_digest(plan.job)
     save_memory(plan.memory, plan.job.store)
     job = with_changes(plan.job, plan.changes)
-    staged = stage_tasks(job, [log.task for log in plan.logs]) if len(plan.logs) > GROUP else ()
-    return dataclasses.replace(plan, job=job, staged=staged)
+    return dataclasses.replace(plan, job=job, staged=_staged(job, plan))
+
+
+def _staged(job: Job, plan: BuildPlan) -> tuple[RecordShard, ...]:
+    return stage_tasks(job, plan.tasks) if plan.num_logs > GROUP else ()
 
 
 def mend_digest(job: Target) -> None:
@@ -210,10 +216,14 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     if plan.up_to_date:
         return {"up_to_date": True}
     check_reach(runner, _uris(plan))
-    labelled = runner.with_labels(plan.job.labels)
-    return describe(
-        lambda pipeline: construct(pipeline, plan), labelled, _size(plan), name=job_name(plan.job)
-    )
+    with tempfile.TemporaryDirectory(
+        prefix="logloom-"
+    ) as scratch:  # shards have the names that they would have
+        elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
+        changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
+    told = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
+    runner = runner.with_labels(plan.job.labels)
+    return describe(lambda pipeline: construct(pipeline, told), runner, _size(plan), name=job_name(plan.job))
 
 
 def _size(plan: BuildPlan) -> Size:
@@ -240,7 +250,7 @@ def check_reach(runner: RunnerOptions, uris: Iterable[str]) -> None:
 
 
 def _uris(plan: BuildPlan) -> list[str]:
-    return [plan.job.store.uri, *(uri for log in plan.logs for uri in log.task.uris)]
+    return [plan.job.store.uri, *(uri for task in plan.tasks for uri in task.uris)]
 
 
 def _run(

@@ -36,11 +36,11 @@ from logloom.runners.running import run
 from logloom.transforms import finish, memory, partition
 from logloom.transforms.build_logs import CommitVersion
 from logloom.transforms.bundles import bundled, packed, unpacked
-from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.outcomes import LogOutcome
 from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.taking import taken_unit
 from logloom.words import OnMessage, counted, ignore_message
 
 with beam_needed():
@@ -194,7 +194,7 @@ def convert_part(task: PartTask, job: ConvertJob) -> ConvertedPart:
     began = time.perf_counter()
     job.journal.write(Note(BUILDING, log.log_id, done=False))
     try:
-        found = finished_unit(job.store, _blank_entry(task, job))
+        found = taken_unit(job, _blank_entry(task, job))
     except DatasetError as error:
         damage = Failure(log.log_id, part.name, "readback", str(error))
         return ConvertedPart(task.record, PartitionResult(log, part.name, (), (damage,)))

@@ -113,6 +113,11 @@ class ConvertPlan:
         parts = {log.task.log_id: log.source.parts for log in self.logs}
         return {log_id: (sum(part.size for part in own), len(own)) for log_id, own in parts.items()}
 
+    @property
+    def is_guessed(self) -> bool:
+        """Never; see `logloom.pipelines.progress.Watched`."""
+        return False
+
     def unit_identities(self) -> list[tuple[str, str]]:
         """(output, identity) of every unit of the logs that will be converted."""
         job = self.job
@@ -156,7 +161,6 @@ def plan_convert(
     _check_logs(form, chosen, logs)
     parent, following = next_version(store)
     job = ConvertJob(
-        store=store,
         name=source.name,
         recipe=source.recipe,
         outputs={output: chosen},

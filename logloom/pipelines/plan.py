@@ -7,7 +7,8 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from logloom.io.manifest import Manifest, check_root
 from logloom.io.shards import LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
-from logloom.pipelines.plan_logs import PlanLogs
+from logloom.pipelines.plan_logs import SAMPLE, PlanLogs
 from logloom.pipelines.versions import Before, KeptLogs, check_verify, is_unchanged, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
@@ -85,19 +86,21 @@ class BuildPlan:
     """What a build will do.
 
     Attributes:
-        logs: that will be read.
+        logs: that will be read, and were opened.
+        left: those that workers open first. Figures of the plan count each as one of the others on average.
         up_to_date: the newest version already says all that a new one would.
         unreadable: logs that are skipped.
         kept: logs of the newest version that need no work.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
         opened: logs that were, in name order; the others are listed as they were when a build opened them.
-        samples: of these, the ones that were opened only to hold the recipe to.
+        samples: of these, the remembered ones that were opened only to hold the recipe to.
         memory: what the next plan may remember of the logs; None where the root has it.
     """
 
     job: Job
     logs: tuple[PlannedLog, ...]
+    left: tuple[LogTask, ...] = ()
     notes: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     up_to_date: bool = False
@@ -114,16 +117,26 @@ class BuildPlan:
         return replace(self, job=replace(self.job, labels=labels))
 
     @property
+    def tasks(self) -> Iterator[LogTask]:
+        """The logs that will be read."""
+        return itertools.chain((log.task for log in self.logs), self.left)
+
+    @property
+    def num_logs(self) -> int:
+        return len(self.logs) + len(self.left)
+
+    @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
+        """Those of the logs that were opened."""
         return ((log.task, span) for log in self.logs for span in log.spans)
 
     @property
     def num_partitions(self) -> int:
-        return sum(len(log.bounds) for log in self.logs)
+        return self._of_all(len(log.bounds) for log in self.logs)
 
     @property
     def message_bytes(self) -> int:
-        return sum(log.message_bytes for log in self.logs)
+        return self._of_all(log.message_bytes for log in self.logs)
 
     @property
     def largest_partition(self) -> int:
@@ -133,20 +146,36 @@ class BuildPlan:
     @property
     def chunk_reads(self) -> int:
         """Chunks to read, one that two partitions share counted twice; as many range requests at most."""
-        return sum(int(log.reads[:, 1].sum()) for log in self.logs)
+        return self._of_all(int(log.reads[:, 1].sum()) for log in self.logs)
 
     @property
     def num_ticks(self) -> int:
         """Ticks of the logs that will be read: as many rows as there can be, before `rows:` drops any."""
-        return sum(log.num_ticks for log in self.logs)
+        return self._of_all(log.num_ticks for log in self.logs)
+
+    @property
+    def ticks_of_left(self) -> int:
+        """Of one log that workers open first."""
+        return self.num_ticks // max(1, self.num_logs)
+
+    def _of_all(self, counts: Iterable[int]) -> int:
+        """A sum over the logs that will be read, by those that were opened."""
+        return sum(counts) * self.num_logs // max(1, len(self.logs))
 
     @property
     def work(self) -> dict[str, tuple[int, int]]:
         """Of each log that will be read, its bytes of messages and its partitions."""
-        return {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
+        found = {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
+        mean = self.message_bytes // max(1, self.num_logs), -(-self.num_partitions // max(1, self.num_logs))
+        return found | dict.fromkeys((task.log_id for task in self.left), mean)
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether figures are averages of the logs that were opened."""
+        return bool(self.left)
 
     def unit_identities(self) -> list[tuple[str, str]]:
-        """(output, identity) of every unit of the logs that will be read."""
+        """(output, identity) of every unit of the logs that will be read, and were opened."""
         return [
             (output, self.job.unit_identity(output, task, span))
             for task, span in self.partitions
@@ -172,9 +201,12 @@ def plan_build(
     py_files: Sequence[str] = (),
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
+    sample: int | None = SAMPLE,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
     """Plans a build.
+
+    Versions have the same bytes, whatever is left to workers.
 
     Args:
         root: URI of the dataset's root.
@@ -185,6 +217,8 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
+        sample: how many of the logs to build are opened here, where there are more; workers open the
+            others. None opens all of them.
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -196,14 +230,13 @@ def plan_build(
     check_verify(verify)
     python = read_files(py_files)
     load_files(python)
-    logs = PlanLogs(recipe, store, base, limit, on_opened)
-    logs.open(logs.new)
+    logs = PlanLogs(recipe, store, base, limit, sample, on_opened)
+    logs.open_some(logs.new)
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
     outputs = _outputs(recipe)
     parent, following = next_version(store)
     job = Job(
-        store=store,
         name=recipe.name,
         recipe=recipe.identity_json(),
         plan=row_plan,
@@ -217,9 +250,15 @@ def plan_build(
         **following,
     )
     before = Before(parent)
+    if parent is not None and is_unchanged(job, parent):
+        # Keys tell which of these changed, and so whether there is anything to do.
+        logs.open([log_id for log_id in logs.left if log_id in before.known])
+        row_plan, notes = logs.resolve(allowed)
+        job = replace(job, plan=row_plan)
     job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed)
+    job = replace(job, held_to=recipe if logs.left else None)
     _check_names(outputs, logs)
-    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent))
+    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs))
     return _against_parent(job, recipe, parent, before, logs, notes)
 
 
@@ -232,6 +271,16 @@ def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
         f"version {parent.version} knows logs by `hash: {before}`, this build by `hash: {recipe.hash}`: "
         "other content ids, so every log counts as new and is built again"
     ]
+
+
+def _sample_note(logs: PlanLogs) -> list[str]:
+    """Says which logs a recipe was held to, where workers open the others."""
+    if not logs.left:
+        return []
+    some = sorted(logs.opened)
+    named = ", ".join(some[:5]) + (", …" if len(some) > 5 else "")
+    total = counted(len(some) + len(logs.left), "log")
+    return [f"opened {len(some)} of {total} to hold the recipe to ({named}); workers open the others"]
 
 
 def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]) -> dict[str, str]:
@@ -268,7 +317,7 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
     """
     problems = [
         problem
-        for log_id in sorted(logs.opened)
+        for log_id in sorted([*logs.opened, *logs.left])
         for output, options in outputs.items()
         for problem in format_named(output).check_log(options, log_id, logs.files[log_id].uris[0])
     ]
@@ -284,12 +333,12 @@ def _with_changed_opened(
     notes: tuple[str, ...],
     allow_derive: Sequence[str],
 ) -> tuple[Job, tuple[str, ...]]:
-    """Opens the remembered logs that have to be built; the job and notes by what these hold."""
+    """Opens remembered logs that have to be built, of many a sample; the job and notes by what these hold."""
     # They may change the plan, and so the keys of others.
     while changed := [
         log_id for log_id in logs.remembered if not _stands(before, _task_of(job, recipe, logs, log_id))
     ]:
-        logs.open(changed)
+        logs.open_some(changed)
         row_plan, notes = logs.resolve(allow_derive)
         job = replace(job, plan=row_plan)
     return job, notes
@@ -323,19 +372,21 @@ def _against_parent(
         task = _task_of(job, recipe, logs, log_id)
         if not _stands(before, task):
             planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
+    left = tuple(_task_left(recipe, logs, log_id) for log_id in sorted(logs.left))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
     gone = sorted(before.known.keys() - logs.files.keys())
     vanished = _vanished(job, recipe, gone, before)
     lost = [] if recipe.vanished == "keep" else gone
     changes = before.changes([*vanished, *unreadable], lost)
-    kept = before.kept([*(log.task.log_id for log in planned), *(r.log_id for r in unreadable), *lost])
-    job = replace(job, bundle=bundle_size(sum(len(log.bounds) for log in planned)))
-    return BuildPlan(
+    new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
+    kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
+    plan = BuildPlan(
         job,
         tuple(planned),
+        left,
         tuple(notes),
         tuple(gone),
-        parent is not None and not planned and not changes and is_unchanged(job, parent),
+        parent is not None and not new and not changes and is_unchanged(job, parent),
         tuple(unreadable),
         kept,
         changes,
@@ -343,6 +394,13 @@ def _against_parent(
         samples=tuple(logs.samples),
         memory=logs.memory(),
     )
+    return replace(plan, job=replace(job, bundle=bundle_size(plan.num_partitions)))
+
+
+def _task_left(recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
+    """A log that a worker is to open first, by what its listing says."""
+    uris = logs.files[log_id].uris
+    return LogTask(log_id, uris, "", split_of(recipe, log_id, uris), "", logs.listed(log_id))
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

@@ -23,6 +23,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
     Assembled,
     Manifest,
+    open_root,
     read_manifest,
     version_file,
     version_numbers,
@@ -100,8 +101,8 @@ def repair(
         DatasetError: the manifest can't be read, or isn't what its digest says: nothing else says what the
             version should hold.
     """
-    store = Store.at(root, storage_options)
-    manifest, broken = whole_logs(read_manifest(store, version))
+    store, manifest = open_root(Store.at(root, storage_options), version)
+    manifest, broken = whole_logs(manifest)
     access = with_access(store.options, logs)
     remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
     mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)
@@ -272,8 +273,7 @@ class _Mending:
 
     def _mend_views(self, readable: bool) -> None:
         store = self._store
-        prefix = len(store.uri) + 1
-        restored = {one.name[prefix:] for one in self._done if not one.why_not}
+        restored = {one.name for one in self._done if not one.why_not}
         numbers = version_numbers(store) if restored else [self._manifest.version] if readable else []
         for number in numbers:
             try:

@@ -23,7 +23,7 @@ from logloom.errors import DatasetError
 from logloom.io.ahead import ahead, in_order
 from logloom.io.entries import Entry, FileEntry, read_log_part
 from logloom.io.filesystems import with_access
-from logloom.io.manifest import Assembled, Manifest, read_assembled, read_manifest, view_folder
+from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled, view_folder
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs
@@ -110,8 +110,8 @@ def verify(
         DatasetError: the manifest can't be read, or isn't what its digest says.
         LogReadError: `against_logs`, and the logs can't be opened.
     """
-    store = Store.at(root, storage_options)
-    manifest, broken = read_manifest(store, version), list[Finding]()
+    store, manifest = open_root(Store.at(root, storage_options), version)
+    broken: list[Finding] = []
     if len(sampled_logs(manifest.version, len(manifest.logs), sample)[0]) == len(manifest.logs):
         manifest, broken = whole_logs(manifest)
     access = with_access(store.options, logs)

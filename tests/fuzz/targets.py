@@ -249,7 +249,7 @@ def _build(uris: list[str], on_error: str) -> None:
 
 def _root(folder: pathlib.Path) -> None:
     """A root in every output, with its view; the logs it was built from lie in memory."""
-    from logloom.io.manifest import read_manifest
+    from logloom.io.manifest import open_root
     from logloom.io.storage import Store
     from logloom.pipelines.view import make_view
 
@@ -261,8 +261,7 @@ def _root(folder: pathlib.Path) -> None:
                 path = folder / member.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(file.read())
-    store = Store.at(str(folder / "root"))
-    make_view(store, read_manifest(store))
+    make_view(*open_root(Store.at(str(folder / "root"))))
 
 
 def _shard(folder: pathlib.Path) -> None:
@@ -342,7 +341,7 @@ def _logs_in_memory() -> str:
 
 def read_root(folder: pathlib.Path) -> None:
     """Verifies, shows, plans, opens, converts and views a root."""
-    from logloom.io.manifest import read_manifest
+    from logloom.io.manifest import open_root
     from logloom.io.storage import Store
     from logloom.pipelines.head import head
     from logloom.pipelines.plan import plan_build
@@ -355,7 +354,7 @@ def read_root(folder: pathlib.Path) -> None:
     def view() -> None:
         store = Store.at(root)
         shutil.rmtree(folder / "root" / "v00000001", ignore_errors=True)
-        make_view(store, read_manifest(store))
+        make_view(*open_root(store))
 
     each(
         lambda: verify(root, num_workers=1),

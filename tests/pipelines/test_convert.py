@@ -22,7 +22,7 @@ from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.bags.format import BagsFormat
 from logloom.io.entries import unit_folder
 from logloom.io.foreign import open_foreign
-from logloom.io.manifest import entries_of, read_manifest
+from logloom.io.manifest import entries_of, open_root, read_manifest
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
 from logloom.pipelines.convert import convert
@@ -56,8 +56,7 @@ def digested(root):
     """The digest of every column of a version's rows, read through its readers: parts joined, log by log."""
     from logloom.digests import RowsDigest
 
-    store = Store.at(str(root))
-    manifest = read_manifest(store)
+    store, manifest = open_root(Store.at(str(root)))
     reading = reading_of(store, manifest)
     logs = {}
     for _, entry in entries_of(store, manifest.logs):
@@ -136,7 +135,7 @@ def test_parts_that_go_together_give_the_same_bytes_and_are_found_finished_one_b
     assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
     (tmp_path / "root-3/versions/00000001.json").unlink()
     (output, identity), *_ = plan.unit_identities()
-    shutil.rmtree(tmp_path / "root-3" / unit_folder(output, identity))
+    shutil.rmtree(plan.job.store.path_of(unit_folder(output, identity)))
     again = convert(plan)
     assert (again.built, again.reused) == (1, len(plan.parts) - 1)
     assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
@@ -168,7 +167,7 @@ def test_a_source_that_changed_since_it_was_built_is_an_error_that_names_the_col
 
     copy = tmp_path / "copy"
     shutil.copytree(built, copy)
-    shard = max(copy.glob("parts/tar/*/shard.tar"), key=lambda path: path.stat().st_size)
+    shard = max(copy.glob("parts/tar/*/*/shard.tar"), key=lambda path: path.stat().st_size)
     data = bytearray(shard.read_bytes())
     header = data.index(b".imu.npy") // 512 * 512
     data[header + 512 + 128] ^= 1  # the first value, behind the header of tar and that of npy
@@ -218,7 +217,7 @@ def test_a_file_that_is_damaged_or_gone_is_not_copied_out(built, tmp_path):
 
     copy = tmp_path / "copy"
     shutil.copytree(built, copy)
-    shard = sorted(copy.glob("parts/tar/*/shard.tar"))[0]
+    shard = sorted(copy.glob("parts/tar/*/*/shard.tar"))[0]
     shard.chmod(0o644)
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
     with pytest.raises(DatasetError, match="its bytes changed"):
@@ -328,7 +327,7 @@ def test_a_damaged_foreign_part_stops_the_conversion_and_names_it(tmp_path):
 
 def flip_largest_shard(root):
     """Flips a bit in the largest unit of tar; gives what undoes it."""
-    shard = max(root.glob("parts/tar/*/shard.tar"), key=lambda path: path.stat().st_size)
+    shard = max(root.glob("parts/tar/*/*/shard.tar"), key=lambda path: path.stat().st_size)
     whole = shard.read_bytes()
     data = bytearray(whole)
     data[data.index(b".imu.npy") // 512 * 512 + 512 + 128] ^= 1  # the first value

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from logloom.blocks import Block, Ragged, Values
 from logloom.errors import DatasetError
 from logloom.io.checks import is_checked
-from logloom.io.entries import repair_hint
+from logloom.io.entries import folder_beside, repair_hint
 from logloom.io.metadata import Count, Name
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import GroupPlaces, OpenFrame, Slot
@@ -183,7 +183,7 @@ def _reader_of(
     for group in table.groups:
         blobs, codes = decode_texts(rows[d.service(0, group, "blob")])
         portion = unit["portions"][group]["identity"] if "portions" in unit else folder.rpartition("/")[2]
-        own = f"{folder.rpartition('/')[0]}/{portion}/{unit['part']}{d.SEPARATOR}{group}.blob"
+        own = f"{folder_beside(folder, portion)}/{unit['part']}{d.SEPARATOR}{group}.blob"
         files = [reader.number_of(own if blob == f"{group}.blob" else blob) for blob in blobs]
         offsets, lengths = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
         groups[group] = GroupPlaces(codes, files, offsets, lengths)
