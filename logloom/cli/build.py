@@ -28,7 +28,7 @@ from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
-    from logloom.pipelines.plan import BuildPlan
+    from logloom.pipelines.planned import BuildPlan
     from logloom.pipelines.status import BuildStatus
     from logloom.runners import Submitted
 
@@ -97,10 +97,10 @@ def build(
     from logloom.runners.options import parse_labels
 
     runner, known = engine.with_workers(workers), parse_labels(labels or ())
-    plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    choices = {"verify": verify, "allow_empty": allow_empty, "labels": known}
+    plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
-        plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
-    plan = plan.labelled(known)
+        plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     from logloom.pipelines.progress import Watch, steps
 
     with steps("starting", quiet=quiet):

@@ -33,9 +33,10 @@ from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.shards import RecordShard
 from logloom.io.storage import Store
-from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.plan_logs import save_memory
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import MAX_UNITS, copy_view, is_large, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
@@ -156,6 +157,7 @@ def build(
     outcome = finish.read_outcome(job)
     raise_outcome(outcome)
     assert isinstance(finished, Finished)
+    sweep_runs(job.store, job.number)
     made = _with_view(job, job.number, view, on_message, outcome.built, outcome.reused)
     return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
@@ -187,6 +189,8 @@ def prepared(plan: BuildPlan) -> BuildPlan:
     What the next plan may remember lies there from then on, too.
     """
     mend_digest(plan.job)
+    if plan.job.parent is not None and not plan.up_to_date:
+        sweep_runs(plan.job.store, plan.job.parent)  # after one that nobody waited for
     save_memory(plan.memory, plan.job.store)
     job = with_changes(plan.job, plan.changes)
     return dataclasses.replace(plan, job=job, staged=_staged(job, plan))
@@ -216,14 +220,15 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     if plan.up_to_date:
         return {"up_to_date": True}
     check_reach(runner, _uris(plan))
-    with tempfile.TemporaryDirectory(
-        prefix="logloom-"
-    ) as scratch:  # shards have the names that they would have
+    # Shards have the names that they would have.
+    with tempfile.TemporaryDirectory(prefix="logloom-") as scratch:
         elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
         changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
     told = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
-    runner = runner.with_labels(plan.job.labels)
-    return describe(lambda pipeline: construct(pipeline, told), runner, _size(plan), name=job_name(plan.job))
+    labelled = runner.with_labels(plan.job.labels)
+    return describe(
+        lambda pipeline: construct(pipeline, told), labelled, _size(plan), name=job_name(plan.job)
+    )
 
 
 def _size(plan: BuildPlan) -> Size:

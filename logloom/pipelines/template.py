@@ -82,8 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         py_files=own.py,
         allow_derive=own.allow_derive,
         storage_options=own.storage_options,
+        labels=labels,
     )
-    plan = prepared(plan.labelled(labels))
+    plan = prepared(plan)
     pipeline = beam.Pipeline(options=PipelineOptions(beams, save_main_session=False))
     if plan.up_to_date:
         message = f"up to date: version {plan.job.parent} of {own.to}"

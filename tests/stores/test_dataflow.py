@@ -187,7 +187,7 @@ def test_a_detached_job_is_asked_of_and_has_its_labels(source, gcs, bucket, serv
             transport="rest",
         ),
     )
-    planned = plan(source, gcs, bucket).labelled({"team": "perception"})
+    planned = plan(source, gcs, bucket, labels={"team": "perception"})
     submitted = job.submit(planned, options(bucket, service))
     served = service.jobs[submitted.engine_id]
     assert served.sent["labels"] == {
