@@ -48,6 +48,7 @@ class BuildStatus:
         detached: its command has ended; the engine is asked.
         units, units_read_back: of the version's new logs, by all attempts at this version.
         failed: partitions.
+        whole: nothing of a version that was committed is salvaged or skipped beyond the recipe's budget.
         problem: why nothing was committed, or isn't known to be; "" where it was.
     """
 
@@ -69,6 +70,7 @@ class BuildStatus:
     reused: int = 0
     failed: int = 0
     failure_files: tuple[str, ...] = ()
+    whole: bool = True
     problem: str = ""
 
     @property
@@ -204,6 +206,7 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
         reused=outcome.reused,
         failed=outcome.failed,
         failure_files=tuple(outcome.failure_files),
+        whole=outcome.whole,
     )
 
 

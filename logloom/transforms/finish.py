@@ -212,6 +212,7 @@ class Outcome:
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
         labels: that the build was given.
+        whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
     """
 
     version: Count
@@ -224,6 +225,7 @@ class Outcome:
     failed: Count = 0
     failure_files: tuple[FileName, ...] = ()
     labels: Mapping[Text, Text] = field(default_factory=dict)
+    whole: bool = True
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -277,6 +279,7 @@ def commit(
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
         "labels": dict(job.labels),
+        "whole": is_whole(logs, job.skip_budget > 0),
     }
     if not failures and not problem:
         try:
@@ -305,6 +308,11 @@ def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled])
     for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
         message = f"{place}: removed by `logloom gc` while this build ran; build again"
         yield Failure(what, "", "readback", message)
+
+
+def is_whole(logs: LogRecords, within_budget: bool) -> bool:
+    """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
+    return set(logs.statuses) <= {"whole", "empty", "kept", *(("skipped",) if within_budget else ())}
 
 
 def _refusal(job: Target, logs: LogRecords) -> str:
