@@ -157,7 +157,7 @@ def plan_convert(
     parent, following = next_version(store)
     job = ConvertJob(
         store=store,
-        name=source.name,
+        name=source.dataset_name,
         recipe=source.recipe,
         outputs={output: chosen},
         verify=verify,
