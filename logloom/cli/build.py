@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +28,8 @@ from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
-    from logloom.pipelines.plan import BuildPlan
+    from logloom.pipelines.planned import BuildPlan
+    from logloom.pipelines.status import BuildStatus
     from logloom.runners import Submitted
 
 
@@ -67,18 +69,34 @@ def build(
     ] = View.auto,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Wait for a build of the same version to end, and go on from it."),
+        typer.Option(
+            "--wait",
+            help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
+            "beside it).",
+        ),
     ] = False,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="KEY=VALUE",
+            help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
+            "repeated.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
     engine: EngineOptions,
 ) -> None:
     """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
-    runner = engine.with_workers(workers)
-    plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    from logloom.runners.options import parse_labels
+
+    runner, known = engine.with_workers(workers), parse_labels(labels or ())
+    choices = {"verify": verify, "allow_empty": allow_empty, "labels": known}
+    plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
-        plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+        plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     from logloom.pipelines.progress import Watch, steps
 
     with steps("starting", quiet=quiet):
@@ -104,19 +122,37 @@ def build(
 
 
 def _others_run(plan: BuildPlan, wait: bool, quiet: bool) -> bool:
-    """Looks for builds of the same version that run; waits for them where that is asked for, and says so."""
+    """Waits for other builds of the same version where that is asked for; says whether there were any.
+
+    Raises:
+        LogloomError: one runs, and nobody asked to wait.
+    """
     from logloom.cli.status import in_words
     from logloom.pipelines import status
 
     store, number = plan.job.store, plan.job.number
-    running = [one for one in status.builds(store, number) if not one.is_over]
-    for one in () if quiet else running:
-        print_message(f"another build: {in_words(one)}")
-    if running and not wait and not quiet:
-        print_message("both go on, and only one commits; --wait waits for the other instead")
-    if running and wait:
-        status.wait(store, number)
-    return bool(running and wait)
+
+    def say(one: BuildStatus, then: str) -> None:
+        if not quiet:
+            print_message(f"another build: {in_words(one)}; {then}")
+
+    found = [one for one in status.builds(store, {number}) if not one.is_over]
+    for one in found:
+        if one.state == "detached" or (one.state == "unknown" and not wait):
+            say(one, "nobody can tell whether it still runs, so both may go on, and only one commits")
+    if not wait:
+        watched = partial(say, then="waiting for its next sign of life, for it may have been killed")
+        running = status.running_now(store, number, watched) if found else []
+        if running:
+            raise status.refuse_second(store, number, running[0])
+        return False
+    waits = ("running", "unknown")
+    running = [one for one in found if one.state in waits]
+    for one in running:
+        say(one, "waiting for its end")
+    if running:
+        status.wait(store, number, states=waits)
+    return bool(running)
 
 
 def _report_submitted(job: Submitted, plan: BuildPlan, json: bool) -> None:

@@ -18,9 +18,11 @@ from logloom.cli.common import (
     print_message,
     print_result,
 )
-from logloom.words import human_seconds
+from logloom.errors import DatasetError
+from logloom.words import human_seconds, human_time
 
 if TYPE_CHECKING:
+    from logloom.io.storage import Store
     from logloom.pipelines.status import BuildStatus
 
 BuildRoot = Annotated[str, typer.Argument(metavar="ROOT", help="The folder or URI that builds write to.")]
@@ -34,10 +36,9 @@ def status(
     storage_option: StorageOption = None,
 ) -> None:
     """Tell what is known of builds into a root: those that run, and what became of others."""
-    from logloom.io.storage import Store
     from logloom.pipelines.status import builds
 
-    store = Store.at(root, parse_storage_options(storage_option))
+    store = _root_at(root, storage_option)
     _show(builds(store, last=last), store.uri, json)
 
 
@@ -50,18 +51,17 @@ def wait(
     storage_option: StorageOption = None,
 ) -> None:
     """Wait until no build into a root runs. Fails where one of these, or the latest, committed nothing."""
-    from logloom.io.storage import Store
     from logloom.pipelines import status as builds
 
-    store = Store.at(root, parse_storage_options(storage_option))
+    store = _root_at(root, storage_option)
     said: set[str] = set()
 
-    def tell(one: BuildStatus) -> None:
+    def say(one: BuildStatus) -> None:
         if not quiet and one.run not in said:
             said.add(one.run)
             print_message(f"waiting for {in_words(one)}")
 
-    found = builds.wait(store, timeout=timeout, on_status=tell)
+    found = builds.wait(store, timeout=timeout, on_status=say)
     _show(found, store.uri, json)
     if not all(one.state == "committed" for one in found):
         raise typer.Exit(FAILED)
@@ -79,18 +79,30 @@ def _show(found: list[BuildStatus], root: str, json: bool) -> None:
         print_message(f"{root}: no build has left anything here")
 
 
+def _root_at(root: str, storage_option: list[str] | None) -> Store:
+    """
+    Raises:
+        DatasetError: nothing is there.
+    """
+    from logloom.io.storage import Store
+
+    store = Store.at(root, parse_storage_options(storage_option))
+    if not (store.names() or (store.local is not None and store.local.is_dir())):
+        raise DatasetError(f"{store.uri}: nothing is here; give the root that builds write to (--to)")
+    return store
+
+
 def in_words(status: BuildStatus) -> str:
     """A build in one line."""
-    import datetime
-
     words = [f"version {status.version}, {status.state}"]
     if status.started:
-        started = datetime.datetime.fromtimestamp(min(status.started, 253402300799), datetime.UTC)
-        words.append(f"started {started:%Y-%m-%d %H:%M:%S} UTC")
+        words.append(f"started {human_time(status.started * 10**9)}")
     if status.engine:
         words.append(f"on {status.engine}{f', job {status.job_id}' if status.job_id else ''}")
     if status.place:
         words.append(f"at {status.place}")
+    if status.labels:
+        words.append(" ".join(f"{key}={value}" for key, value in sorted(status.labels.items())))
     if not status.is_over:
         words.append(f"{status.units_read_back} of {status.units or 'unknown'} units read back")
         words.append(f"last heard of {human_seconds(max(0, status.heard))} ago")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +196,7 @@ def _whole_dataset(
         if form.shows_units:
             shown = f"{view}/{split}"
             return form.rows(Store.at(store.uri_of(shown), options(split, shown)), told=told)
-        within = Store(store.uri, options(split))
+        within = replace(store, options=options(split))
         return form.rows(assembled_store(within, output, parts[split].identity), told=told)
 
     return opened

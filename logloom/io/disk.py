@@ -1,6 +1,6 @@
 """Files of this machine's disks that are being written: their names, their locks, and how they appear.
 
-Here: `own_name`, `is_left_behind`, `locked`, `appear`, `sync` and `sync_all`.
+Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `sync` and `sync_all`.
 Elsewhere: what is written where (storage).
 """
 
@@ -12,6 +12,7 @@ import fcntl
 import os
 import pathlib
 import socket
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ NO_LINKS = (
     errno.ENOSYS,
 )  # how link() says: not on this disk
 PARTIAL = ".partial"  # ends the name of a file that isn't finished
+_CLOCKS_APART = 2.0  # seconds
 AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
 
 
@@ -37,7 +39,7 @@ def is_left_behind(path: pathlib.Path) -> bool:
     host, pid, unique = [*path.name.removeprefix(".").rsplit("-", 2), "", ""][:3]
     if host != socket.gethostname() or not pid.isdigit() or len(unique.removesuffix(PARTIAL)) != 8:
         return False
-    return not (_is_running(int(pid)) or _is_locked(path))
+    return not (is_running(int(pid)) or _is_locked(path))
 
 
 @contextlib.contextmanager
@@ -98,11 +100,26 @@ def sync_all(paths: Sequence[pathlib.Path]) -> None:
         list(pool.map(sync, paths))
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int, since: float | None = None) -> bool:
+    """Whether a process of this machine runs.
+
+    Args:
+        since: seconds since the Unix epoch; one that began later only has the number of one that is gone.
+    """
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
-    return True
+        pass
+    return since is None or _began(pid) < since + _CLOCKS_APART
+
+
+def _began(pid: int) -> float:
+    """When a process began, in seconds since the Unix epoch; 0 where the system doesn't tell."""
+    try:
+        ticks = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        return booted + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0.0

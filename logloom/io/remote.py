@@ -83,7 +83,7 @@ class RemoteFiles(AbstractFileSystem):
             StorageError: it failed for good.
         """
         try:
-            return retries.tried(request, _PASSING, is_patient=self._is_patient)
+            return retries.retried(request, _PASSING, is_patient=self._is_patient)
         except _PASSING as error:
             hidden = retries.hidden_fault(error)
             if hidden is None:

@@ -1,6 +1,6 @@
-"""Trying requests to other machines again, and counting how often.
+"""Retries of requests to other machines, and how many there were.
 
-Here: `tried`, which waits longer each time, a few times, and which failures are worth it. The clients of
+Here: `retried`, which waits longer each time, a few times, and which failures are worth it. The clients of
 some object stores do that themselves (gcsfs; s3fs with botocore); they say so in debug messages only, which
 are counted here and go no further.
 Elsewhere: what is asked, and the error that a failure becomes (logloom.io.remote).
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 WAITS = (0.2, 1.0, 4.0)  # seconds before the second, third and fourth attempt
-PATIENT = frozenset({"gs", "gcs", "s3", "s3a", "abfs", "abfss", "az", "adl"})  # their clients try again
+PATIENT = frozenset({"gs", "gcs", "s3", "s3a", "abfs", "abfss", "az", "adl"})  # their clients retry
 CHECKED = PATIENT | {"http", "https"}  # their clients notice an answer that was cut short
 _PASSING_ERRNOS = frozenset(
     {
@@ -42,7 +42,7 @@ _PASSING_ERRNOS = frozenset(
 )
 _FOR_GOOD = (PermissionError, NotImplementedError, TypeError, ValueError, LookupError)
 
-# What each client's logger says when it is about to ask again.
+# What each client's logger says when it is about to retry.
 _SAID = {
     "gcsfs": "retrying after exception",
     "s3fs": "Retryable error",
@@ -75,14 +75,14 @@ class ShortAnswerError(OSError):
     """An answer that holds less than was asked for and is there."""
 
 
-def tried(request: Callable[[], T], passing: tuple[type[Exception], ...], *, is_patient: bool = False) -> T:
-    """What a request gives, which is sent again where its failure may be over soon.
+def retried(request: Callable[[], T], passing: tuple[type[Exception], ...], *, is_patient: bool = False) -> T:
+    """What a request gives; one whose failure may be over soon is retried.
 
     Args:
         passing: errors that are answers.
-        is_patient: its client tries again itself, but for answers that are too short.
+        is_patient: its client retries itself, but for answers that are too short.
     """
-    global _again
+    global _retries
     for wait in WAITS:
         try:
             return request()
@@ -93,13 +93,13 @@ def tried(request: Callable[[], T], passing: tuple[type[Exception], ...], *, is_
             if is_patient and not isinstance(fault, ShortAnswerError):
                 raise
         with _counting:
-            _again += 1
+            _retries += 1
         time.sleep(wait)
     return request()
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a failed request may succeed when it is sent again."""
+    """Whether a retry of a failed request may succeed."""
     if isinstance(error, ShortAnswerError | ConnectionError | TimeoutError | socket.gaierror):
         return True
     if (status := _status(error)) is not None:
@@ -147,7 +147,7 @@ def _status(error: Any) -> int | None:
     return None
 
 
-_again = 0
+_retries = 0
 _counting = threading.Lock()
 _counts: dict[str, _Count] = {}
 _watching = threading.Lock()
@@ -167,10 +167,10 @@ def watch() -> None:
 
 
 def take() -> int:
-    """How many requests of this process were sent again since this was asked last."""
-    global _again
+    """How many requests of this process were retried since the last call."""
+    global _retries
     with _counting:
-        own, _again = _again, 0
+        own, _retries = _retries, 0
     return own + sum(count.take() for count in list(_counts.values()))
 
 

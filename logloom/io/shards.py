@@ -13,6 +13,7 @@ versions that say the same of neighbouring logs share their shard, and a new log
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ _BORDER = 2**64 // MEAN_LOGS
 _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a shorter shard is read whole
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units")
+_LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
 _JSON = {"uris": "[]", "dropped": "{}", "reasons": "[]"}  # and what stands there for nothing
 _REPEATED = ["split", "status", "verified", "dropped", "reasons"]  # worth a dictionary
 # One part of a path, as `logloom.io.metadata.Name` says it, for columns that are read without their records.
@@ -73,6 +75,12 @@ class LogRecord:
     reasons: tuple[Text, ...] = ()
     verified: Unicode = ""
     units: Count | None = None
+
+    @property
+    def refusal_list(self) -> str:
+        """The file of the root that lists all that was refused of the log; "" where `reasons` does."""
+        listed = _LISTED.search(self.reasons[-1]) if self.reasons else None
+        return listed[0] if listed else ""
 
 
 @dataclass(frozen=True)
@@ -233,7 +241,7 @@ def _disorder(table: pa.Table) -> str:
 def write_shard(store: Store, table: pa.Table, folder: str = SHARDS) -> RecordShard:
     """Writes a shard of these rows; one that is there already has the same bytes, unless it is damaged."""
     shard, data = shard_of(table)
-    store.restate(shard_file(shard, folder), data)
+    store.renew(shard_file(shard, folder), data)
     return shard
 
 

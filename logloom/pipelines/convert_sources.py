@@ -14,7 +14,7 @@ from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
 from logloom.io.foreign import open_foreign
-from logloom.io.manifest import Manifest, entries_of, read_manifest, split_root, version_numbers
+from logloom.io.manifest import Manifest, entries_of, open_root, read_manifest, split_root, version_numbers
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
@@ -51,7 +51,7 @@ def open_source(
     root, version = split_root(uri)
     store = Store.at(root, storage_options)
     if kind is None and version_numbers(store):
-        return VersionSource(store, read_manifest(store, version), output)
+        return VersionSource(*open_root(store, version), output)
     if output is not None:
         raise UsageError(f"{uri}: --output chooses among the outputs of a version; this is none")
     return open_foreign(

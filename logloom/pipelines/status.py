@@ -1,83 +1,68 @@
 """What is known of builds into a root, of those that run and of others: `status`, `wait`, `build --wait`.
 
-Here: the note that a build leaves in runs/ while its command runs, and reading it beside the outcome that its
-commit writes. A note only informs: nothing but the commit decides which build makes a version, so one that a
-killed command left blocks nobody.
-Elsewhere: outcomes (logloom.transforms.finish), units that were read back (logloom.transforms.read_marks).
+Here: reading the notes of commands and the outcomes that commits write; engines are asked of detached jobs.
+Elsewhere: the notes (logloom.transforms.running_note), outcomes (logloom.transforms.finish), units that were
+read back (logloom.transforms.read_marks), what engines say (logloom.runners.detached).
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from logloom.errors import DatasetError, LogloomError, StorageError
-from logloom.io.manifest import runs_folder, version_file
-from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.errors import DatasetError, LogloomError
+from logloom.io.manifest import runs_folder, version_file, version_numbers
+from logloom.io.metadata import checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
-from logloom.transforms.finish import Outcome, outcome_file
-from logloom.transforms.job import Target
+from logloom.runners.detached import look_at
+from logloom.transforms.finish import Outcome
 from logloom.transforms.read_marks import units_read_back
+from logloom.transforms.running_note import SILENT_AFTER, RunningNote
+from logloom.words import human_seconds, human_time
 
-HEARD_EVERY = 30.0  # seconds between signs of life
-SILENT_AFTER = 120.0
-LOOK_EVERY = 5.0
+LOOK_EVERY = 5.0  # seconds
+UNANSWERED_FOR = 60.0  # seconds, until nobody waits for an engine any more
+GOING_ON = ("running", "detached", "unknown")  # states
+MAX_ASKED = 10  # detached jobs of a version; a stranger's root may name very many
 _RUN = re.compile(r"([0-9a-z]{1,32})(\.running)?\.json")
+_HANDED_ON = re.compile(r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}")
 _NUMBER = re.compile(r"[0-9]{8}")
 
 
 @dataclass(frozen=True)
-class RunningNote:
-    """What the command of a build says of it.
-
-    Attributes:
-        started, heard: seconds since the Unix epoch, by the command's clock; its last sign of life.
-        units: that the version gets from logs that are built; 0 where unknown.
-        detached: the job runs without the command.
-        ended: how the command ended without an outcome; "" while it runs.
-    """
-
-    engine: Text
-    host: Text
-    pid: Count
-    started: Count
-    heard: Count
-    units: Count = 0
-    job_id: Text = ""
-    place: Text = ""
-    detached: bool = False
-    ended: Text = ""
-
-
-@dataclass(frozen=True)
 class BuildStatus:
-    """A build, as far as the root tells.
+    """A build, as far as the root and its engine tell.
 
     Attributes:
-        state: "running", "detached" (submitted, no outcome yet), "silent" (its command gives no sign of
-            life), "stopped", "committed", "failed" or "refused" (another build committed this version).
-        heard: seconds since the last sign of life; -1 where there is no note.
+        state: "running", "detached" (submitted, without an outcome yet, and nobody can be asked), "unknown"
+            (likewise, and its engine doesn't answer), "silent" (its command gives no sign of life),
+            "stopped", "committed", "failed" or "refused" (another build committed this version).
+        host, pid: of the command.
+        heard: seconds since the last sign of life, of the engine where it was asked; -1: none.
+        detached: its command has ended; the engine is asked.
         units, units_read_back: of the version's new logs, by all attempts at this version.
         failed: partitions.
-        problem: why nothing was committed; "" where it was.
+        problem: why nothing was committed, or isn't known to be; "" where it was.
     """
 
     version: int
     run: str
     state: str
     engine: str = ""
+    host: str = ""
+    pid: int = 0
     job_id: str = ""
     place: str = ""
     started: int = 0
     heard: int = -1
+    detached: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
     units: int = 0
     units_read_back: int = 0
     built: int = 0
@@ -88,79 +73,88 @@ class BuildStatus:
 
     @property
     def is_over(self) -> bool:
-        return self.state not in ("running", "detached")
+        return self.state not in GOING_ON
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether one that runs is known to: of a command elsewhere there is but its last sign of life."""
+        return self.detached or self.host == socket.gethostname()
 
 
-class Announced:
-    """Says in the root that a build runs, until the block ends; a note that can't be written is left out."""
-
-    def __init__(self, job: Target, engine: str, units: int = 0, *, detached: bool = False):
-        self._job = job
-        self._name = outcome_file(job).removesuffix(".json") + ".running.json"
-        now = int(time.time())
-        self._note = RunningNote(
-            engine, socket.gethostname(), os.getpid(), now, now, units, detached=detached
-        )
-        self._over = threading.Event()
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._beat, name="logloom-status", daemon=True)
-
-    def __enter__(self) -> Announced:
-        self.say()
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._over.set()
-        self._thread.join()
-        if error is not None:
-            self.say(ended=f"{kind.__name__ if kind else ''}: {str(error).partition(chr(10))[0][:500]}")
-
-    def say(self, **changes: str) -> None:
-        """Writes the note, with changes."""
-        with self._lock, contextlib.suppress(StorageError, OSError):
-            self._note = replace(self._note, heard=int(time.time()), **changes)  # type: ignore[arg-type]
-            self._job.store.replace(self._name, canonical(asdict(self._note)), durable=False)
-
-    def _beat(self) -> None:
-        while not self._over.wait(HEARD_EVERY):
-            self.say()
-
-
-def builds(store: Store, version: int | None = None, last: int | None = None) -> list[BuildStatus]:
+def builds(
+    store: Store, versions: Collection[int] | None = None, last: int | None = None
+) -> list[BuildStatus]:
     """The builds that left anything in runs/, the latest version first, and of one version by their start.
 
+    Engines are asked of detached jobs that may still run.
+
     Args:
-        version: only those that were to be this one.
+        versions: only builds that were to be one of these.
         last: only the first so many, so that a long past needn't be read; None for all.
     """
-    numbers = [int(name) for name in store.names("runs") if _NUMBER.fullmatch(name)]
-    wanted = (number for number in sorted(numbers, reverse=True) if version in (None, number))
-    return list(itertools.islice(itertools.chain.from_iterable(_builds_of(store, n) for n in wanted), last))
+    wanted = (n for n in reversed(_numbers(store)) if versions is None or n in versions)
+    return list(itertools.islice(itertools.chain.from_iterable(builds_of(store, n) for n in wanted), last))
 
 
-def _builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
+def _numbers(store: Store) -> list[int]:
+    """Those of the versions that builds left anything of, ascending."""
+    return sorted(int(name) for name in store.names("runs") if _NUMBER.fullmatch(name))
+
+
+def _unfinished(store: Store) -> list[int]:
+    """The versions that builds may be at work on: those that aren't there, and the latest in any case."""
+    numbers, committed = _numbers(store), set(version_numbers(store))
+    return [number for number in numbers if number not in committed or number == numbers[-1]]
+
+
+def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     folder = runs_folder(number)
     runs: dict[str, BuildStatus] = {}
     for name in store.names(folder):
-        if (match := _RUN.fullmatch(name)) is None:
-            continue
-        status = runs.get(match[1], BuildStatus(number, match[1], "silent"))
-        try:
-            data = parsed(store.read(f"{folder}/{name}"), store.uri_of(f"{folder}/{name}"))
-            read = _with_note if match[2] else _with_outcome
-            runs[match[1]] = read(status, data, store.uri_of(f"{folder}/{name}"))
-        except MISSING:
-            continue
-        except DatasetError as error:  # a stranger's, or damaged
-            runs[match[1]] = replace(status, problem=str(error))
+        if match := _RUN.fullmatch(name):
+            status = runs.get(match[1], BuildStatus(number, match[1], "silent"))
+            runs[match[1]] = _read(
+                store, f"{folder}/{name}", status, _with_note if match[2] else _with_outcome
+            )
     going_on = any(not status.is_over for status in runs.values())
     read_back = units_read_back(store, number) if going_on else 0
     is_there = going_on and store.exists(version_file(number))
+    asked = 0
     for status in sorted(runs.values(), key=lambda status: (-status.started, status.run)):
         if status.state == "detached" and is_there:
             status = replace(status, state="stopped", problem=f"another build committed version {number}")
+        elif status.state == "detached" and asked < MAX_ASKED:
+            asked += 1
+            status = _asked(store, status)
         yield status if status.is_over else replace(status, units_read_back=read_back)
+
+
+def _read(
+    store: Store, name: str, status: BuildStatus, add: Callable[[BuildStatus, object, str], BuildStatus]
+) -> BuildStatus:
+    """A build with what one of its files says."""
+    try:
+        return add(status, parsed(store.read(name), store.uri_of(name)), store.uri_of(name))
+    except MISSING:
+        return status
+    except DatasetError as error:  # a stranger's, or damaged
+        return replace(status, problem=str(error))
+
+
+def _asked(store: Store, status: BuildStatus) -> BuildStatus:
+    """A detached build with what its engine says, where it has no outcome."""
+    said = look_at(status.place)
+    if said is None:
+        return status
+    if said.state == "running":
+        return replace(status, state="running", heard=0)
+    if said.state == "unknown":
+        return replace(status, state="unknown", problem=said.why)
+    ended = _read(store, f"{runs_folder(status.version)}/{status.run}.json", status, _with_outcome)
+    if ended.is_over:  # it came about since the folder was listed
+        return ended
+    state = "stopped" if said.state == "stopped" else "failed"
+    return replace(status, state=state, problem=f"{said.why}; it committed nothing. Build again")
 
 
 def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
@@ -172,7 +166,7 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
             state, problem = "stopped", note.ended
         elif note.detached:
             state = "detached"
-        elif heard < SILENT_AFTER and not _is_gone(note):
+        elif not note.is_silent:
             state = "running"
         else:
             problem = f"its command on {note.host} gave no sign of life for {heard} s; it was probably killed"
@@ -181,25 +175,16 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
         state=state,
         problem=problem,
         engine=note.engine,
+        host=note.host,
+        pid=note.pid,
         job_id=note.job_id,
         place=note.place,
         started=note.started,
         heard=heard,
+        detached=note.detached,
+        labels=note.labels,
         units=note.units,
     )
-
-
-def _is_gone(note: RunningNote) -> bool:
-    """Whether the command was a process of this machine that is no more."""
-    if note.host != socket.gethostname():
-        return False
-    try:
-        os.kill(note.pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return note.pid > 0
-    except PermissionError:
-        return False
-    return False
 
 
 def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
@@ -222,36 +207,94 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
     )
 
 
+def sweep_runs(store: Store, number: int) -> None:
+    """Removes what builds handed on in runs/, once their version is there and none of them runs."""
+    with contextlib.suppress(LogloomError, *MISSING):
+        if not store.exists(version_file(number)) or not all(one.is_over for one in builds(store, {number})):
+            return
+        for name in filter(_HANDED_ON.fullmatch, store.names(runs_folder(number))):
+            store.remove(f"{runs_folder(number)}/{name}", durable=False)
+
+
 def wait(
     store: Store,
     version: int | None = None,
     *,
     timeout: float | None = None,
+    states: Collection[str] = GOING_ON,
     on_status: Callable[[BuildStatus], None] = lambda status: None,
 ) -> list[BuildStatus]:
     """Waits until no build into a root runs; gives those that ran, or else the latest.
 
+    An engine that doesn't answer for a minute is waited for no more.
+
     Args:
-        version: only builds that are to be this one.
+        version: only builds that are to be this one; None looks at all versions that aren't there yet.
         timeout: seconds; None waits as long as it takes.
+        states: of the builds that are waited for.
         on_status: called with the builds that run, at each look.
 
     Raises:
         LogloomError: one still runs after `timeout`.
     """
-    until = None if timeout is None else time.monotonic() + timeout
+    began = answered = time.monotonic()
+    versions = {version} if version is not None else set(_unfinished(store))
     waited_for: set[tuple[int, str]] = set()
     while True:
-        found = builds(store, version)
-        running = [status for status in found if not status.is_over]
+        found = builds(store, versions)
+        running = [status for status in found if status.state in states]
         waited_for |= {(status.version, status.run) for status in running}
-        if not running:
+        if any(status.state != "unknown" for status in running):
+            answered = time.monotonic()
+        if not running or time.monotonic() - answered > UNANSWERED_FOR:
             ran = [status for status in found if (status.version, status.run) in waited_for]
             return ran or found[:1]
         for status in running:
             on_status(status)
-        if until is not None and time.monotonic() >= until:
+        if timeout is not None and time.monotonic() - began >= timeout:
             raise LogloomError(
                 f"{store.uri}: the build of version {running[0].version} still runs after {timeout:.0f} s"
             )
         time.sleep(LOOK_EVERY)
+        if version is None:
+            versions |= set(_unfinished(store))
+
+
+def running_now(
+    store: Store, version: int, on_status: Callable[[BuildStatus], None] = lambda status: None
+) -> list[BuildStatus]:
+    """The builds of a version that are known to run.
+
+    Of a process of this machine, or a job that its engine knows, that is known at once. A command on another
+    machine is known to run once it gives a new sign of life: one that was killed leaves a young note, too, as
+    where Kubernetes replaces a pod. So this takes up to `HEARD_EVERY` where one runs, and `SILENT_AFTER`
+    where none does.
+
+    Args:
+        on_status: called with those that are watched for a sign of life.
+    """
+    until = time.monotonic() + SILENT_AFTER
+    heard: dict[str, int] = {}
+    while True:
+        running = [one for one in builds(store, {version}) if one.state == "running"]
+        sure = [one for one in running if one.is_sure or one.heard < heard.get(one.run, 0)]
+        if sure or not running or time.monotonic() > until:
+            return sure or running
+        for one in running if not heard else ():
+            on_status(one)
+        heard = {one.run: one.heard for one in running}
+        time.sleep(LOOK_EVERY)
+
+
+def refuse_second(store: Store, version: int, running: BuildStatus) -> LogloomError:
+    """The error of a build of a version that another build is at work on."""
+    job = f", job {running.job_id}" if running.job_id else ""
+    where = f" at {running.place}" if running.place else ""
+    by = "submitted by" if running.detached else "by"
+    return LogloomError(
+        f"{store.uri}: another build of version {version} runs: on {running.engine}{job}{where}, {by} "
+        f"process {running.pid} on {running.host}, since {human_time(running.started * 10**9)}, last heard "
+        f"of {human_seconds(max(0, running.heard))} ago. "
+        "Give --wait to wait for it and go on from what it did, stop it, or come back later; `logloom "
+        f"status` shows how it is. One that was killed holds nobody up for more than {SILENT_AFTER:.0f} s"
+    )

@@ -43,6 +43,7 @@ from logloom.uris import chained, is_local, shown
 TEMPLATE_NAMES = ("stem", "parent", "path")
 MAX_FILE_BYTES = 16 << 20
 
+_LATER = ("keep",)  # keys that came after the first versions
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -158,6 +159,28 @@ class Split(RecipePart):
         return self
 
 
+class Keep(RecipePart):
+    """`keep`: the versions that garbage collection leaves; the newest version always stays.
+
+    A version stays if any of these names it.
+
+    Attributes:
+        last: so many of the newest versions.
+        daily: the newest version of each of the last so many days that have one.
+        tags: "all" versions that have a tag, or "none" for that reason alone.
+    """
+
+    last: Positive | None = None
+    daily: Positive | None = None
+    tags: Literal["all", "none"] = "all"
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> Self:
+        if self.last is None and self.daily is None:
+            raise ValueError("write {last: 30}, {daily: 14}, or both; without `keep` every version stays")
+        return self
+
+
 class SkipBudget(RecipePart):
     """`on_error: {skip: 1%}`: how many logs at most may be left out."""
 
@@ -198,6 +221,7 @@ class Recipe(RecipePart):
     ] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"
     hash: Literal["ends", "full"] = "ends"
+    keep: Keep | None = None
     outputs: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
 
     _places: RecipePlaces = PrivateAttr(default_factory=RecipePlaces)
@@ -249,11 +273,13 @@ class Recipe(RecipePart):
         """The recipe as JSON with every default written out; `Recipe.model_validate` gives an equal one.
 
         URIs of logs stand in it without their credentials: versions keep it.
-        JSON's objects have no order, so the orders that matter stand beside them, under `order`.
+        JSON's objects have no order, so the orders that matter stand beside them, under `order`. Keys that
+        earlier software doesn't know stand in it only where they say something.
         """
         order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
         logs = [shown(uri) for uri in self.logs]
-        return {**self.model_dump(mode="json", by_alias=True), "logs": logs, "order": order}
+        said = {**self.model_dump(mode="json", by_alias=True), "logs": logs, "order": order}
+        return {key: value for key, value in said.items() if key not in _LATER or value is not None}
 
     def output_options(self) -> dict[str, BaseModel]:
         """The options of each output, of its format's own type."""

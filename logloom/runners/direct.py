@@ -16,8 +16,9 @@ from typing import Any, Self
 
 from logloom.errors import UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, spreads_of
-from logloom.runners.running import Construct, JobFailedError, Tell
+from logloom.runners.running import Construct, JobFailedError
 from logloom.runners.scratch import engine_folders
+from logloom.words import OnMessage
 
 IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
 
@@ -103,7 +104,7 @@ class _DirectJob:
         self._pipeline = pipeline
         self._name = name
 
-    def wait(self, tell: Tell) -> Finished:
+    def wait(self, on_message: OnMessage) -> Finished:
         from logloom.runners.local_workers import how_ended, on_loopback
 
         with _beams_threads_silent(), on_loopback() as workers:
@@ -137,12 +138,12 @@ def _beams_threads_silent() -> Iterator[None]:
     """Prints no traceback of Beam's threads: they fail as workers end, which the job tells."""
     before = threading.excepthook
 
-    def tell(failed: threading.ExceptHookArgs) -> None:
+    def show(failed: threading.ExceptHookArgs) -> None:
         frames = traceback.walk_tb(failed.exc_traceback)
         if not any(frame.f_globals.get("__name__", "").startswith("apache_beam.") for frame, _ in frames):
             before(failed)
 
-    threading.excepthook = tell
+    threading.excepthook = show
     try:
         yield
     finally:

@@ -23,8 +23,9 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle, Po
 from logloom.errors import UsageError
 from logloom.runners.beam_flags import refuse_unknown
 from logloom.runners.options import Finished, Spread, spreads_of
-from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
+from logloom.runners.running import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.tidy import dependencies_in, new_pipeline
+from logloom.words import OnMessage
 
 _State = beam_job_api_pb2.JobState
 _ENDED = {_State.DONE, _State.DRAINED, _State.FAILED, _State.CANCELLED}
@@ -103,7 +104,7 @@ class PortableJob:
                 if said.importance == beam_job_api_pb2.JobMessage.JOB_MESSAGE_ERROR:
                     self._errors.append(said.message_text)
 
-    def wait(self, tell: Tell) -> Finished:
+    def wait(self, on_message: OnMessage) -> Finished:
         """Waits for the end; tells every change of state.
 
         Raises:
@@ -113,10 +114,10 @@ class PortableJob:
         before = None
         while (state := self._state()) not in _ENDED:
             if state != before:
-                tell(f"job {self.job_id}: {_State.Enum.Name(state).lower()}")
+                on_message(f"job {self.job_id}: {_State.Enum.Name(state).lower()}")
                 before = state
             time.sleep(_LOOK_EVERY)
-        tell(f"job {self.job_id}: {_State.Enum.Name(state).lower()}")
+        on_message(f"job {self.job_id}: {_State.Enum.Name(state).lower()}")
         self._raise_failed(state)
         counters, spreads = self._metrics()
         return Finished(self.job_id, counters, spreads)
@@ -144,9 +145,9 @@ class PortableJob:
                 time.sleep(_LOOK_EVERY)
 
     def _state(self) -> int:
-        """The state, after some tries where the server is too busy to answer."""
+        """The state; retried where the server is too busy to answer."""
         request = beam_job_api_pb2.GetJobStateRequest(job_id=self.job_id)
-        return asked_again(
+        return retried(
             lambda: int(self._stub.GetState(request, timeout=_LOST_AFTER).state),
             (grpc.RpcError,),
             f"job {self.job_id}: the job server at {self._endpoint}",

@@ -16,13 +16,13 @@ from typing import Any, Protocol, Self, TypeVar
 from logloom import errors
 from logloom.errors import UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_class, engine_of
+from logloom.words import OnMessage, ignore_message
 
 Construct = Callable[[Any], Any]  # adds steps to a beam.Pipeline
-Tell = Callable[[str], None]
 T = TypeVar("T")
 
-LOST_AFTER = 60.0  # seconds without an answer
-ASK_EVERY = 2.0
+RETRY_FOR = 60.0  # seconds without an answer
+RETRY_EVERY = 2.0
 
 
 class JobFailedError(RuntimeError):
@@ -36,7 +36,7 @@ class EngineLostError(errors.LogloomError):
 class EngineJob(Protocol):
     """A pipeline on an engine."""
 
-    def wait(self, tell: Tell) -> Finished:
+    def wait(self, on_message: OnMessage) -> Finished:
         """Waits for the end.
 
         Raises:
@@ -71,8 +71,8 @@ def run(
     size: Size,
     *,
     name: str,
-    tell: Tell = lambda text: None,
-    on_submitted: Tell = lambda job_id: None,
+    on_message: OnMessage = ignore_message,
+    on_submitted: Callable[[str], None] = lambda job_id: None,
 ) -> Finished | Submitted:
     """Runs a pipeline; `Submitted` only if the options say to detach.
 
@@ -81,8 +81,8 @@ def run(
     Args:
         construct: adds the steps to a pipeline.
         name: of the job, as the engine shows it.
-        tell: told what the engine does.
-        on_submitted: told the engine's name of the job, where it has one.
+        on_message: called with what the engine does, in words.
+        on_submitted: called with the engine's name of the job, where it has one.
 
     Raises:
         UsageError: the engine is not there, or the options don't fit it.
@@ -94,7 +94,7 @@ def run(
             job: EngineJob = engine.submit(construct, name)
             on_submitted(str(getattr(job, "job_id", "")))
             try:
-                return job.detached() if options.detach else job.wait(tell)
+                return job.detached() if options.detach else job.wait(on_message)
             except EngineLostError:
                 raise  # the job may well go on, where it lives outside this command
             except BaseException:
@@ -133,7 +133,7 @@ def check_describes(options: RunnerOptions) -> None:
         raise UsageError(f"a dry run shows what Dataflow would get; for {options.name} see `logloom plan`")
 
 
-def asked_again(
+def retried(
     look: Callable[[], T],
     failures: tuple[type[Exception], ...],
     where: str,
@@ -141,18 +141,18 @@ def asked_again(
     within: float | None = None,
     why: Callable[[Any], str] = str,
 ) -> T:
-    """What a look at a job gives, after some tries where the engine is too busy to answer.
+    """What a look at a job gives; retried where the engine is too busy to answer.
 
     Args:
         failures: what a look without an answer raises.
         where: whom is asked.
-        within: seconds; None is `LOST_AFTER`.
+        within: seconds; None is `RETRY_FOR`.
         why: a failure in words.
 
     Raises:
         EngineLostError: no look was answered.
     """
-    until = time.monotonic() + (LOST_AFTER if within is None else within)
+    until = time.monotonic() + (RETRY_FOR if within is None else within)
     while True:
         try:
             return look()
@@ -163,7 +163,7 @@ def asked_again(
                     "nothing cancelled it. Build again once it can run no more: what is finished is kept, "
                     "and a version that it committed is found"
                 ) from error
-            time.sleep(ASK_EVERY)
+            time.sleep(RETRY_EVERY)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,8 @@ from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
 from logloom.transforms.outcomes import LogOutcomes, kept_records, records_of
 from logloom.transforms.partition import Failure, Reading, damaged, differences, is_sampled
+from logloom.transforms.read_marks import is_marked, leave_mark, mark_of
+from logloom.transforms.taking import refresh_assembled, taken_portion
 
 
 @dataclass(frozen=True)
@@ -192,23 +194,28 @@ def plan_chunks(job: Target, outcomes: LogOutcomes, problems: Sequence[Failure])
     for assembly in assemblies(job, records_of(job, outcomes)):
         if _found(job, assembly) is None:
             plan = assembly.plan(job)
-            folders = _folders(job, assembly, plan)
+            folders = _folders(job, assembly, plan, find=taken_portion)
             tasks += [AssembledFileTask(assembly.output, f, plan.tasks[n]) for n, f in folders.items()]
     if tasks:
         job.journal.write(Note(ASSEMBLING, "", done=False, pieces=len(tasks)))
     return tasks
 
 
-def _folders(job: Target, assembly: Assembly, plan: AssemblyPlan) -> dict[int, str]:
+def _folders(
+    job: Target,
+    assembly: Assembly,
+    plan: AssemblyPlan,
+    find: Callable[[Target, str, str], PortionEntry | None] = finished_portion,
+) -> dict[int, str]:
     """By number the tasks whose files are to be written, and the identity of the folder of each.
 
-    Those of portions that are there are left out.
+    Those of portions that the parent has, or that `find` does, are left out.
     """
     known = portions_of_parent(job, assembly.output)
     folders = dict.fromkeys(range(len(plan.tasks)), assembly.identity)
     for portion in plan.portions:
         identity = portion_identity(job, assembly.output, portion)
-        is_there = identity in known or finished_portion(job, assembly.output, identity) is not None
+        is_there = identity in known or find(job, assembly.output, identity) is not None
         for number in range(*portion.tasks):
             folders[number] = identity
             if is_there:
@@ -311,15 +318,22 @@ def entry_of(
 def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResult:
     """Reads an assembled output back, and writes the entry that marks it as complete.
 
-    What the parent version has, all of it or portions, is trusted, unless all is to be read.
+    What the parent version has, all of it or portions, is trusted, unless all is to be read. What an earlier
+    attempt at this version read isn't read again.
     """
     entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
     problems: list[str] = []
     is_trusted = candidate.found and identity in {part.identity for part in job.assembled}
-    if is_sampled(job.verify, identity) and (not is_trusted or job.verify == "all"):
+    mark = mark_of(job, [output, identity, blake3(entry.to_bytes()).hexdigest()])
+    is_known = (is_trusted and job.verify != "all") or (candidate.found and is_marked(job, mark))
+    if candidate.found and not is_trusted and not refresh_assembled(job, identity, entry):
+        problems = [f"{job.store.uri_of(unit_folder(output, identity))}: removed while this build ran"]
+    elif is_sampled(job.verify, identity) and not is_known:
         are_all = candidate.found or job.verify == "all" or len(candidate.fresh) == len(entry.portions)
         fresh = None if are_all else frozenset(candidate.fresh)
         problems = list(assembled_differences(job.store, identity, entry, fresh))
+        if not problems:
+            leave_mark(job, mark)
     if problems:
         way_out = withdraw_assembled(job.store, output, identity) if candidate.found else ""
         way_out = withdraw_portions(job.store, entry) or way_out or _MADE_ANEW

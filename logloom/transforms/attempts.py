@@ -3,11 +3,13 @@
 A log may end the process that builds it: its values need more memory than there is, or a decoder or a
 function of the user's crashes. Engines try such work again and again, and lose a worker each time. So each
 attempt leaves a note in the root, which is gone when it ends in any way but by the death of its process.
-Where one is found, the log is a suspect: children do the work, one at a time, so that only they die. After a
-few deaths the log has failed, as one that can't be read has.
+Where one is found whose process or build is known to be gone, the log is a suspect: children do the work,
+one at a time, so that only they die. After a few deaths the log has failed, as one that can't be read has.
+Notes of attempts that may still run, as those of another build at the same time, are left alone.
 
 Here: `build_bundle`, and the child process: python -m logloom.transforms.attempts.
-Elsewhere: building (logloom.transforms.partition), logs that are left out (logloom.transforms.finish).
+Elsewhere: building (logloom.transforms.partition), logs that are left out (logloom.transforms.finish), which
+builds are over (logloom.transforms.running_note).
 """
 
 from __future__ import annotations
@@ -16,21 +18,28 @@ import contextlib
 import os
 import pickle
 import signal
+import socket
 import subprocess  # nosec B404 # starts this Python only
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import TypeVar
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
+from logloom.io.disk import is_running
 from logloom.io.manifest import runs_folder
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.software import software
 from logloom.transforms.job import Job, PartitionTask
 from logloom.transforms.partition import Failure, PartitionResult, build_partition
+from logloom.transforms.running_note import is_over
 from logloom.words import counted
+
+T = TypeVar("T")
 
 MAX_SEEN = 2  # deaths of children, which are the log's own doing
 # Nobody sees a death that takes us along, as where a machine is out of memory; but engines that cancel a job,
@@ -58,6 +67,20 @@ class Suspect:
     how: Text = ""
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """What the note of an attempt says: the build, and the process of a worker that does it.
+
+    Attributes:
+        began: seconds since the Unix epoch.
+    """
+
+    run: Text
+    host: Text
+    pid: Count
+    began: Count
+
+
 def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResult]:
     """Builds neighbouring partitions of a log, in this process or in one apart.
 
@@ -68,15 +91,31 @@ def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResu
     # Another name once the log, the recipe or the software changes: it may do then.
     mark = f"{runs_folder(job.number)}/attempts/{digest_of([log.key, software()])[:32]}.json"
     note = f"{mark.removesuffix('.json')}-{digest_of(spans)[:32]}"
-    fresh = job.store.create(note, b"", durable=False)
+    own = Attempt(job.run, socket.gethostname(), os.getpid(), int(time.time()))
+    is_ours = job.store.create(note, canonical(asdict(own)), durable=False)
+    died = not is_ours and _died(job, note)
+    if died:
+        job.store.replace(note, canonical(asdict(own)), durable=False)
     try:
-        suspect = _read(job, mark) or (None if fresh else Suspect(log.log_id, tasks[0].span.name, 1))
+        suspect = _read(job, mark, Suspect) or (Suspect(log.log_id, tasks[0].span.name, 1) if died else None)
         if suspect is None:
             return [build_partition(job, task) for task in tasks]
         with _APART:
             return _build_apart(job, tasks, mark, suspect)
     finally:
-        job.store.remove(note, durable=False)
+        if is_ours or died:
+            job.store.remove(note, durable=False)
+
+
+def _died(job: Job, note: str) -> bool:
+    """Whether the attempt that left a note is known to have died; one that makes no sense counts as dead."""
+    attempt = _read(job, note, Attempt)
+    if attempt is None:
+        return job.store.exists(note)  # else it has ended well by now
+    if attempt.host == socket.gethostname():
+        return not is_running(attempt.pid, attempt.began)
+    # An engine tries again what was lost. Of another build's worker elsewhere only that build tells.
+    return attempt.run == job.run or is_over(job.store, job.number, attempt.run)
 
 
 def _build_apart(
@@ -105,11 +144,11 @@ def _build_apart(
     return [PartitionResult(log, "", (), (Failure(log.log_id, suspect.partition, "worker", message),))]
 
 
-def _read(job: Job, mark: str) -> Suspect | None:
-    """What is noted of a log; None where that is nothing, or makes no sense."""
+def _read(job: Job, name: str, kind: type[T]) -> T | None:
+    """What is noted of a log, or of an attempt; None where that is nothing, or makes no sense."""
     with contextlib.suppress(*MISSING, DatasetError):
-        place = job.store.uri_of(mark)
-        return checked(Suspect, parsed(job.store.read(mark), place), place)
+        place = job.store.uri_of(name)
+        return checked(kind, parsed(job.store.read(name), place), place)
     return None
 
 

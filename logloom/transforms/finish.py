@@ -9,9 +9,8 @@ Beam (logloom.transforms.build_logs).
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from blake3 import blake3
@@ -20,9 +19,10 @@ from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import Assembled, Manifest, runs_folder, version_file
+from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
+from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import LogRecord
@@ -39,12 +39,13 @@ from logloom.transforms.outcomes import (
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.read_marks import marks_folder
 from logloom.transforms.rows import Tally, reconcile
+from logloom.transforms.summarize import remembered
+from logloom.transforms.taking import removed_meanwhile
 from logloom.words import counted
 
 # Kinds of failures for which a log is left out, by on_error.
 _LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
 MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
-_LISTED = re.compile(r"logs/([0-9a-f]{64})\.refused\.txt$")
 
 
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
@@ -56,20 +57,23 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
+    memory = remembered(job, log)
     failures = tuple(dict.fromkeys(failure for result in done for failure in result.failures))
     if failures:
         left_out = _LEFT_OUT.get(job.open_options.on_error, ())
         skipped = all(failure.kind in left_out for failure in failures)
-        return LogOutcome(log.log_id, skipped_record(log, failures) if skipped else None, failures)
+        record = skipped_record(log, failures) if skipped else None
+        return LogOutcome(log.log_id, record, failures, memory=memory)
     order = {output: position for position, output in enumerate(job.outputs)}
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
     try:
         record = _record(job, log, entries)
     except LogloomError as error:
-        return LogOutcome(log.log_id, None, (Failure(log.log_id, "", "log", str(error)),))
+        failed = Failure(log.log_id, "", "log", str(error))
+        return LogOutcome(log.log_id, None, (failed,), memory=memory)
     built = sum(result.built for result in done)
     seconds = sum(result.seconds for result in done)
-    return LogOutcome(log.log_id, record, (), built, len(entries) - built, seconds)
+    return LogOutcome(log.log_id, record, (), built, len(entries) - built, seconds, memory)
 
 
 def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
@@ -120,7 +124,7 @@ def _reasons(store: Store, told: list[str]) -> tuple[str, ...]:
     if len(told) <= MAX_REASONS:
         return tuple(told)
     name, data = _listing(told)
-    store.create(name, data)
+    store.renew(name, data)
     return (*told[:MAX_REASONS], f"and {len(told) - MAX_REASONS:,} more, all listed in {name}")
 
 
@@ -132,14 +136,14 @@ def _listing(told: Iterable[str]) -> tuple[str, bytes]:
 
 def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | None:
     """The file that lists what was refused of a log, and what is wrong with it; None where nothing is."""
-    listed = _LISTED.search(record.reasons[-1]) if record.reasons else None
-    if listed is None:
+    name = record.refusal_list
+    if not name:
         return None
     try:
-        is_whole = blake3(store.read(listed[0])).hexdigest() == listed[1]
+        is_whole = f"logs/{blake3(store.read(name)).hexdigest()}.refused.txt" == name
     except MISSING:
-        return listed[0], "missing"
-    return None if is_whole else (listed[0], "its bytes changed")
+        return name, "missing"
+    return None if is_whole else (name, "its bytes changed")
 
 
 def restore_refusal_list(job: Job, log: LogTask, entries: Sequence[Entry], name: str) -> str:
@@ -191,7 +195,11 @@ def is_key_of(key: str, record_key: str, status: str, made_by: Mapping[str, str]
 
 def outcome_file(job: Target) -> str:
     """What became of one submission; two builds of one version must not take each other's for theirs."""
-    return f"{runs_folder(job.number)}/{job.run}.json"
+    return outcome_name(job.number, job.run)
+
+
+def outcome_name(number: int, run: str) -> str:
+    return f"{runs_folder(number)}/{run}.json"
 
 
 @dataclass(frozen=True)
@@ -203,6 +211,7 @@ class Outcome:
         conflict: who committed this version first; "" for nobody.
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
+        labels: that the build was given.
     """
 
     version: Count
@@ -214,6 +223,7 @@ class Outcome:
     reused: Count
     failed: Count = 0
     failure_files: tuple[FileName, ...] = ()
+    labels: Mapping[Text, Text] = field(default_factory=dict)
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -252,6 +262,8 @@ def commit(
     failures += sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
     failures += [failure for _, found in assembled for failure in found]
     logs = records_of(job, outcomes)
+    if not failures:
+        failures += _removed(job, outcomes, [part for part, _ in assembled])
     problem = "" if failures else _refusal(job, logs)
     outcome: dict[str, Any] = {
         "version": job.number,
@@ -263,6 +275,7 @@ def commit(
         "reused": outcomes.reused,
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
+        "labels": dict(job.labels),
     }
     if not failures and not problem:
         try:
@@ -276,6 +289,20 @@ def commit(
         with contextlib.suppress(StorageError):  # marks that stay do no harm
             job.store.remove_all(marks_folder(job.number))
     return outcome
+
+
+def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled]) -> Iterator[Failure]:
+    """What the version would name and is no more."""
+    made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
+    purged = Purged(job.store)
+    for record in made if len(purged) else ():
+        if record.part and purged.has(record.log_id, record.content_id):
+            yield Failure(
+                record.log_id, "", "log", "was purged while this build ran; build again, without it"
+            )
+    for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
+        message = f"{place}: removed by `logloom gc` while this build ran; build again"
+        yield Failure(what, "", "readback", message)
 
 
 def _refusal(job: Target, logs: LogRecords) -> str:
@@ -319,6 +346,8 @@ def create_version(
         software=software(),
         parent_digest=job.parent_digest,
         trusted=trusted,
+        fan_out=job.store.fan_out,
+        format=FORMAT if job.store.fan_out else FLAT_FORMAT,
     )
     data = manifest.to_bytes()
     name = version_file(job.number)

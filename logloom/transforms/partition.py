@@ -34,13 +34,14 @@ from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
 from logloom.transforms.derive import NOT_OF_THE_LOG, DeriveError, load_files
-from logloom.transforms.finished import finished_unit, withdraw
+from logloom.transforms.finished import withdraw
 from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Job, LogTask, PartitionTask, Target, opened
 from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.portions import open_portions, publish_portion
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.transforms.taking import taken_unit
 from logloom.words import counted
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
@@ -104,7 +105,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     job.journal.write(Note(BUILDING, log.log_id, done=False))
     blank = {output: job.blank_entry(output, log, span) for output in job.outputs}
     try:
-        found = {output: finished_unit(job.store, entry) for output, entry in blank.items()}
+        found = {output: taken_unit(job, entry) for output, entry in blank.items()}
     except DatasetError as error:
         return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, "readback", str(error)),))
     missing = {output: entry for output, entry in blank.items() if found[output] is None}

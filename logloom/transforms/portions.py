@@ -14,8 +14,8 @@ from logloom.digests import digest_of
 from logloom.io.entries import Entry, publish_unit, unit_folder
 from logloom.io.units import Portion, PortionedFormat, format_named
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.finished import finished_unit
 from logloom.transforms.job import READING_SEMANTICS, Job, LogTask, plain
+from logloom.transforms.taking import taken_unit
 from logloom.where import parse
 
 
@@ -71,7 +71,7 @@ def open_portions(
     opened = {}
     unit = job.blank_entry(output, log, span)
     for name, identity in portion_identities(job, output, log, span).items():
-        found = None if anew else finished_unit(job.store, replace(unit, identity=identity))
+        found = None if anew else taken_unit(job, replace(unit, identity=identity))
         folder = scratch.enter_context(job.store.scratch()) if found is None else None
         opened[name] = Portion(identity, job.store.uri_of(unit_folder(output, identity)), folder, found)
     return opened

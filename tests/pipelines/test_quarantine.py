@@ -1,17 +1,27 @@
 """Logs that can't be built leave no others behind: values that don't fit, and workers that die of them."""
 
+import contextlib
+import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+from dataclasses import asdict, replace
 
 import pytest
 
 from logloom.demo import make_drives
 from logloom.errors import LogloomError, LogReadError
+from logloom.io.metadata import canonical
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
+from logloom.transforms import attempts, running_note
+from logloom.transforms.attempts import Attempt, build_bundle
+from logloom.transforms.partition import build_partition, plan_partitions
+from logloom.transforms.running_note import Announced
 from tests.pipelines.conftest import digests
 
 RECIPE = """\
@@ -162,6 +172,79 @@ def test_a_log_whose_worker_was_killed_for_another_reason_is_built_with_the_same
     assert fleet.notes == []
     build(fleet.plan(body, root=tmp_path / "undisturbed"))
     assert digests(fleet.root) == digests(tmp_path / "undisturbed")
+
+
+# --- attempts at the same time ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bundle(fleet, monkeypatch):
+    """The job and the first partition of a log that does no harm; and what of it was built apart."""
+    job = fleet.plan("return (speed * 10).astype('int64')").job
+    log = next(log.task for log in fleet.plan("pass").logs if log.task.log_id == "drive-01")
+    apart = []
+
+    def in_child(job, tasks):
+        apart.append(tasks)
+        return [build_partition(job, task) for task in tasks], ""
+
+    monkeypatch.setattr(attempts, "_in_child", in_child)
+    return job, plan_partitions(job, log)[:1], apart
+
+
+def attempt_of(job, tasks, monkeypatch, **changes):
+    """Leaves the note of an attempt that goes on, or died; gives its place."""
+    found = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            attempts, "build_partition", lambda *_: found.extend(job.store.names("runs/00000001/attempts"))
+        )
+        build_bundle(job, tasks)
+    name = f"runs/00000001/attempts/{found[0]}"
+    said = Attempt(job.run, socket.gethostname(), os.getpid(), int(time.time()))
+    job.store.replace(name, canonical(asdict(replace(said, **changes))))
+    return name
+
+
+def test_the_note_of_another_build_at_the_same_time_is_no_death_and_stays(bundle, monkeypatch):
+    job, tasks, apart = bundle
+    other = replace(job, run="other")
+    for where in (socket.gethostname(), "elsewhere"):
+        with Announced(other, "flink"):
+            note = attempt_of(job, tasks, monkeypatch, run="other", host=where)
+            assert build_bundle(job, tasks)[0].failures == ()
+            assert job.store.exists(note)
+    assert apart == []
+
+
+@pytest.mark.parametrize("ended", ["stopped", "committed", "silent"])
+def test_the_note_of_a_build_that_is_over_is_a_death(ended, bundle, monkeypatch):
+    job, tasks, apart = bundle
+    other = replace(job, run="other")
+    note = attempt_of(job, tasks, monkeypatch, run="other", host="elsewhere")
+    with contextlib.suppress(KeyboardInterrupt), Announced(other, "flink") as announced:
+        if ended == "stopped":
+            raise KeyboardInterrupt
+        if ended == "silent":
+            monkeypatch.setattr(running_note, "SILENT_AFTER", 0.0)
+        if ended == "committed":
+            announced._note = replace(announced._note, detached=True)
+            job.store.replace("runs/00000001/other.json", b"{}")
+    build_bundle(job, tasks)
+    assert len(apart) == 1
+    assert not job.store.exists(note)
+
+
+def test_an_attempt_that_the_engine_of_the_same_build_repeats_elsewhere_is_a_death(bundle, monkeypatch):
+    job, tasks, apart = bundle
+    attempt_of(job, tasks, monkeypatch, host="elsewhere")
+    build_bundle(job, tasks)
+    assert len(apart) == 1
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    attempt_of(job, tasks, monkeypatch, run="other", pid=gone.pid)
+    build_bundle(job, tasks)
+    assert len(apart) == 2
 
 
 @pytest.mark.parametrize("said", [b"", b"{", b"[]", b'{"attempts": 99}', b"\xff" * 100])

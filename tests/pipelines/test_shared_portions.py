@@ -14,8 +14,9 @@ import pytest
 import logloom.datasets
 from logloom.demo import make_drives
 from logloom.errors import ReadBackError
+from logloom.io.entries import unit_folder
 from logloom.io.l5kit.dtypes import ARRAYS
-from logloom.io.manifest import entries_of, read_assembled, read_manifest
+from logloom.io.manifest import entries_of, open_root, read_assembled
 from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
@@ -71,9 +72,13 @@ class Archive:
 
     def entry(self, number, output):
         """Of what a version has of an output."""
-        store = Store.at(str(self.root))
-        (part,) = [part for part in read_manifest(store, number).assembled if part.output == output]
+        store, manifest = open_root(Store.at(str(self.root)), number)
+        (part,) = [part for part in manifest.assembled if part.output == output]
         return read_assembled(store, part)
+
+    def folder_of(self, output, identity):
+        """Of a unit, a portion, or an assembled output."""
+        return open_root(Store.at(str(self.root)))[0].path_of(unit_folder(output, identity))
 
     def findings(self, number):
         return [str(one) for one in verify(str(self.root), number, num_workers=1).findings]
@@ -106,8 +111,8 @@ def archive(grown, tmp_path):
 
 def names_of(written, output):
     """Names within the dataset of the files of an output that were written, its small ones left out."""
-    found = (name.split("/", 2) for name in written)
-    names = {rest for own, _, rest in found if own == output}
+    found = (name.split("/", 3) for name in written)
+    names = {rest for own, *_, rest in found if own == output}
     return {name for name in names if "/c/" in name or (output == "l5kit" and name.split("/")[-1].isdigit())}
 
 
@@ -178,7 +183,7 @@ def flip(archive, output):
     """A file of the first portion of an output, which all versions name, with a bit of it flipped."""
     portion = archive.entry(1, output).portions[0]
     assert portion in archive.entry(5, output).portions
-    folder = archive.root / "parts" / output / portion.identity
+    folder = archive.folder_of(output, portion.identity)
     path = next(path for path in sorted(folder.rglob("*[0-9]")) if path.is_file())
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -202,9 +207,9 @@ def test_damage_is_named_in_every_version_that_shares_it_and_one_repair_mends_al
 
 def test_a_lost_entry_of_an_output_whose_portions_are_there_is_put_together_again(archive):
     for output in ("l5kit", "zarr"):
-        store = Store.at(str(archive.root))
-        (part,) = [part for part in read_manifest(store, 5).assembled if part.output == output]
-        (archive.root / "parts" / output / part.identity / "entry.json").unlink()
+        _, manifest = open_root(Store.at(str(archive.root)), 5)
+        (part,) = [part for part in manifest.assembled if part.output == output]
+        (archive.folder_of(output, part.identity) / "entry.json").unlink()
     mended = repair(str(archive.root), 5, num_workers=1)
     assert (mended.unrepaired, mended.is_sound) == ((), True)
     assert archive.findings(5) == []
@@ -219,11 +224,11 @@ def test_what_the_parent_has_is_trusted_unless_all_is_to_be_read(archive):
 
 
 def test_units_that_nothing_new_is_made_of_are_not_read(archive):
-    store = Store.at(str(archive.root))
-    units = [e for _, e in entries_of(store, read_manifest(store).logs) if e.log_id == "drive-00" and e.rows]
+    store, manifest = open_root(Store.at(str(archive.root)))
+    units = [e for _, e in entries_of(store, manifest.logs) if e.log_id == "drive-00" and e.rows]
     for output, built in (("zarr", True), ("l5kit", False)):
         unit = next(entry for entry in units if entry.output == output)
-        path = archive.root / unit.path_of(unit.files[0])
+        path = store.path_of(unit.path_of(unit.files[0]))
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -241,7 +246,7 @@ def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
         (archive.root / f"versions/{number:08d}.blake3").unlink()
         shutil.rmtree(archive.root / f"v{number:08d}")
     for output in ("l5kit", "zarr"):
-        for path in (archive.root / "parts" / output).glob("*/entry.json"):
+        for path in (archive.root / "parts" / output).glob("*/*/entry.json"):
             if b'"split"' in path.read_bytes():
                 path.unlink()
     before = archive.files()
@@ -254,10 +259,9 @@ def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
 def test_what_lists_the_portions_of_a_build_that_failed_is_replaced(archive, monkeypatch):
     for name in ("versions/00000005.json", "versions/00000005.blake3"):
         (archive.root / name).unlink()
-    store = Store.at(str(archive.root))
     named = {p.identity for number in range(1, 5) for p in archive.entry(number, "zarr").portions}
-    for path in (archive.root / "parts" / "zarr").glob("*/drive-04/timestamp/c/0"):
-        assert path.parts[len(archive.root.parts) + 2] not in named
+    for path in (archive.root / "parts" / "zarr").glob("*/*/drive-04/timestamp/c/0"):
+        assert path.parts[len(archive.root.parts) + 3] not in named
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -265,15 +269,14 @@ def test_what_lists_the_portions_of_a_build_that_failed_is_replaced(archive, mon
         archive.build(0, 1, 2, 3, 4)
     monkeypatch.setattr(assembly, "software", lambda: {"logloom": "another"})
     archive.build(0, 1, 2, 3, 4)
-    (part,) = [part for part in read_manifest(store, 5).assembled if part.output == "zarr"]
-    assert read_assembled(store, part).software == {"logloom": "another"}
+    assert archive.entry(5, "zarr").software == {"logloom": "another"}
     assert archive.findings(5) == []
 
 
 def test_a_portion_that_other_software_makes_again_is_that_of_earlier_versions_too(archive, monkeypatch):
     archive.build(0, 2, 3)
     (portion,) = [p for p in archive.entry(5, "zarr").portions if p.path == "drive-01"]
-    path = archive.root / "parts" / "zarr" / portion.identity / "entry.json"
+    path = archive.folder_of("zarr", portion.identity) / "entry.json"
     path.unlink()
     path.write_bytes(b"{}")
     monkeypatch.setattr(assembly, "software", lambda: {"logloom": "another"})

@@ -1,12 +1,15 @@
 """What `status` and `wait` tell of builds, and what strangers' files in runs/ do to them."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -16,11 +19,8 @@ from logloom.pipelines import status
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.transforms import partition
-from tests.pipelines.conftest import build_at
-
-
-def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "logloom", *arguments], capture_output=True, text=True)
+from logloom.transforms.running_note import Announced
+from tests.pipelines.conftest import build_at, command
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def note_of(plan):
 
 def test_a_build_is_running_until_its_outcome_stands_beside_its_note(plan):
     store = plan.job.store
-    with status.Announced(plan.job, "direct", 40) as announced:
+    with Announced(plan.job, "direct", 40) as announced:
         announced.say(job_id="j-1")
         (one,) = status.builds(store)
         assert (one.version, one.state, one.engine, one.job_id) == (1, "running", "direct", "j-1")
@@ -65,7 +65,7 @@ def test_a_build_that_fails_says_so_to_whoever_waits(plan, monkeypatch):
 
 
 def test_the_note_of_a_killed_command_holds_nobody_up(plan):
-    with status.Announced(plan.job, "direct"):
+    with Announced(plan.job, "direct"):
         pass
     note = note_of(plan)
     said = json.loads(note.read_bytes())
@@ -81,14 +81,14 @@ def test_the_note_of_a_killed_command_holds_nobody_up(plan):
 
 
 def test_a_command_that_was_stopped_leaves_the_reason(plan):
-    with pytest.raises(KeyboardInterrupt), status.Announced(plan.job, "direct"):
+    with pytest.raises(KeyboardInterrupt), Announced(plan.job, "direct"):
         raise KeyboardInterrupt
     (one,) = status.builds(plan.job.store)
     assert (one.state, one.problem) == ("stopped", "KeyboardInterrupt: ")
 
 
 def test_a_detached_job_is_over_once_its_version_is_there(plan, drive):
-    with status.Announced(plan.job, "flink", detached=True) as announced:
+    with Announced(plan.job, "flink", detached=True) as announced:
         announced.say(job_id="abc", place="http://flink:8081/#/job/abc")
     (one,) = status.builds(plan.job.store)
     assert (one.state, one.place) == ("detached", "http://flink:8081/#/job/abc")
@@ -102,7 +102,7 @@ def test_waiting_ends_with_the_build_that_ran(plan, monkeypatch):
     monkeypatch.setattr(status, "LOOK_EVERY", 0.01)
     looked = threading.Event()
     building = threading.Thread(target=lambda: looked.wait(60) and build(plan), daemon=True)
-    with status.Announced(plan.job, "direct"):
+    with Announced(plan.job, "direct"):
         building.start()
         found = status.wait(plan.job.store, 1, timeout=60, on_status=lambda one: looked.set())
     building.join(60)
@@ -142,13 +142,203 @@ def test_a_root_without_builds_has_nothing_to_tell(tmp_path):
     assert "no build has left anything here" in command("status", str(tmp_path)).stderr
 
 
-def test_a_second_build_that_is_to_wait_goes_on_from_the_first(plan, drive, tmp_path):
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(drive.text)
+def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+    for verb in ("status", "wait"):
+        done = command(verb, str(tmp_path / "nope"))
+        assert done.returncode == 1
+        assert "nothing is here; give the root that builds write to" in done.stderr
+
+
+def test_waiting_reads_nothing_of_versions_that_are_there(drive, tmp_path, monkeypatch):
+    for days in ("drive-00", "drive-0"):
+        build_at(drive.recipe(**{"*.mcap": f"{days}*.mcap"}), tmp_path)
+    store = Store.at(str(tmp_path))
+    assert [one.version for one in status.builds(store)] == [2, 1]
+    read = []
+    real = Store.read
+    monkeypatch.setattr(Store, "read", lambda store, name: read.append(name) or real(store, name))
+    assert [one.version for one in status.wait(store)] == [2]
+    assert {name.split("/")[1] for name in read} == {"00000002"}
+
+
+@pytest.fixture
+def recipe(drive, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(drive.text)
+    return str(path)
+
+
+def test_a_second_build_of_a_version_is_refused_and_told_of_the_first(plan, recipe):
+    with Announced(plan.job, "flink") as announced:
+        announced.say(job_id="j-1")
+        done = command("build", recipe, "--to", plan.job.store.uri, "--quiet")
+    assert done.returncode == 1
+    named = f"on flink, job j-1, by process {os.getpid()} on {socket.gethostname()}, since 20"
+    assert f"another build of version 1 runs: {named}" in done.stderr
+    assert "Give --wait" in done.stderr
+    assert plan.finished() == 0
+
+
+def test_labels_of_a_build_are_shown_with_it_and_stand_in_no_version(recipe, tmp_path):
+    root = tmp_path / "root"
+    done = command("build", recipe, "--to", str(root), "--labels", "team=perception", "--labels", "night=7")
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(command("status", str(root), "--json").stdout)
+    assert one["labels"] == {"team": "perception", "night": "7"}
+    (outcome,) = (path for path in root.glob("runs/*/*.json") if "running" not in path.name)
+    assert json.loads(outcome.read_bytes())["labels"] == one["labels"]
+    assert "night=7 team=perception" in command("status", str(root)).stdout
+    assert not any(
+        b"perception" in path.read_bytes() for path in root.glob("versions/**/*") if path.is_file()
+    )
+
+
+def restated(plan, **changes):
+    """Changes the note of a build."""
+    note = note_of(plan)
+    note.write_text(json.dumps({**json.loads(note.read_bytes()), **changes}))
+
+
+def test_a_process_that_has_the_number_of_a_killed_command_is_not_taken_for_it(plan):
+    with Announced(plan.job, "direct"):
+        pass
+    assert status.builds(plan.job.store)[0].state == "running"
+    restated(plan, started=1_000_000_000)
+    assert status.builds(plan.job.store)[0].state == "silent"
+    assert status.running_now(plan.job.store, 1) == []
+
+
+def test_a_command_elsewhere_is_known_to_run_once_it_gives_a_new_sign_of_life(plan, monkeypatch):
+    monkeypatch.setattr(status, "LOOK_EVERY", 0.01)
+    with Announced(plan.job, "direct"):
+        pass
+    restated(plan, host="elsewhere", heard=int(time.time()) - 60)
+
+    def beat(one):
+        assert (one.host, one.state) == ("elsewhere", "running")
+        restated(plan, heard=int(time.time()))
+
+    assert [one.host for one in status.running_now(plan.job.store, 1, beat)] == ["elsewhere"]
+
+
+def test_a_pod_that_replaces_another_waits_until_that_was_silent_for_long_enough(plan, monkeypatch):
+    monkeypatch.setattr(status, "LOOK_EVERY", 0.01)
+    with Announced(plan.job, "direct"):
+        pass
+    restated(plan, host="elsewhere", heard=int(time.time()) - 60)
+    watched = []
+
+    def time_passes(one):
+        watched.append(one.host)
+        restated(plan, heard=int(time.time()) - 120)
+
+    assert status.running_now(plan.job.store, 1, time_passes) == []
+    assert watched == ["elsewhere"]
+
+
+# --- detached jobs --------------------------------------------------------------------------------------
+
+JOB = "0123456789abcdef0123456789abcdef"
+
+
+@contextlib.contextmanager
+def cluster(answers):
+    """A Flink cluster's interface that answers so: path to JSON, or to a code."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            answer = answers.get(self.path, 404)
+            self.send_response(answer if isinstance(answer, int) else 200)
+            self.end_headers()
+            if not isinstance(answer, int):
+                self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/#/job/{JOB}"
+        finally:
+            server.shutdown()
+
+
+def detached_at(plan, place):
+    with Announced(plan.job, "flink", detached=True) as announced:
+        announced.say(job_id=JOB, place=place)
+
+
+@pytest.mark.parametrize(
+    ("answers", "state", "said"),
+    [
+        ({f"/jobs/{JOB}": {"state": "RUNNING"}}, "running", ""),
+        ({f"/jobs/{JOB}": {"state": "RESTARTING"}}, "running", ""),
+        (
+            {
+                f"/jobs/{JOB}": {"state": "FAILED"},
+                f"/jobs/{JOB}/exceptions": {"root-exception": "java.lang.Error: no slots\n\tat x"},
+            },
+            "failed",
+            f"job {JOB} failed: java.lang.Error: no slots; it committed nothing. Build again",
+        ),
+        ({f"/jobs/{JOB}": {"state": "CANCELED"}}, "stopped", f"job {JOB} canceled; it committed nothing"),
+        ({f"/jobs/{JOB}": {"state": "FINISHED"}}, "failed", f"job {JOB} finished; it committed nothing"),
+        ({}, "failed", "knows nothing of the job: its job manager was lost, and without high availability"),
+        ({f"/jobs/{JOB}": 503}, "unknown", "the cluster doesn't answer"),
+        ({f"/jobs/{JOB}": [1]}, "unknown", "not the answer of a Flink cluster"),
+    ],
+)
+def test_flink_is_asked_how_a_detached_job_is(answers, state, said, plan, recipe):
+    with cluster(answers) as place:
+        detached_at(plan, place)
+        (one,) = status.builds(plan.job.store)
+        assert one.state == state
+        assert said in one.problem
+        assert (status.running_now(plan.job.store, 1) != []) == (state == "running")
+        if state == "running":
+            done = command("build", recipe, "--to", plan.job.store.uri)
+            assert done.returncode == 1
+            assert f"on flink, job {JOB} at {place}, submitted by process" in done.stderr
+        if state == "failed":
+            done = command("wait", plan.job.store.uri)
+            assert done.returncode == 1
+
+
+def test_an_engine_that_is_gone_is_said_to_be_and_waited_for_a_minute(plan, monkeypatch):
+    with cluster({}) as place:
+        pass
+    detached_at(plan, place)
+    monkeypatch.setattr(status, "UNANSWERED_FOR", 0.05)
+    monkeypatch.setattr(status, "LOOK_EVERY", 0.01)
+    (one,) = status.wait(plan.job.store)
+    assert one.state == "unknown"
+    assert "the cluster doesn't answer" in one.problem
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "",
+        "http://127.0.0.1:1/#/job/abc",
+        f"https://127.0.0.1:1/#/job/{JOB}",
+        f"http://user@127.0.0.1:1/#/job/{JOB}",
+        f"http://127.0.0.1:1/secret?#/job/{JOB}",
+        f"file:///etc/passwd#/job/{JOB}",
+        f"http://127.0.0.1:1/#/job/{JOB}\n",
+        "https://console.cloud.google.com.evil.org/dataflow/jobs/r/j?project=p",
+    ],
+)
+def test_places_of_another_form_than_ours_are_not_asked(place, plan):
+    detached_at(plan, place)
+    assert status.builds(plan.job.store)[0].state == "detached"
+
+
+def test_a_second_build_that_is_to_wait_goes_on_from_the_first(plan, recipe):
     root = plan.job.store.uri
-    with status.Announced(plan.job, "direct"):
+    with Announced(plan.job, "direct"):
         waiting = subprocess.Popen(
-            [sys.executable, "-m", "logloom", "build", str(recipe), "--to", root, "--wait"],
+            [sys.executable, "-m", "logloom", "build", recipe, "--to", root, "--wait"],
             stderr=subprocess.PIPE,
             text=True,
         )

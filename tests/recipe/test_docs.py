@@ -8,6 +8,7 @@ import pytest
 from logloom.recipe import (
     Clock,
     DerivedColumn,
+    Keep,
     LogName,
     Partition,
     Recipe,
@@ -42,7 +43,8 @@ def test_each_python_block_runs(block):
 
 
 @pytest.mark.parametrize(
-    "model", [Recipe, LogName, Time, Clock, Rows, Partition, Split, SkipBudget, TopicColumn, DerivedColumn]
+    "model",
+    [Recipe, LogName, Time, Clock, Rows, Partition, Split, SkipBudget, Keep, TopicColumn, DerivedColumn],
 )
 def test_every_key_is_explained(model):
     for name, info in model.model_fields.items():
@@ -74,7 +76,7 @@ def test_the_tables_of_policies_list_those_that_there_are():
 
 @pytest.mark.parametrize(("key", "value"), re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", TEXT, re.MULTILINE))
 def test_a_documented_default_is_the_default(key, value):
-    models = [Recipe, Time, Rows, Partition, TopicColumn, DerivedColumn]
+    models = [Recipe, Time, Rows, Partition, Keep, TopicColumn, DerivedColumn]
     dumped = [
         model.model_construct().model_dump(by_alias=True, mode="json")
         for model in models

@@ -133,6 +133,13 @@ def test_a_recipe_survives_yaml_json_and_pickle(text):
     assert pickle.loads(pickle.dumps(recipe)) == recipe
 
 
+def test_a_recipe_that_says_nothing_of_versions_is_stored_as_before_it_could():
+    assert "keep" not in Recipe.from_yaml(SMALL).identity_json()
+    keeping = Recipe.from_yaml(SMALL + "keep: {last: 30, daily: 14}\n")
+    assert keeping.identity_json()["keep"] == {"last": 30, "daily": 14, "tags": "all"}
+    assert Recipe.model_validate(keeping.identity_json()) == Recipe.from_yaml(keeping.to_yaml()) == keeping
+
+
 def test_a_rate_is_the_exact_decimal_of_its_text():
     recipe = Recipe.from_yaml(SMALL.replace("rate: 10", "rate: 29.97002997002997"))
     assert recipe.clock.rate == Decimal("29.97002997002997")
@@ -261,6 +268,18 @@ WRONG = [
     ),
     ("outputs:", "on_error: {skip: 0%}\noutputs:", "on_error.skip: 0% is not above 0%"),
     ("outputs:", "vanished: gone\noutputs:", "recipe.yaml:9: vanished: no such choice as 'gone'"),
+    (
+        "outputs:",
+        "keep: {tags: all}\noutputs:",
+        "recipe.yaml:9: keep: write {last: 30}, {daily: 14}, or both",
+    ),
+    ("outputs:", "keep: {last: 0}\noutputs:", "recipe.yaml:9: keep.last: "),
+    (
+        "outputs:",
+        "keep: {last: 3, tags: some}\noutputs:",
+        "recipe.yaml:9: keep.tags: no such choice as 'some'",
+    ),
+    ("outputs:", "keep: {weekly: 3}\noutputs:", "recipe.yaml:9: keep.weekly: unknown key"),
     (
         "outputs:",
         "time: {by: heder}\noutputs:",

@@ -23,8 +23,8 @@ BUSY = [
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(running, "ASK_EVERY", 0.01)
-    monkeypatch.setattr(running, "LOST_AFTER", 0.2)
+    monkeypatch.setattr(running, "RETRY_EVERY", 0.01)
+    monkeypatch.setattr(running, "RETRY_FOR", 0.2)
     monkeypatch.setattr(dataflow, "_LOOK_EVERY", 0.01)
     monkeypatch.setattr(flink, "_LOOK_EVERY", 0.01)
 
@@ -138,7 +138,7 @@ def test_a_look_that_a_cluster_does_not_answer_is_repeated(on_flink, monkeypatch
 def test_a_job_that_a_cluster_says_nothing_of_is_lost_and_not_cancelled(detach, on_flink, monkeypatch):
     options = {"flink_master": "flink:8081", "environment": "external", "environment_config": "a:1"}
     job = on_flink(*([] if detach else [RUNNING]), *[REFUSED] * 8, RUNNING)
-    monkeypatch.setattr(running, "LOST_AFTER", 0.0)
+    monkeypatch.setattr(running, "RETRY_FOR", 0.0)
     with pytest.raises(EngineLostError, match=r"the cluster at http://flink:8081 no longer answers .*503"):
         run_job(job, monkeypatch, detach=detach, **options)
     assert on_flink.cancelled == []

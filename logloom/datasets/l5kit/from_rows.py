@@ -22,6 +22,7 @@ from logloom.io.l5kit.mapping import RowMapping, map_structs, mapping_of
 from logloom.io.l5kit.options import L5KitOptions, host_of
 from logloom.io.l5kit.rows import INTERVALS
 from logloom.io.l5kit.stage import Runs
+from logloom.validation import describe_first
 
 _ROWS_AT_ONCE = 256
 
@@ -48,7 +49,7 @@ def dataset_of_rows(rows: Dataset, *, host: str = "", **mapping: Any) -> Chunked
     try:
         options = L5KitOptions(host=host, **mapping)
     except ValidationError as error:
-        raise UsageError(f"dataset_of_rows: {error}") from error
+        raise UsageError(f"dataset_of_rows: {describe_first(error)}") from error
     if any(f"{{{name}}}" in host for name in ("stem", "parent", "path")):
         raise UsageError(f"host {host!r}: rows have no URI; use {{log_id}} or a fixed name")
     fill = mapping_of(options, rows.schema)

@@ -24,7 +24,7 @@ from logloom.batches import Batch
 from logloom.blocks import Array, Block
 from logloom.errors import DatasetError
 from logloom.io.checks import is_checked
-from logloom.io.entries import repair_hint
+from logloom.io.entries import folder_beside, repair_hint
 from logloom.io.metadata import Count, Name
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, values_of
 from logloom.io.stretches import Ints
@@ -189,7 +189,7 @@ def _reader_of(
     for group in table.groups:
         blobs, codes = decode_texts(rows[d.service(0, group, "blob")])
         portion = unit["portions"][group]["identity"] if "portions" in unit else folder.rpartition("/")[2]
-        own = f"{folder.rpartition('/')[0]}/{portion}/{unit['part']}{d.SEPARATOR}{group}.blob"
+        own = f"{folder_beside(folder, portion)}/{unit['part']}{d.SEPARATOR}{group}.blob"
         files = [reader.number_of(own if blob == f"{group}.blob" else blob) for blob in blobs]
         offsets, lengths = (rows[d.service(0, group, field)].to_numpy() for field in ("offset", "length"))
         groups[group] = GroupPlaces(codes, files, offsets, lengths)

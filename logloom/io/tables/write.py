@@ -318,7 +318,7 @@ def _describe(
     table = describe(plan, entries, logs, max_gap, holders)
     note_use(store.uri, holders, store.options)
     data = d.to_bytes(table)
-    # The same bytes are success: the answer to creating them was lost, and the client asked again.
+    # The same bytes are success: the answer to creating them was lost, and the client sent a retry.
     if not store.create(d.FILE, data) and store.read(d.FILE) != data:
         raise UsageError(f"{store.uri}: another writer made a table here meanwhile")
 

@@ -18,7 +18,8 @@ from typing import Any, Self, TypeVar
 from logloom.errors import LogloomError, UsageError
 from logloom.extras import needed
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
+from logloom.runners.running import Construct, EngineLostError, JobFailedError, retried
+from logloom.words import OnMessage
 
 T = TypeVar("T")
 
@@ -155,32 +156,32 @@ class DataflowJob:
         self._said: set[str] = set()  # ids of messages
         self._errors: list[str] = []
 
-    def wait(self, tell: Tell) -> Finished:
+    def wait(self, on_message: OnMessage) -> Finished:
         """Waits for the end; tells every change of state, and warnings.
 
         Raises:
             EngineLostError: Dataflow doesn't say how the job is.
             JobFailedError: the job failed or was cancelled; holds what Dataflow says of it.
         """
-        tell(f"job {self.job_id}: {self._place}")
+        on_message(f"job {self.job_id}: {self._place}")
         before = ""
         while (state := self._state()) not in _ENDED:
             if state != before:
-                tell(f"job {self.job_id}: {state}")
+                on_message(f"job {self.job_id}: {state}")
                 before = state
-            self._listen(tell)
+            self._listen(on_message)
             time.sleep(_LOOK_EVERY)
-        tell(f"job {self.job_id}: {state}")
+        on_message(f"job {self.job_id}: {state}")
         if state != "done":
-            raise JobFailedError(f"job {self.job_id} {state}: {self._reasons(state, tell)}")
+            raise JobFailedError(f"job {self.job_id} {state}: {self._reasons(state, on_message)}")
         return Finished(self.job_id, self._counters())
 
-    def _reasons(self, state: str, tell: Tell) -> str:
+    def _reasons(self, state: str, on_message: OnMessage) -> str:
         until = time.monotonic() + _EXPLAINED_WITHIN
-        self._listen(tell)
+        self._listen(on_message)
         while state == "failed" and not self._errors and time.monotonic() < until:
             time.sleep(_LOOK_EVERY)
-            self._listen(tell)
+            self._listen(on_message)
         return "\n".join(self._errors) or f"see {self._place}"
 
     def detached(self) -> Submitted:
@@ -191,25 +192,25 @@ class DataflowJob:
         with contextlib.suppress(Exception):  # the error that made us cancel says more
             if self._state() in _ENDED:
                 return
-            self._asked(lambda: self._client.modify_job_state(self.job_id, "JOB_STATE_CANCELLED"))
+            self._retried(lambda: self._client.modify_job_state(self.job_id, "JOB_STATE_CANCELLED"))
             until = time.monotonic() + _CANCELLED_WITHIN
             while self._state() not in _ENDED and time.monotonic() < until:
                 time.sleep(_LOOK_EVERY)
 
-    def _asked(self, look: Callable[[], T]) -> T:
-        return asked_again(look, _refusals(), f"{self._place}: Dataflow")
+    def _retried(self, look: Callable[[], T]) -> T:
+        return retried(look, _refusals(), f"{self._place}: Dataflow")
 
     def _state(self) -> str:
         """The state as one word in small letters."""
-        state = self._asked(lambda: self._client.get_job(self.job_id)).current_state
+        state = self._retried(lambda: self._client.get_job(self.job_id)).current_state
         return "unknown" if state is None else str(state.name).removeprefix("JOB_STATE_").lower()
 
-    def _listen(self, tell: Tell) -> None:
+    def _listen(self, on_message: OnMessage) -> None:
         """Takes what is new among the messages; without an answer the next look brings it."""
         with contextlib.suppress(*_refusals()):
-            self._take_messages(tell)
+            self._take_messages(on_message)
 
-    def _take_messages(self, tell: Tell) -> None:
+    def _take_messages(self, on_message: OnMessage) -> None:
         token = None
         while True:
             messages, token = self._client.list_messages(
@@ -222,7 +223,7 @@ class DataflowJob:
                 if message.message_importance.name == "JOB_MESSAGE_ERROR":
                     self._errors.append(message.message_text)
                 else:
-                    tell(f"job {self.job_id}: {message.message_text}")
+                    on_message(f"job {self.job_id}: {message.message_text}")
             if not token:
                 return
 
@@ -230,7 +231,7 @@ class DataflowJob:
         """logloom's counters by name, over all steps; empty where Dataflow doesn't say."""
         sums: Counter[str] = Counter()
         try:
-            metrics = self._asked(lambda: self._client.get_job_metrics(self.job_id)).metrics
+            metrics = self._retried(lambda: self._client.get_job_metrics(self.job_id)).metrics
         except EngineLostError:
             return {}
         for metric in metrics:

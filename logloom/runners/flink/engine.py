@@ -16,14 +16,15 @@ from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.flink.jars import jars_of_flink, version_of_flink
-from logloom.runners.flink.rest import ENDED, FlinkCluster
+from logloom.runners.flink.rest import ENDED, FORGOTTEN, FlinkCluster
 from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import JobServer, PortableJob
-from logloom.runners.running import Construct, EngineLostError, JobFailedError, Tell, asked_again
+from logloom.runners.running import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.scratch import ScratchFolders, engine_folders
+from logloom.words import OnMessage
 
 T = TypeVar("T")
 
@@ -34,10 +35,6 @@ _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _UNREACHED = "java.net.ConnectException"  # as Flink says it
 _NOT_STARTED = ("INITIALIZING", "CREATED")
 _NOT_FOUND = "FlinkJobNotFoundException"
-_FORGOTTEN = (
-    "its job manager was lost, and without high availability (high-availability.type, docs/engines.md) "
-    "all jobs with it"
-)
 # Of the cluster within the job server; a standing one has its own, which a batch job of Beam's can't change.
 # A lost worker restarts the job; units that are finished are found, so little is done twice.
 _RETRIES = {
@@ -190,48 +187,46 @@ class FlinkJob:
         self._cluster = cluster
         self._name = name
 
-    def wait(self, tell: Tell) -> Finished:
+    def wait(self, on_message: OnMessage) -> Finished:
         if self._cluster is not None and not self._cluster.restarts_jobs():
-            tell(
+            on_message(
                 f"{self._cluster.address} restarts no jobs (its restart-strategy.type is not set): if a "
                 "worker or a task manager is lost, build again; what is finished is kept"
             )
         try:
-            return self._job.wait(tell)
+            return self._job.wait(on_message)
         except JobFailedError as error:
             if self._pool and _UNREACHED in str(error):
                 raise JobFailedError(
                     f"{error}\nPerhaps no worker pool is up at {self._pool}, as task managers see it"
                 ) from error
             if _NOT_FOUND in str(error):
-                raise JobFailedError(
-                    f"{error}\nThe cluster knows nothing of the job: {_FORGOTTEN}"
-                ) from error
+                raise JobFailedError(f"{error}\nThe cluster knows nothing of the job: {FORGOTTEN}") from error
             raise
         except EngineLostError as error:
             if self._cluster is None:
                 raise
-            tell(f"the job server is gone; following the job at {self._cluster.url}")
-            return self._follow(self._cluster, tell, error)
+            on_message(f"the job server is gone; following the job at {self._cluster.url}")
+            return self._follow(self._cluster, on_message, error)
 
-    def _follow(self, cluster: FlinkCluster, tell: Tell, lost: EngineLostError) -> Finished:
+    def _follow(self, cluster: FlinkCluster, on_message: OnMessage, lost: EngineLostError) -> Finished:
         """Waits for the end of a job that lost its job server."""
         before = ""
         while True:
-            job = _asked(cluster, lambda: cluster.job_named(self._name))
+            job = _retried(cluster, lambda: cluster.job_named(self._name))
             if job is None:
                 raise EngineLostError(
-                    f"{cluster.url} answers and knows nothing of the job: {_FORGOTTEN}. Build again: what "
+                    f"{cluster.url} answers and knows nothing of the job: {FORGOTTEN}. Build again: what "
                     "is finished is kept, and a version that the job committed is found"
                 ) from lost
             if job.state != before:
-                tell(f"job {job.id}: {job.state.lower()}")
+                on_message(f"job {job.id}: {job.state.lower()}")
                 before = job.state
             if job.state in ENDED:
                 break
             time.sleep(_LOOK_EVERY)
         if job.state != "FINISHED":
-            reason = _asked(cluster, lambda: cluster.why_failed(job))
+            reason = _retried(cluster, lambda: cluster.why_failed(job))
             raise JobFailedError(f"job {job.id} {job.state.lower()}: {reason}")
         return Finished(self._job.job_id, {})
 
@@ -241,7 +236,7 @@ class FlinkJob:
         if cluster is None:
             return Submitted(self._job.job_id, "", "")
         until = time.monotonic() + _STARTS_WITHIN
-        while (job := _asked(cluster, lambda: cluster.job_named(self._name))) is None or (
+        while (job := _retried(cluster, lambda: cluster.job_named(self._name))) is None or (
             job.state in _NOT_STARTED
         ):
             self._job.raise_if_failed()
@@ -254,7 +249,7 @@ class FlinkJob:
         self._job.cancel()
         if self._cluster is not None:
             with contextlib.suppress(EngineLostError):
-                _asked(self._cluster, self._cancel_there, within=_CANCELLED_WITHIN)
+                _retried(self._cluster, self._cancel_there, within=_CANCELLED_WITHIN)
 
     def _cancel_there(self) -> None:
         assert self._cluster is not None
@@ -263,6 +258,6 @@ class FlinkJob:
             self._cluster.cancel(job)
 
 
-def _asked(cluster: FlinkCluster, look: Callable[[], T], within: float | None = None) -> T:
-    """What the cluster answers, after some tries where it is too busy to."""
-    return asked_again(look, (LogloomError,), f"the cluster at {cluster.url}", within=within)
+def _retried(cluster: FlinkCluster, look: Callable[[], T], within: float | None = None) -> T:
+    """What the cluster answers; retried where it is too busy to."""
+    return retried(look, (LogloomError,), f"the cluster at {cluster.url}", within=within)

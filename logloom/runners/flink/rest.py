@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,11 @@ from typing import Any
 from logloom.errors import LogloomError, UsageError
 
 _SECONDS = 10.0
+FORGOTTEN = (
+    "its job manager was lost, and without high availability (high-availability.type, docs/engines.md) "
+    "all jobs with it"
+)
+_MOST_BYTES = 64 << 20  # of an answer
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
 
@@ -92,6 +98,20 @@ class FlinkCluster:
         latest = max(jobs, key=lambda job: int(job.get("start-time", 0)))
         return ClusterJob(str(latest["jid"]), name, str(latest["state"]))
 
+    def job(self, job_id: str) -> ClusterJob | None:
+        """The job of this id; None where the cluster knows none.
+
+        Raises:
+            LogloomError: the cluster doesn't answer.
+        """
+        try:
+            found = self._ask(f"/jobs/{job_id}")
+        except LogloomError as error:
+            if isinstance(error.__cause__, urllib.error.HTTPError) and error.__cause__.code == 404:
+                return None
+            raise
+        return ClusterJob(job_id, str(found.get("name", "")), str(found.get("state", "")))
+
     def why_failed(self, job: ClusterJob) -> str:
         """The exception that ended a job."""
         return str(self._ask(f"/jobs/{job.id}/exceptions").get("root-exception", ""))
@@ -104,7 +124,7 @@ class FlinkCluster:
         request = urllib.request.Request(f"{self.url}{path}", method=method)
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as reply:  # nosec B310 # http
-                answer = json.loads(reply.read() or b"{}")
+                answer = json.loads(reply.read(_MOST_BYTES) or b"{}")
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise LogloomError(f"{self.url}{path}: {error}") from error
         if not isinstance(answer, dict):

@@ -1,0 +1,132 @@
+"""Removing what no version needs: `gc`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logloom.cli.common import (
+    Json,
+    Quiet,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+    print_result,
+)
+from logloom.errors import UsageError
+from logloom.words import counted, human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from logloom.pipelines.gc import Collected
+    from logloom.recipe import Keep
+
+DatasetRoot = Annotated[str, typer.Argument(metavar="ROOT", help="A dataset's folder or URI.")]
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+@app.command(
+    epilog=examples(
+        "logloom gc /data/urban --dry-run",
+        "logloom gc /data/urban --keep-last 30 --keep-daily 14",
+        "logloom gc gs://datasets/urban --grace 3d --json",
+    )
+)
+def gc(
+    root: DatasetRoot,
+    *,
+    keep_last: Annotated[
+        int | None, typer.Option(min=1, help="Keep this many of the newest versions (default: the recipe's).")
+    ] = None,
+    keep_daily: Annotated[
+        int | None,
+        typer.Option(min=1, help="Keep the newest version of each of the last N days that have one."),
+    ] = None,
+    keep_tags: Annotated[
+        bool, typer.Option("--keep-tags/--no-keep-tags", help="Keep versions that have a tag.")
+    ] = True,
+    grace: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="How long what no version needs stays; longer than any build, and reader of old versions.",
+        ),
+    ] = "7d",
+    keep_runs: Annotated[
+        int, typer.Option(min=0, help="Keep what became of the builds of this many of the newest numbers.")
+    ] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Remove old versions, as `keep` in the recipe says, and all that no version needs.
+
+    A version that goes can't be opened any more; its files follow with the first `gc` after the grace.
+    Without `keep`, --keep-last and --keep-daily no version goes. What logloom didn't write is listed, and
+    never touched. May be interrupted, run again, and run while builds and readers go on.
+    """
+    import dataclasses
+
+    from logloom.pipelines.gc import collect_garbage
+    from logloom.pipelines.progress import steps
+
+    keep = _keep(keep_last, keep_daily, keep_tags)
+    with steps("looking for garbage", quiet=quiet) as on_progress:
+        done = collect_garbage(
+            root,
+            keep=keep,
+            grace_s=seconds(grace, "--grace"),
+            kept_runs=keep_runs,
+            dry_run=dry_run,
+            storage_options=parse_storage_options(storage_option),
+            on_progress=on_progress,
+        )
+    if json:
+        print_json(dataclasses.asdict(done) | {"bytes": done.bytes})
+    else:
+        _show(done, grace)
+
+
+def _keep(last: int | None, daily: int | None, tags: bool) -> Keep | None:
+    if last is None and daily is None:
+        return None
+    from logloom.recipe import Keep
+
+    return Keep(last=last, daily=daily, tags="all" if tags else "none")
+
+
+def seconds(text: str, option: str) -> float:
+    """A duration of a command line.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})(s|min|h|d)", text)
+    if found is None:
+        raise UsageError(f"{option} {text!r}: expected a duration like 7d, 12h, 90min or 30s")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _show(done: Collected, grace: str) -> None:
+    would = "would be " if done.dry_run else ""
+    for number in done.removed:
+        print_result(f"version {number}: {would}removed")
+    for kind, amount in sorted(done.amounts.items(), key=lambda pair: -pair[1].bytes):
+        files = counted(amount.files, "file")
+        print_result(f"{kind}: {amount.items:,} {would}removed ({files}, {human_bytes(amount.bytes)})")
+    for name in done.unknown:
+        print_result(f"unknown: {name}: not logloom's, left")
+    for note in done.notes:
+        print_message(note)
+    if done.waiting:
+        which = ", ".join(map(str, done.waiting[:10])) + (" …" if len(done.waiting) > 10 else "")
+        print_message(
+            f"files of removed versions ({which}) stay for the grace of {human_seconds(seconds(grace, ''))}: "
+            "the first `logloom gc` after it removes them"
+        )
+    print_message(f"{counted(len(done.kept), 'version')} kept, {human_bytes(done.bytes)} {would}freed")

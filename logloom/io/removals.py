@@ -1,0 +1,139 @@
+"""What is being removed from a root, told to the builds that go on meanwhile.
+
+    versions/00000005.removed              this version is no more; its manifest stays, so its number is taken
+    runs/removing/<process>                files and folders that a process is about to remove
+    runs/removing/<process>.done           it has; nothing of them is removed after this
+
+Here: these notes. Whoever removes a file notes it, then looks again whether it is still old; whoever counts
+on a file writes it, then looks for notes. So one of both sees the other, however they interleave.
+Elsewhere: what is old and needed by nobody (logloom.pipelines.gc), and builds that count on what they found
+(logloom.transforms.taking).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.errors import DatasetError, StorageError
+from logloom.io.ages import changed_at
+from logloom.io.disk import is_left_behind, locked, own_name
+from logloom.io.metadata import canonical
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
+
+REMOVING = "runs/removing"
+WAIT_S = 300.0  # for another process that removes what is needed
+_DONE, _REMOVED = ".done", ".removed"
+Keys = NDArray[np.uint64]  # of names: 8 bytes each, since there are millions
+
+
+def removed_file(number: int) -> str:
+    """The note that a version is no more."""
+    return f"versions/{number:08d}{_REMOVED}"
+
+
+def mark_removed(store: Store, number: int, why: str) -> None:
+    """Takes a version out of those that there are. Written anew where it is there, so that its age counts."""
+    store.replace(removed_file(number), canonical({"version": number, "why": why}))
+
+
+def key_of(name: str) -> int:
+    """Stands for the name of a file or a unit's folder."""
+    return int.from_bytes(blake3(name.encode(errors="surrogateescape")).digest(8), "little")
+
+
+def keys_of(names: Iterable[str]) -> Keys:
+    """(n,) sorted, each once."""
+    return np.unique(np.fromiter(map(key_of, names), np.uint64))
+
+
+def are_in(keys: Keys, names: Sequence[str]) -> NDArray[np.bool_]:
+    """(n,) which names are among those that sorted keys stand for; of others, one in 10**12 is, too."""
+    if not len(keys):
+        return np.zeros(len(names), bool)
+    wanted = np.fromiter(map(key_of, names), np.uint64, len(names))
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.asarray(keys[places] == wanted)
+
+
+@contextlib.contextmanager
+def removing(store: Store, names: Iterable[str]) -> Iterator[None]:
+    """Says of files and folders that they are removed, until the block ends.
+
+    Where the block fails, nobody says that it is over: what it removed is unknown.
+    """
+    note = f"{REMOVING}/{own_name()}"
+    store.create(note, keys_of(names).astype("<u8").tobytes())
+    with locked(store.path_of(note)) if store.local else contextlib.nullcontext():
+        yield
+    store.create(f"{note}{_DONE}", b"")
+
+
+class Removals:
+    """The notes of removals in a root, of all that were made lately.
+
+    Attributes:
+        keys: sorted; of all names in them.
+    """
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._notes = {note: _keys_in(store, note) for note in _notes(store)}
+        self.keys = np.unique(np.concatenate([np.empty(0, np.uint64), *self._notes.values()]))
+
+    def wait(self, name: str) -> None:
+        """Waits until nobody removes a file or folder any more.
+
+        Raises:
+            StorageError: somebody still does, or was interrupted.
+        """
+        notes = [note for note, keys in self._notes.items() if are_in(keys, [name])[0]]
+        waited = 0.0
+        for note in notes:
+            while not self._store.exists(f"{REMOVING}/{note}{_DONE}"):
+                if waited >= WAIT_S:
+                    place = self._store.uri_of(f"{REMOVING}/{note}")
+                    raise StorageError(
+                        f"{self._store.uri_of(name)}: is being removed by `logloom gc`, as {place} says. "
+                        "Build again once it is done; if it was killed, run `logloom gc` again, or remove "
+                        "that file"
+                    )
+                time.sleep(1.0)
+                waited += 1.0
+
+
+def _notes(store: Store) -> list[str]:
+    return [name for name in store.names(REMOVING) if not name.endswith(_DONE) and name[0] != "."]
+
+
+def _keys_in(store: Store, note: str) -> Keys:
+    name = f"{REMOVING}/{note}"
+    try:
+        data = store.read(name)
+    except MISSING:
+        return np.empty(0, np.uint64)  # old, and just forgotten
+    if len(data) % 8:
+        raise DatasetError(f"{store.uri_of(name)}: damaged, it doesn't hold whole names; remove it")
+    return np.frombuffer(data, "<u8").astype(np.uint64)
+
+
+def forget_removals(store: Store, before: float) -> None:
+    """Removes notes that no build can need any more; says of processes that are gone that they are done.
+
+    Args:
+        before: seconds since the Unix epoch; builds that began before are over.
+    """
+    for note in _notes(store):
+        name = f"{REMOVING}/{note}"
+        changed = changed_at(store, name)
+        if changed is not None and changed < before:
+            store.remove(name)  # first: without its mark of being done it would hold builds up
+            store.remove(f"{name}{_DONE}")
+        elif store.local is not None and is_left_behind(store.path_of(name)):
+            store.create(f"{name}{_DONE}", b"")

@@ -1,0 +1,382 @@
+"""Garbage collection: removing what no version of a root needs.
+
+The story: retention says which versions stay; the others are noted as removed, and what only they name goes
+once that note is older than the grace. So readers, builds upon such a version, and tables elsewhere that
+begin to point into it, have the grace to come to an end. What no version ever named goes once it is that old
+itself. Each batch is noted before it is looked at a last time and removed (see logloom.io.removals), entries
+before files. What logloom didn't write is listed, and left.
+Elsewhere: what versions need (logloom.pipelines.gc_needed), builds that take over what gc may be about to
+remove (logloom.transforms.taking).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from logloom.errors import UsageError
+from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_files, remove_folder
+from logloom.io.entries import ENTRY, unit_folder, unit_names
+from logloom.io.manifest import (
+    all_versions,
+    as_laid_out,
+    is_root_name,
+    read_manifest,
+    runs_folder,
+    version_file,
+    view_folder,
+)
+from logloom.io.removals import REMOVING, are_in, forget_removals, mark_removed, removed_file, removing
+from logloom.io.shards import SHARDS
+from logloom.io.storage import TEMPORARY, UNITS, Store
+from logloom.io.tables.versions import OUTPUT as TABLE
+from logloom.io.tags import read_tags
+from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, users_of, view_users
+from logloom.pipelines.status import builds
+from logloom.pipelines.view import COPIED
+from logloom.recipe import Keep
+from logloom.transforms.finish import outcome_name
+from logloom.words import human_seconds
+
+GRACE_S = 7 * 86400.0
+KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
+_BATCH = 10_000  # units that are noted together
+_LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|refused\.txt)")
+_SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
+_SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times)")
+_VIEW = re.compile(r"v(\d{8})")
+_RUN = re.compile(r"\d{8}")
+_OF_VERSIONS = re.compile(r"shards|purged|tags(\.json)?|\d{8}\.(json|blake3|removed)")
+_SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
+
+
+@dataclass
+class Amount:
+    """How much of a kind is removed."""
+
+    items: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class Collected:
+    """What a garbage collection removed; of a dry run, would remove.
+
+    Attributes:
+        kept: versions that stay.
+        removed: versions that were taken out now.
+        waiting: versions that were taken out, now or before, whose files stay until the grace is over.
+        amounts: by kind: "units" (portions and assembled outputs, too), "log parts", "shards", "views",
+            "index", "runs" and "scratch".
+        unknown: names that logloom didn't write.
+        notes: what else is to be said.
+    """
+
+    dry_run: bool
+    kept: tuple[int, ...] = ()
+    removed: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    amounts: dict[str, Amount] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        return sum(amount.bytes for amount in self.amounts.values())
+
+
+def collect_garbage(
+    root: str,
+    *,
+    keep: Keep | None = None,
+    grace_s: float = GRACE_S,
+    kept_runs: int = KEPT_RUNS,
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Collected:
+    """Removes what no version of a root needs.
+
+    Args:
+        keep: which versions stay; None is `keep` of the newest version's recipe, or all.
+        grace_s: seconds for which what no version names, or what was named by a removed one, stays.
+        kept_runs: the outcomes of builds of so many of the newest numbers stay.
+        dry_run: only tell.
+        on_progress: called with how many units were looked at, of how many.
+
+    Raises:
+        UsageError: no root; or the grace isn't longer than the longest build, which may count on what is old.
+        DatasetError: what a version needs can't be told, since something is damaged; nothing was removed.
+        StorageError: a disk or an object store refused; run it again.
+    """
+    store = Store.at(root, storage_options)
+    if not {"versions", UNITS, "runs"}.intersection(store.names()):
+        raise UsageError(f"{store.uri}: not a logloom root, it has neither versions nor units")
+    store = as_laid_out(store)
+    now = time.time() if dry_run else now_of(store)
+    check_grace(store, grace_s, now)
+    collection = _Collection(store, now, now - grace_s, dry_run, on_progress)
+    collection.versions(keep)
+    collection.units()
+    collection.files()
+    collection.runs(kept_runs)
+    collection.scratch()
+    collection.strangers()
+    if not dry_run:
+        forget_removals(store, now - grace_s)
+    return collection.done
+
+
+def check_grace(store: Store, grace_s: float, now: float) -> None:
+    """Raises UsageError unless the grace is longer than each build that the root tells of, or runs."""
+    for status in builds(store):
+        if not status.started:
+            continue
+        over = changed_at(store, outcome_name(status.version, status.run))
+        heard = time.time() - max(status.heard, 0)
+        took = (now if not status.is_over else max(heard, over or 0.0)) - status.started
+        if took >= grace_s:
+            what = "has been running for" if not status.is_over else "took"
+            raise UsageError(
+                f"{store.uri}: the build of version {status.version} ({status.run}) {what} "
+                f"{human_seconds(took)}, and a grace of {human_seconds(grace_s)} isn't longer: a build may "
+                "count on what is as old as itself. Give a longer --grace"
+            )
+
+
+class _Collection:
+    """A garbage collection on its way.
+
+    Attributes:
+        done: what was removed so far.
+    """
+
+    def __init__(
+        self, store: Store, now: float, cutoff: float, dry_run: bool, on_progress: Callable[[int, int], None]
+    ):
+        """
+        Args:
+            cutoff: what changed before this time is old.
+        """
+        self._store, self._now, self._cutoff, self._dry = store, now, cutoff, dry_run
+        self._on_progress = on_progress
+        self.done = Collected(dry_run)
+        self._expired: list[int] = []
+        self._needed = Needed.by(store, ())
+        self._has_tables = True
+
+    # --- versions
+
+    def versions(self, keep: Keep | None) -> None:
+        """Takes versions out, and learns what the others need."""
+        store, done = self._store, self.done
+        numbers, before = all_versions(store)
+        rule = keep
+        if rule is None and numbers:
+            said = read_manifest(store, numbers[-1]).recipe.get("keep")
+            rule = Keep.model_validate(said) if said else None
+        times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
+        tags = set(read_tags(store).values())
+        kept = kept_versions(times, tags, rule)
+        used = [number for number in numbers if number not in kept and view_users(store, number)]
+        for number in used:
+            done.notes.append(f"version {number} stays, since tables elsewhere point into its view")
+        kept.update(used)
+        ages = {number: changed_at(store, removed_file(number)) or self._now for number in before}
+        waiting = [number for number in before if ages[number] >= self._cutoff]
+        self._expired = [number for number in before if ages[number] < self._cutoff]
+        # All that is there now, also of versions that go: their files stay as long as their notes are young.
+        users = users_of(store)
+        manifests = check_versions(store, sorted([*numbers, *waiting]))
+        self._needed = Needed.by(store, manifests, users.names)
+        self._has_tables = not users.unknown
+        done.notes += users.unknown
+        for number in sorted(set(numbers) - kept):
+            # A tag may have come meanwhile.
+            if self._dry or number not in set(read_tags(store).values()) - tags:
+                self._take_out(number)
+        done.kept = tuple(number for number in numbers if number not in done.removed)
+        done.waiting = tuple(sorted([*waiting, *done.removed]))
+        for number in self._expired:
+            self._view(number)
+
+    def _take_out(self, number: int) -> None:
+        if not self._dry:
+            mark_removed(self._store, number, "retention")
+        self.done.removed += (number,)
+
+    def _view(self, number: int) -> None:
+        """Removes the view of a version that is no more."""
+        folder = view_folder(number)
+        if folder not in self._store.names():
+            return
+        if view_users(self._store, number):
+            self.done.notes.append(
+                f"{self._store.uri_of(folder)}: stays, since tables elsewhere point into it"
+            )
+            return
+        files = list(listed(self._store, folder))
+        # Its files are links to those of units, which count where they are removed.
+        size = 0 if self._store.local is not None else sum(file.size for file in files)
+        self._count("views", files, size)
+        if not self._dry:
+            remove_folder(self._store, folder, last=COPIED)
+
+    def _count(self, kind: str, files: Sequence[FoundFile], size: int | None = None) -> None:
+        amount = self.done.amounts.setdefault(kind, Amount())
+        amount.items += 1
+        amount.files += len(files)
+        amount.bytes += sum(file.size for file in files) if size is None else size
+
+    # --- units
+
+    def units(self) -> None:
+        """Removes units, portions and assembled outputs that nobody needs."""
+        looked_at = 0
+        for output in self._store.names(UNITS):
+            names = unit_names(self._store, output, on_stranger=self.done.unknown.append)
+            while batch := list(itertools.islice(names, _BATCH)):
+                looked_at += len(batch)
+                if output != TABLE or self._has_tables:
+                    self._units_of([unit_folder(output, name) for name in batch])
+                self._on_progress(looked_at, looked_at)
+
+    def _units_of(self, folders: Sequence[str]) -> None:
+        found = are_in(self._needed.names, folders)
+        unneeded = [folder for folder, is_needed in zip(folders, found, strict=True) if not is_needed]
+        old = {folder: files for folder in unneeded if (files := self._old_files(folder))}
+        if self._dry:
+            for files in old.values():
+                self._count("units", files)
+        elif old:
+            with removing(self._store, old):
+                self._remove_units(list(old))
+
+    def _remove_units(self, folders: Sequence[str]) -> None:
+        """Removes units that are noted as being removed; a build may have written some anew just before."""
+        old = {folder: files for folder in folders if (files := self._old_files(folder))}
+        # First, so that nobody takes what is half gone for finished.
+        remove_files(self._store, [f"{folder}/{ENTRY}" for folder in old])
+        if self._store.local is None:
+            remove_files(self._store, [file.name for files in old.values() for file in files])
+        for folder, files in old.items():
+            if self._store.local is not None:
+                remove_files(self._store, [file.name for file in files], within=folder)
+            self._count("units", files)
+
+    def _old_files(self, folder: str) -> list[FoundFile]:
+        """The files of a folder; none where one of them is young."""
+        files = list(listed(self._store, folder))
+        return files if all(file.changed < self._cutoff for file in files) else []
+
+    # --- single files
+
+    def files(self) -> None:
+        """Removes parts of logs, shards and sidecar indices that nobody needs."""
+        self._single("log parts", "logs", _LOG_FILE, lambda match: f"logs/{match[0]}")
+        self._single("shards", SHARDS, _SHARD, lambda match: f"{SHARDS}/{match[0]}")
+        if self._needed.are_told:
+            self._single("index", "index", _SIDECAR, lambda match: match[1], others=("listing",))
+
+    def _single(
+        self,
+        kind: str,
+        folder: str,
+        pattern: re.Pattern[str],
+        needed_as: Callable[[re.Match[str]], str],
+        others: Sequence[str] = (),
+    ) -> None:
+        """Removes files of a folder.
+
+        Args:
+            needed_as: what a file is called among the names that are needed.
+            others: files that stay.
+        """
+        files = listed(self._store, folder)
+        found = ((file, pattern.fullmatch(file.name.removeprefix(f"{folder}/"))) for file in files)
+        while batch := list(itertools.islice(found, _BATCH)):
+            known = [(file, match) for file, match in batch if match]
+            names = [file.name for file, match in batch if not match]
+            self.done.unknown += [n for n in names if n.removeprefix(f"{folder}/") not in others]
+            is_needed = are_in(self._needed.names, [needed_as(match) for _, match in known])
+            old = [file for (file, _), needed in zip(known, is_needed, strict=True) if not needed]
+            self._remove_single(kind, [file for file in old if file.changed < self._cutoff])
+
+    def _remove_single(self, kind: str, files: Sequence[FoundFile]) -> None:
+        if self._dry:
+            for file in files:
+                self._count(kind, [file])
+        elif files:
+            with removing(self._store, [file.name for file in files]):
+                old = [file for file in files if self._is_old(file.name)]
+                remove_files(self._store, [file.name for file in old])
+            for file in old:
+                self._count(kind, [file])
+
+    def _is_old(self, name: str) -> bool:
+        changed = changed_at(self._store, name)
+        return changed is not None and changed < self._cutoff
+
+    # --- what builds leave
+
+    def runs(self, kept: int) -> None:
+        """Removes what builds left on their way, and what became of those of long ago."""
+        newest = max([*self.done.kept, 0])
+        for name in self._store.names("runs"):
+            if not _RUN.fullmatch(name):
+                if f"runs/{name}" != REMOVING:
+                    self.done.unknown.append(f"runs/{name}")
+                continue
+            number = int(name)
+            files = list(listed(self._store, runs_folder(number)))
+            is_over = number <= newest - kept and all(file.changed < self._cutoff for file in files)
+            old = [file for file in files if file.changed < self._cutoff and (is_over or _is_passing(file))]
+            self._drop("runs", old, runs_folder(number))
+
+    def _drop(self, kind: str, files: Sequence[FoundFile], folder: str) -> None:
+        """Removes files that no version names and no build counts on."""
+        if files:
+            self._count(kind, files)
+            if not self._dry:
+                remove_files(self._store, [file.name for file in files], within=folder)
+
+    def scratch(self) -> None:
+        """Removes unfinished work on a local disk."""
+        if self._store.local is None:
+            return
+        if not self._dry:
+            self._store.sweep()
+        for name in self._store.names(TEMPORARY):
+            folder = f"{TEMPORARY}/{name}"
+            files = list(listed(self._store, folder))
+            if not files and (changed := changed_at(self._store, folder)) is not None:
+                files = [FoundFile(folder, 0, changed)]
+            if not _SCRATCH.fullmatch(name):
+                self.done.unknown.append(folder)
+            elif all(file.changed < self._cutoff for file in files):
+                self._count("scratch", files)
+                if not self._dry:
+                    self._remove_scratch(folder)
+
+    def _remove_scratch(self, folder: str) -> None:
+        if self._store.path_of(folder).is_dir():
+            self._store.remove_all(folder)
+        else:
+            self._store.remove(folder)
+
+    def strangers(self) -> None:
+        """Lists what else lies in the root."""
+        unknown = [name for name in self._store.names() if not is_root_name(name)]
+        unknown += [f"versions/{n}" for n in self._store.names("versions") if not _OF_VERSIONS.fullmatch(n)]
+        self.done.unknown = sorted([*self.done.unknown, *unknown])
+
+
+def _is_passing(file: FoundFile) -> bool:
+    """Whether a file in runs/<number>/ is only of use until that number is committed: but for outcomes."""
+    name = file.name.split("/", 2)[2]
+    return "/" in name or bool(_SHARD.fullmatch(name))

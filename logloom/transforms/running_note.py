@@ -1,0 +1,115 @@
+"""The note that a build leaves in runs/ while its command runs.
+
+A note only informs: nothing but the commit decides which build makes a version, so one that a killed command
+left blocks nobody for long.
+Here: `RunningNote`, `Announced`, which keeps it up to date, and `is_over`, by which workers tell that a build
+is gone.
+Elsewhere: what is known of builds (logloom.pipelines.status), their outcomes (logloom.transforms.finish).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from logloom.errors import DatasetError, StorageError
+from logloom.io.disk import is_running
+from logloom.io.manifest import runs_folder
+from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
+from logloom.transforms.job import Target
+
+HEARD_EVERY = 30.0  # seconds between signs of life
+SILENT_AFTER = 120.0
+
+
+@dataclass(frozen=True)
+class RunningNote:
+    """What the command of a build says of it.
+
+    Attributes:
+        started, heard: seconds since the Unix epoch, by the command's clock; its last sign of life.
+        units: that the version gets from logs that are built; 0 where unknown.
+        detached: the job runs without the command.
+        ended: how the command ended without an outcome; "" while it runs.
+        labels: that the build was given.
+    """
+
+    engine: Text
+    host: Text
+    pid: Count
+    started: Count
+    heard: Count
+    units: Count = 0
+    job_id: Text = ""
+    place: Text = ""
+    detached: bool = False
+    ended: Text = ""
+    labels: Mapping[Text, Text] = field(default_factory=dict)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the command was a process of this machine that is no more."""
+        return self.host == socket.gethostname() and not is_running(self.pid, self.started)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the command runs no more, as far as anybody can tell."""
+        return self.is_gone or time.time() - self.heard >= SILENT_AFTER
+
+
+def note_file(number: int, run: str) -> str:
+    """Where a build that is to be a version notes that it runs."""
+    return f"{runs_folder(number)}/{run}.running.json"
+
+
+def is_over(store: Store, number: int, run: str) -> bool:
+    """Whether a build is known to be over; a detached one only by its outcome."""
+    with contextlib.suppress(*MISSING, DatasetError):
+        name = note_file(number, run)
+        note = checked(RunningNote, parsed(store.read(name), store.uri_of(name)), store.uri_of(name))
+        if note.ended or (note.is_silent and not note.detached):
+            return True
+    return store.exists(f"{runs_folder(number)}/{run}.json")
+
+
+class Announced:
+    """Says in the root that a build runs, until the block ends; a note that can't be written is left out."""
+
+    def __init__(self, job: Target, engine: str, units: int = 0, *, detached: bool = False):
+        self._job = job
+        now = int(time.time())
+        self._note = RunningNote(
+            engine, socket.gethostname(), os.getpid(), now, now, units, detached=detached, labels=job.labels
+        )
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._beat, name="logloom-status", daemon=True)
+
+    def __enter__(self) -> Announced:
+        self.say()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if error is not None:
+            self.say(ended=f"{kind.__name__ if kind else ''}: {str(error).partition(chr(10))[0][:500]}")
+
+    def say(self, **changes: str) -> None:
+        """Writes the note, with changes."""
+        name = note_file(self._job.number, self._job.run)
+        with self._lock, contextlib.suppress(StorageError, OSError):
+            self._note = replace(self._note, heard=int(time.time()), **changes)  # type: ignore[arg-type]
+            self._job.store.replace(name, canonical(asdict(self._note)), durable=False)
+
+    def _beat(self) -> None:
+        while not self._over.wait(HEARD_EVERY):
+            self.say()

@@ -1,0 +1,339 @@
+"""Garbage collection removes what nobody needs, and never what a build is about to commit."""
+
+import dataclasses
+import json
+import time
+
+import numpy as np
+import pytest
+
+from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
+from logloom.io import ages, removals
+from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
+from logloom.io.manifest import (
+    read_manifest,
+    resolve_version,
+    runs_folder,
+    version_file,
+    version_numbers,
+    view_folder,
+)
+from logloom.io.merging import write_records
+from logloom.io.metadata import canonical
+from logloom.io.storage import Store
+from logloom.pipelines import gc
+from logloom.pipelines.gc import collect_garbage
+from logloom.pipelines.gc_needed import kept_versions
+from logloom.pipelines.status import RunningNote
+from logloom.recipe import Keep
+from logloom.transforms import taking
+from logloom.transforms.finish import create_version
+from logloom.transforms.finished import finished_unit
+from logloom.transforms.taking import removed_meanwhile, taken_unit
+from tests import faulty
+from tests.pipelines.roots import DAY, age, commit_version, contents, following, made_up_unit, write_unit
+
+LAST = Keep(last=1)
+
+
+@pytest.fixture(params=[0, 2], ids=["as-before", "in-folders"])
+def store(tmp_path, request) -> Store:
+    return Store(str(tmp_path / "root"), fan_out=request.param)
+
+
+def test_retention_keeps_the_last_ones_those_of_days_and_those_with_tags():
+    times = {number: 1e9 + number * DAY / 2 for number in range(1, 9)}  # two a day
+    assert kept_versions(times, (), None) == set(times)
+    assert kept_versions(times, (), Keep(last=2)) == {7, 8}
+    assert kept_versions(times, [3, 99], Keep(last=1)) == {3, 8}
+    assert kept_versions(times, [3], Keep(last=1, tags="none")) == {8}
+    by_day = kept_versions(times, (), Keep(daily=3))
+    assert max(by_day) == 8
+    assert len(by_day) == 3
+    assert all(a - b == 2 for a, b in zip(sorted(by_day)[1:-1], sorted(by_day), strict=False))
+    assert kept_versions({}, (), Keep(last=3)) == set()
+
+
+def test_what_nobody_needs_goes_once_it_is_old_and_all_else_stays_to_the_byte(store):
+    commit_version(store, 1, ["a", "b"])
+    age(store.local, 30)
+    (store.local / "parts/tar/notes.txt").write_text("somebody's")
+    (store.local / "mine.txt").write_text("somebody's")
+    before = contents(store.local)
+    write_unit(store, made_up_unit("old"))
+    write_log_part(store, [made_up_unit("old")])
+    (store.local / "index").mkdir()
+    (store.local / f"index/{'0' * 64}.index").write_bytes(b"of no log")
+    store.create("runs/00000001/attempts/x", b"")
+    (store.local / "tmp").mkdir(exist_ok=True)
+    (store.local / "tmp/elsewhere-1-0123abcd").mkdir()
+    age(store.local, 8)
+    young = [write_unit(store, made_up_unit("young")).folder]
+    told = collect_garbage(str(store.local), dry_run=True)
+    there = contents(store.local)
+    assert before.items() < there.items()
+    assert {kind: amount.items for kind, amount in told.amounts.items()} == {
+        "units": 1,
+        "log parts": 1,
+        "index": 1,
+        "runs": 1,
+        "scratch": 1,
+    }
+    assert told.unknown == ["mine.txt", "parts/tar/notes.txt"]
+    done = collect_garbage(str(store.local))
+    assert dataclasses.replace(done, dry_run=True) == told
+    left = contents(store.local)
+    assert {name for name in left if name not in before} == {
+        f"{store.stored_name(folder)}/{file}" for folder in young for file in (ENTRY, "rows.bin")
+    }
+    assert before.items() < left.items()
+    assert not store.path_of(made_up_unit("old").folder).exists()
+    assert not collect_garbage(str(store.local)).amounts
+
+
+def test_a_version_goes_first_and_its_files_after_the_grace(store):
+    commit_version(store, 1, ["a", "b"])
+    commit_version(store, 2, ["b", "c"])
+    store.create(f"{view_folder(1)}/tar/all/000000", b"")
+    age(store.local, 30)
+    whole = contents(store.local)
+    done = collect_garbage(str(store.local), keep=LAST)
+    assert (done.removed, done.waiting, done.kept, done.amounts) == ((1,), (1,), (2,), {})
+    assert whole.items() < contents(store.local).items()  # readers of version 1 go on
+    assert version_numbers(store) == [2]
+    with pytest.raises(UsageError, match="version 1 was removed by `logloom gc`; there are 2"):
+        read_manifest(store, 1)
+    assert not collect_garbage(str(store.local), keep=LAST).amounts  # the note is young
+    age(store.local, 8)
+    done = collect_garbage(str(store.local))
+    assert {kind: amount.items for kind, amount in done.amounts.items()} == {
+        "units": 2,
+        "log parts": 1,
+        "shards": 1,
+        "views": 1,
+    }
+    gone = {name.split("/")[0] for name in whole.keys() - contents(store.local).keys()}
+    assert gone == {"parts", "logs", "versions", view_folder(1)}
+    for record in read_manifest(store).logs:
+        for entry in read_log_part(store, record.part):
+            assert finished_unit(store, entry) == entry
+    manifest = read_manifest(store)
+    zombie = dataclasses.replace(following(store, manifest), number=1, parent=None, parent_digest="")
+    with pytest.raises(CommitConflictError):  # its number stays taken
+        create_version(zombie, manifest.logs, [], {})
+
+
+def test_the_newest_version_stays_whatever_a_note_says_and_a_tag_keeps_its_version(store):
+    for number in (1, 2, 3):
+        commit_version(store, number, ["a"])
+    store.create("versions/tags.json", canonical({"golden": 1}))
+    store.create(removals.removed_file(3), b"{}")
+    done = collect_garbage(str(store.local), keep=LAST)
+    assert done.removed == (2,)
+    assert version_numbers(store) == [1, 3]
+    assert resolve_version(store, "golden") == 1
+    collect_garbage(str(store.local), keep=Keep(last=1, tags="none"))
+    with pytest.raises(UsageError, match="version 1 was removed"):
+        read_manifest(store, "golden")
+
+
+def test_the_recipe_of_the_newest_version_says_what_stays(store):
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["a"])
+    assert not collect_garbage(str(store.local)).removed
+    commit_version(store, 3, ["a"], recipe={"columns": {}, "keep": {"last": 2, "tags": "all"}})
+    assert collect_garbage(str(store.local)).removed == (1,)
+
+
+def test_a_grace_below_the_longest_build_is_refused_and_one_that_runs_counts(store):
+    commit_version(store, 1, ["a"])
+    began = int(time.time() - 7200)
+    note = RunningNote("direct", "elsewhere", 1, began, int(time.time()))
+    store.replace(f"{runs_folder(2)}/abc.running.json", canonical(dataclasses.asdict(note)))
+    with pytest.raises(UsageError, match="has been running for 2 h 0 min, and a grace of 1 h"):
+        collect_garbage(str(store.local), grace_s=3600)
+    ended = dataclasses.replace(note, heard=began + 4000, ended="KeyboardInterrupt: ")
+    store.replace(f"{runs_folder(2)}/abc.running.json", canonical(dataclasses.asdict(ended)))
+    with pytest.raises(UsageError, match="took 1 h 6 min"):
+        collect_garbage(str(store.local), grace_s=3600)
+    collect_garbage(str(store.local), grace_s=5000)
+
+
+def test_nothing_is_removed_while_damage_hides_what_a_version_needs(store):
+    manifest = commit_version(store, 1, ["a", "b"])
+    write_unit(store, made_up_unit("old"))
+    age(store.local, 30)
+    store.remove(f"logs/{manifest.logs[0].part}.parquet")
+    before = contents(store.local)
+    with pytest.raises(DatasetError, match="missing"):
+        collect_garbage(str(store.local))
+    assert contents(store.local) == before
+
+
+def test_no_unit_of_a_table_goes_while_nobody_knows_what_a_table_elsewhere_needs(store):
+    commit_version(store, 1, ["a"])
+    kept = write_unit(store, made_up_unit("old", output="table"))
+    write_unit(store, made_up_unit("old"))
+    store.create("referenced-by/x.json", json.dumps({"table": str(store.local / "gone")}).encode())
+    age(store.local, 30)
+    done = collect_garbage(str(store.local))
+    assert done.amounts["units"].items == 1
+    assert "remove this note" in done.notes[0]
+    assert finished_unit(store, kept)
+
+
+# --- races, stepped through by hand ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def leftover(store):
+    """A root of one version, the unit that a build left which died long ago, and the next build."""
+    manifest = commit_version(store, 1, ["a"])
+    unit = write_unit(store, made_up_unit("new"))
+    age(store.local, 30)
+    return unit, following(store, manifest)
+
+
+def lost(job, unit):
+    """What the commit of a version with a new log of one unit finds to be gone."""
+    record = dataclasses.replace(
+        read_manifest(job.store).logs[0], log_id=unit.log_id, part=write_log_part(job.store, [unit]), units=1
+    )
+    made = write_records(job.store, [record], runs_folder(job.number))
+    return [place for _, place in removed_meanwhile(job, made, read_manifest(job.store).logs, [])]
+
+
+def test_a_unit_that_a_build_took_over_stays(store, leftover):
+    unit, job = leftover
+    assert taken_unit(job, unit) == unit
+    assert not collect_garbage(str(store.local)).amounts
+    assert finished_unit(store, unit)
+    assert not lost(job, unit)
+
+
+def test_a_unit_that_is_removed_before_it_was_written_anew_is_built(store, leftover, monkeypatch):
+    unit, job = leftover
+    real = taking.refresh
+
+    def refresh_late(*arguments):
+        assert collect_garbage(str(store.local)).amounts["units"].items == 1
+        return real(*arguments)
+
+    monkeypatch.setattr(taking, "refresh", refresh_late)
+    assert taken_unit(job, unit) is None
+    write_unit(store, unit)
+    assert not lost(job, unit)  # what was noted is there again
+
+
+def test_a_unit_that_is_written_anew_while_it_is_noted_stays(store, leftover, monkeypatch):
+    unit, job = leftover
+    real = gc._Collection._remove_units
+
+    def take_first(self, folders):
+        assert folders == [unit.folder]
+        assert taken_unit(job, unit) == unit
+        real(self, folders)
+
+    monkeypatch.setattr(gc._Collection, "_remove_units", take_first)
+    assert not collect_garbage(str(store.local)).amounts
+    assert not lost(job, unit)
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+def test_a_unit_that_is_taken_or_made_between_the_last_look_and_the_removal_stops_the_commit(
+    store, leftover, monkeypatch, is_built
+):
+    unit, job = leftover
+    if is_built:
+        store.remove(f"{unit.folder}/{ENTRY}")  # of a build that died amid it
+    real = ages.remove_files
+
+    def take_first(store, names, within=""):
+        if is_built and within:  # its entry is gone
+            write_unit(store, unit)
+        elif not is_built and not within:
+            assert taken_unit(job, unit) == unit
+        real(store, names, within)
+
+    monkeypatch.setattr(gc, "remove_files", take_first)
+    assert collect_garbage(str(store.local)).amounts["units"].items == 1
+    assert finished_unit(store, unit) is None
+    (place, *_) = lost(job, unit)
+    assert unit.identity in place
+
+
+def test_a_commit_waits_for_a_removal_and_says_so_where_that_was_killed(store, leftover, monkeypatch):
+    unit, job = leftover
+    assert taken_unit(job, unit)
+    with pytest.raises(KeyboardInterrupt), removals.removing(store, [unit.folder]):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(removals, "WAIT_S", 0.0)
+    with pytest.raises(StorageError, match="is being removed by `logloom gc`"):
+        lost(job, unit)
+    age(store.local / "runs", 30)
+    collect_garbage(str(store.local))  # of a process that is long gone
+    assert not lost(job, unit)
+
+
+def test_an_interrupted_collection_is_run_again(store, leftover, monkeypatch):
+    unit, job = leftover
+    for number in range(5):
+        write_unit(store, made_up_unit("more", number))
+    age(store.local, 30)
+    removed = []
+
+    def dies(store, names, within=""):
+        removed.extend(names)
+        if len(removed) > 8:
+            raise KeyboardInterrupt
+        ages.remove_files(store, names, within)
+
+    monkeypatch.setattr(gc, "remove_files", dies)
+    with pytest.raises(KeyboardInterrupt):
+        collect_garbage(str(store.local))
+    assert taken_unit(job, unit) is None
+    monkeypatch.undo()
+    collect_garbage(str(store.local))
+    assert not store.path_of(unit.folder).exists()
+    assert len(list(unit_names(store, "tar"))) == 2
+
+
+def test_what_the_parent_names_is_not_written_again(store, leftover):
+    _, job = leftover
+    unit = made_up_unit("a")
+    before = store.state(f"{unit.folder}/{ENTRY}")
+    assert taken_unit(job, unit) == unit
+    assert store.state(f"{unit.folder}/{ENTRY}") == before
+
+
+def test_files_named_by_their_content_are_young_whenever_they_are_written(store):
+    part = write_log_part(store, [made_up_unit("a")])
+    age(store.local, 30)
+    assert write_log_part(store, [made_up_unit("a")]) == part
+    changed = ages.changed_at(store, f"logs/{part}.parquet")
+    assert changed is not None
+    assert changed > time.time() - DAY
+
+
+# --- an object store, and large roots -------------------------------------------------------------------
+
+
+def test_in_an_object_store_too(monkeypatch):
+    faulty.install()
+    store = Store.at(f"{faulty.ROOT}/gc")
+    commit_version(store, 1, ["a"])
+    write_unit(store, made_up_unit("old"))
+    monkeypatch.setattr(gc, "now_of", lambda store: ages.now_of(store) + 8 * DAY)
+    done = collect_garbage(store.uri)
+    assert done.amounts["units"].files == 2
+    assert not store.exists(f"{made_up_unit('old').folder}/rows.bin")
+    assert finished_unit(store, made_up_unit("a", 1))
+    assert version_file(1).endswith("00000001.json")
+    assert store.names("tmp") == []
+
+
+def test_names_are_found_among_keys():
+    keys = removals.keys_of(f"name {number}" for number in range(1000))
+    assert keys.dtype == np.uint64
+    assert removals.are_in(keys, ["name 1", "name 1000", "name 999"]).tolist() == [True, False, True]
+    assert removals.are_in(removals.keys_of([]), ["a"]).tolist() == [False]
