@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from logloom.errors import LogloomError
+from logloom.io.entries import unit_names
 from logloom.transforms.journal import (
     ASSEMBLING,
     BUILDING,
@@ -190,7 +191,8 @@ class UnitLooker:
                 before, self._marked = self._marked, units_read_back(self._store, self._marks_of)
                 there = max(0, self._marked - before)
             for output, waiting in self._waiting.items() if self._marks_of is None else ():
-                found = waiting.intersection(self._store.names(f"parts/{output}"))
+                folders = {identity[: self._store.fan_out] for identity in waiting}
+                found = waiting.intersection(unit_names(self._store, output, folders))
                 waiting -= found
                 there += len(found)
         if there and self._units:
