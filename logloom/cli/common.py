@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from logloom.errors import UsageError
+from logloom.errors import LogloomError, UsageError
 from logloom.words import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -70,10 +70,34 @@ AllowDerive = Annotated[
         help="Package that the recipe's `derive` may import, which runs its code. May be repeated.",
     ),
 ]
+
+
+def complete_version(incomplete: str) -> list[str]:
+    """ROOT@7 and ROOT@gold for what is typed of it; nothing for roots that aren't on this machine's disks."""
+    from logloom.io.manifest import version_numbers
+    from logloom.io.storage import Store
+    from logloom.io.tags import read_tags
+
+    root, at, _ = incomplete.rpartition("@")
+    try:
+        store = Store.at(root)
+        if not at or store.local is None:
+            return []
+        names = [*sorted(read_tags(store)), *map(str, reversed(version_numbers(store)))]
+    except (LogloomError, OSError):
+        return []
+    return [f"{root}@{name}" for name in names]
+
+
 Root = Annotated[
     str,
-    typer.Argument(metavar="ROOT[@VERSION]", help="A dataset's folder or URI (default: its newest version)."),
+    typer.Argument(
+        metavar="ROOT[@VERSION]",
+        help="A dataset's folder or URI (default: its newest version).",
+        autocompletion=complete_version,
+    ),
 ]
+BareRoot = Annotated[str, typer.Argument(metavar="ROOT", help="A dataset's folder or URI.")]
 PyFiles = Annotated[
     list[str] | None,
     typer.Option(

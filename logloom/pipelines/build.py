@@ -33,9 +33,10 @@ from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.shards import RecordShard
 from logloom.io.storage import Store
-from logloom.pipelines.plan import BuildPlan
 from logloom.pipelines.plan_logs import save_memory
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import MAX_UNITS, copy_view, is_large, make_view, viewing
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
@@ -84,8 +85,7 @@ class Built:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
-        fine = {"whole", "empty", "kept"} | ({"skipped"} if self.within_budget else set())
-        return set(self.manifest.logs.statuses) <= fine
+        return finish.is_whole(self.manifest.logs, self.within_budget)
 
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:
@@ -156,6 +156,7 @@ def build(
     outcome = finish.read_outcome(job)
     raise_outcome(outcome)
     assert isinstance(finished, Finished)
+    sweep_runs(job.store, job.number)
     made = _with_view(job, job.number, view, on_message, outcome.built, outcome.reused)
     return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
@@ -187,6 +188,8 @@ def prepared(plan: BuildPlan) -> BuildPlan:
     What the next plan may remember lies there from then on, too.
     """
     mend_digest(plan.job)
+    if plan.job.parent is not None and not plan.up_to_date:
+        sweep_runs(plan.job.store, plan.job.parent)  # after one that nobody waited for
     save_memory(plan.memory, plan.job.store)
     job = with_changes(plan.job, plan.changes)
     return dataclasses.replace(plan, job=job, staged=_staged(job, plan))
@@ -216,13 +219,15 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     if plan.up_to_date:
         return {"up_to_date": True}
     check_reach(runner, _uris(plan))
-    with tempfile.TemporaryDirectory(
-        prefix="logloom-"
-    ) as scratch:  # shards have the names that they would have
+    # Shards have the names that they would have.
+    with tempfile.TemporaryDirectory(prefix="logloom-") as scratch:
         elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
         changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
     told = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
-    return describe(lambda pipeline: construct(pipeline, told), runner, _size(plan), name=job_name(plan.job))
+    labelled = runner.with_labels(plan.job.labels)
+    return describe(
+        lambda pipeline: construct(pipeline, told), labelled, _size(plan), name=job_name(plan.job)
+    )
 
 
 def _size(plan: BuildPlan) -> Size:
@@ -260,6 +265,7 @@ def _run(
 ) -> Finished | Submitted:
     job = plan.job
     check_reach(runner, _uris(plan))
+    runner = runner.with_labels(job.labels)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:

@@ -90,6 +90,7 @@ class ConvertPlan:
         logs: that will be converted.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         up_to_date: the newest version already says all that a new one would.
+        staged: digests of files in runs/ with the parts of `logs`, where a graph shouldn't hold them.
     """
 
     job: ConvertJob
@@ -97,6 +98,7 @@ class ConvertPlan:
     notes: tuple[str, ...]
     up_to_date: bool
     changes: tuple[LogRecord, ...] = ()
+    staged: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[tuple[LogToConvert, LogRange]]:
@@ -161,7 +163,7 @@ def plan_convert(
     _check_logs(form, chosen, logs)
     parent, following = next_version(store)
     job = ConvertJob(
-        name=source.name,
+        name=source.dataset_name,
         recipe=source.recipe,
         outputs={output: chosen},
         verify=verify,

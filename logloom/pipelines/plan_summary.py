@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from logloom.pipelines import splits
-from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.planned import BuildPlan
 from logloom.words import human_bytes
 
 

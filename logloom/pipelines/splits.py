@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logloom.io.manifest import Manifest
-from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.versions import Before
 from logloom.words import counted
 

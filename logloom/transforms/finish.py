@@ -22,6 +22,7 @@ from logloom.io.logs.base import Refusal
 from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
+from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import LogRecord
@@ -211,6 +212,7 @@ class Outcome:
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
         labels: that the build was given.
+        whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
     """
 
     version: Count
@@ -223,6 +225,7 @@ class Outcome:
     failed: Count = 0
     failure_files: tuple[FileName, ...] = ()
     labels: Mapping[Text, Text] = field(default_factory=dict)
+    whole: bool = True
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -276,6 +279,7 @@ def commit(
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
         "labels": dict(job.labels),
+        "whole": is_whole(logs, job.skip_budget > 0),
     }
     if not failures and not problem:
         try:
@@ -295,9 +299,20 @@ def commit(
 def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled]) -> Iterator[Failure]:
     """What the version would name and is no more."""
     made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
+    purged = Purged(job.store)
+    for record in made if len(purged) else ():
+        if record.part and purged.has(record.log_id, record.content_id):
+            yield Failure(
+                record.log_id, "", "log", "was purged while this build ran; build again, without it"
+            )
     for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
         message = f"{place}: removed by `logloom gc` while this build ran; build again"
         yield Failure(what, "", "readback", message)
+
+
+def is_whole(logs: LogRecords, within_budget: bool) -> bool:
+    """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
+    return set(logs.statuses) <= {"whole", "empty", "kept", *(("skipped",) if within_budget else ())}
 
 
 def _refusal(job: Target, logs: LogRecords) -> str:

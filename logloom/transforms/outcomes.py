@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +27,7 @@ from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
-from logloom.transforms.bundles import unpacked
+from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import LogTask, Target
 from logloom.transforms.partition import Failure
 
@@ -100,6 +101,35 @@ def staged_tasks(shard: RecordShard, job: Target) -> Iterator[LogTask]:
     """The tasks that a shard of `stage_tasks` holds."""
     for one in LogRecords(job.store, [shard], runs_folder(job.number)):
         yield LogTask(one.log_id, one.uris, one.content_id, one.split, one.key, *one.reasons)
+
+
+def stage_packed(job: Target, elements: Iterable[bytes]) -> tuple[str, ...]:
+    """As `stage_tasks`, of elements packed by `logloom.transforms.bundles`; gives the files' digests."""
+    digests = []
+    elements = iter(elements)
+    while group := list(itertools.islice(elements, GROUP)):
+        data = packed(group)
+        digests.append(blake3(data).hexdigest())
+        job.store.create(_packed_file(job, digests[-1]), data)
+    return tuple(digests)
+
+
+def staged_packed(digest: str, job: Target) -> list[bytes]:
+    """The elements of a file of `stage_packed`.
+
+    Raises:
+        DatasetError: it holds something else by now, which mustn't be unpacked.
+    """
+    name = _packed_file(job, digest)
+    data = job.store.read(name)
+    if blake3(data).hexdigest() != digest:
+        raise DatasetError(f"{job.store.uri_of(name)}: changed while the job ran; run it again")
+    elements: list[bytes] = unpacked(data)
+    return elements
+
+
+def _packed_file(job: Target, digest: str) -> str:
+    return f"{runs_folder(job.number)}/{digest}.tasks"
 
 
 def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:

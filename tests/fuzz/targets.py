@@ -28,7 +28,7 @@ import logloom.datasets
 from logloom.errors import LogloomError
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.match import LogFiles
-from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind
+from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind, print_of
 from logloom.io.logs.sidecar import MAGIC, Sidecars
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
@@ -305,7 +305,7 @@ def _listing(folder: pathlib.Path) -> None:
     kinds = [{"/can": TopicKind("car/Speed", "cdr", "ros2msg", "0" * 64, bool(n))} for n in range(2)]
     logs = (
         (
-            files,
+            print_of(files),
             RememberedLog(files.uris[::-1], f"{n:064x}", kinds[n % 2], {"/x": "no footer"} if n % 7 else {}),
         )
         for n, files in enumerate(_LISTED)

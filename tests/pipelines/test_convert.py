@@ -25,6 +25,7 @@ from logloom.io.foreign import open_foreign
 from logloom.io.manifest import entries_of, open_root, read_manifest
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
+from logloom.pipelines import convert as convert_module
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plain import PlainFolder, can_copy, copy_out
 from logloom.pipelines.convert_plan import plan_convert
@@ -32,6 +33,8 @@ from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.head import head
 from logloom.pipelines.verify import reading_of, verify
 from logloom.runners import RunnerOptions
+from logloom.transforms import outcomes
+from logloom.transforms.job import Target
 from tests.pipelines.conftest import digests
 
 NUMBERS = itertools.count()
@@ -139,6 +142,29 @@ def test_parts_that_go_together_give_the_same_bytes_and_are_found_finished_one_b
     again = convert(plan)
     assert (again.built, again.reused) == (1, len(plan.parts) - 1)
     assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
+
+
+def test_very_many_parts_go_to_workers_by_files_and_give_the_same_bytes(built, tmp_path, monkeypatch):
+    plan = plan_convert(open_source(str(built)), str(tmp_path / "graph"), "tar")
+    convert(plan)
+    for module in (convert_module, outcomes):
+        monkeypatch.setattr(module, "GROUP", 1)
+    held = []
+    plain = convert_module.staged_packed
+    monkeypatch.setattr(convert_module, "staged_packed", lambda *told: held.append(told[0]) or plain(*told))
+    converted(built, tmp_path / "files", "tar")
+    assert len(held) == len(plan.parts)
+    assert digests(tmp_path / "graph") == digests(tmp_path / "files")
+
+
+def test_a_file_of_parts_that_somebody_changed_is_not_unpacked(tmp_path):
+    job = Target(store=Store.at(str(tmp_path)), name="t", recipe={}, outputs={}, number=1, parent=None)
+    (digest,) = outcomes.stage_packed(job, [b"x"])
+    (path,) = tmp_path.glob("runs/*/*.tasks")
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DatasetError, match="changed while the job ran"):
+        outcomes.staged_packed(digest, job)
 
 
 def test_columns_that_are_chosen_bring_their_ages_and_no_others(built, tmp_path):

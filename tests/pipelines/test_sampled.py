@@ -12,9 +12,10 @@ from logloom.io.storage import Store
 from logloom.pipelines import build as job
 from logloom.pipelines import plan_logs
 from logloom.pipelines.build import build
-from logloom.pipelines.plan import BuildPlan, plan_build
+from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_logs import PlanLogs
 from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Meter, UnitLooker, Watch
 from logloom.recipe import Recipe
 from logloom.transforms import outcomes
@@ -238,6 +239,8 @@ def test_tasks_and_what_is_remembered_go_by_files_where_logs_are_many(archive, m
     assert job.prepared(plan).staged
     build(plan)
     assert files(archive / "graph") == files(archive / "staged")
+    left_over = [path.name for path in (archive / "staged/runs/00000001").iterdir() if path.is_file()]
+    assert all(name.endswith(".json") for name in left_over), left_over
     listed = [(archive / root / "index/listing").read_bytes() for root in ("graph", "staged")]
     assert listed[0] == listed[1]
 
@@ -252,3 +255,11 @@ def test_what_a_failed_build_opened_need_not_be_opened_again(archive, opened):
         planned(archive).job.held_to or Recipe.from_yaml(""), planned(archive).job.store, str(archive)
     )
     assert len(logs.remembered) == 7
+
+
+def test_a_plan_tells_of_a_log_whose_stray_stamp_makes_thousands_of_empty_partitions(archive):
+    days = [*speeds(count=12), *speeds(start=START + 2 * 86400 * SECOND, count=1)]
+    write_log(archive / "logs/car-3.mcap", {"/can": (SPEED, days)})
+    (told,) = [note for note in planned(archive, sample=None).notes if "car-3" in note]
+    assert "car-3.mcap: 1,7" in told
+    assert "partitions for 13 messages: its log times lie 2.0 days apart" in told

@@ -20,11 +20,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.transforms import partition
 from logloom.transforms.running_note import Announced
-from tests.pipelines.conftest import build_at
-
-
-def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "logloom", *arguments], capture_output=True, text=True)
+from tests.pipelines.conftest import build_at, command
 
 
 @pytest.fixture
@@ -181,6 +177,20 @@ def test_a_second_build_of_a_version_is_refused_and_told_of_the_first(plan, reci
     assert f"another build of version 1 runs: {named}" in done.stderr
     assert "Give --wait" in done.stderr
     assert plan.finished() == 0
+
+
+def test_labels_of_a_build_are_shown_with_it_and_stand_in_no_version(recipe, tmp_path):
+    root = tmp_path / "root"
+    done = command("build", recipe, "--to", str(root), "--labels", "team=perception", "--labels", "night=7")
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(command("status", str(root), "--json").stdout)
+    assert one["labels"] == {"team": "perception", "night": "7"}
+    (outcome,) = (path for path in root.glob("runs/*/*.json") if "running" not in path.name)
+    assert json.loads(outcome.read_bytes())["labels"] == one["labels"]
+    assert "night=7 team=perception" in command("status", str(root)).stdout
+    assert not any(
+        b"perception" in path.read_bytes() for path in root.glob("versions/**/*") if path.is_file()
+    )
 
 
 def restated(plan, **changes):
