@@ -177,7 +177,7 @@ def copy_view(
     Several copy at once, and one that was interrupted goes on: what has its size already is left alone.
 
     Args:
-        on_progress: called with how many files are there, and of how many.
+        on_progress: called with how many files are there; of how many isn't known before all are listed: 0.
 
     Returns:
         The view's URI.
@@ -187,13 +187,14 @@ def copy_view(
     """
     folder = view_folder(manifest.version)
     if not store.exists(f"{folder}/{COPIED}"):
-        total = sum(1 for _ in view_files(store, manifest))
+        there = store.sizes(folder)  # one listing instead of a request a file; empty the first time
 
         def copy(file: ViewedFile) -> None:
-            _copy(store, file, f"{folder}/{file.name}")
+            if there.get(file.name) != file.size:
+                _copy(store, file, f"{folder}/{file.name}")
 
         for done, _ in enumerate(ahead(copy, view_files(store, manifest), _COPIERS), 1):
-            on_progress(done, total)
+            on_progress(done, 0)
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)
 
@@ -213,8 +214,7 @@ def viewing(store: Store, version: int, *, copies: bool = False) -> Iterator[Non
 
 def _copy(store: Store, file: ViewedFile, name: str) -> None:
     try:
-        if store.size(name) != file.size:
-            store.copy(file.stored, name)
+        store.copy(file.stored, name)
     except FileNotFoundError:
         raise _missing(store.uri_of(file.stored)) from None
 
