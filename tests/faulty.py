@@ -51,6 +51,9 @@ FAULTS: dict[str, Callable[[Callable[[], Any]], Any]] = {
 }
 
 
+_ASKING = threading.local()
+
+
 @dataclass
 class Faults:
     """Which requests fail, and how.
@@ -117,8 +120,14 @@ class FaultyFiles(MemoryFileSystem):
         return str(super()._strip_protocol(path.replace("faulty://", "memory://")))
 
     def _ask(self, what: str, path: str, work: Callable[[], Any]) -> Any:
+        if getattr(_ASKING, "is_inside", False):  # what it asks itself on the way, as whether a file is there
+            return work()
         fault = self.faults.next(what, path)
-        return work() if fault is None else FAULTS[fault](work)
+        _ASKING.is_inside = True
+        try:
+            return work() if fault is None else FAULTS[fault](work)
+        finally:
+            _ASKING.is_inside = False
 
     def info(self, path: str, **kwargs: Any) -> Any:
         return self._ask("info", path, lambda: MemoryFileSystem.info(self, path, **kwargs))

@@ -6,11 +6,14 @@ LOGLOOM_SCHEDULES=5000 runs more of them (`make simulate`), LOGLOOM_SEED=17 the 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import itertools
 import os
 import random
 import re
 import sys
 import threading
+import uuid
 from concurrent.futures import Future
 
 import numpy as np
@@ -18,15 +21,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logloom.errors import CommitConflictError, StorageError, UsageError
-from logloom.io import ahead, entries, retries, storage
+from logloom.errors import CommitConflictError, ReadBackError, StorageError, UsageError
+from logloom.io import ages, ahead, entries, removals, retries, storage
 from logloom.io.manifest import entries_of, read_manifest, version_file, version_numbers
 from logloom.io.remote import RemoteFiles
 from logloom.io.storage import Store
-from logloom.pipelines import plan_logs
+from logloom.pipelines import gc, plan_logs
+from logloom.pipelines.gc import GRACE_S, collect_garbage
 from logloom.pipelines.plan import plan_build
-from logloom.recipe import Recipe
-from logloom.transforms import attempts, build_logs, finished, partition
+from logloom.recipe import Keep, Recipe
+from logloom.transforms import attempts, build_logs, finish, finished, partition, taking
 from logloom.transforms.finished import assembled_problems, unit_problems
 from tests import faulty
 from tests.faulty import ROOT, FaultyFiles
@@ -81,6 +85,8 @@ class LieError(AssertionError):
     """Somebody was told what isn't so."""
 
 
+NUMBERS = itertools.count()
+NAMES = random.Random()  # of what gets a random name
 TRIED = threading.local()  # the manifest that an actor tried to commit last
 create = Store.create
 
@@ -101,9 +107,10 @@ class World:
 
     def __init__(self, logs, seed, output="tar: {}", **shares):
         self.seed, self.logs, self.output = seed, logs, output
-        self.root = f"{ROOT}/root-{seed}"
-        self.folder = self.root.removeprefix(f"{ROOT[:-7]}/")
+        self.root = f"{ROOT}/root-{next(NUMBERS)}"  # nothing that this process remembers is about it
+        NAMES.seed(seed)
         self.manifests: dict[str, bytes] = {}
+        self.things: set[str] = set()
         self.scheduler = Scheduler(seed, check=self.check, **shares)
         FaultyFiles.store.clear()
         FaultyFiles.faults = self.scheduler
@@ -121,6 +128,7 @@ class World:
 
     def build(self, rng, attempts=4):
         for _ in range(attempts):
+            self.scheduler.begin()
             names = sorted(rng.sample(LOGS, rng.randint(1, len(LOGS))))
             try:
                 plan = plan_build(self.recipe(names), self.root)
@@ -139,14 +147,15 @@ class World:
         except CommitConflictError:
             if self.objects()[version_file(number)] == TRIED.manifest:
                 raise LieError(f"the commit of version {number} was refused, and stands") from None
-        except StorageError:
-            pass
+        except (StorageError, ReadBackError):
+            pass  # it failed again and again; or gc removed what was taken over, and "build again" is said
         else:
             if self.objects().get(version_file(number)) != TRIED.manifest:
                 raise LieError(f"version {number} was said to be committed")
 
     def read(self, rng):
         """Opens versions and reads all of them, each again later."""
+        self.scheduler.begin()
         store = Store.at(self.root)
         opened = []
         for _ in range(5):
@@ -157,18 +166,42 @@ class World:
             except (UsageError, StorageError):  # no version yet, or the store failed again and again
                 pass
 
+    def collect(self, rng):
+        """Collects garbage, and lets time pass: whatever may be old by then is."""
+        for _ in range(3):
+            self.scheduler.begin()
+            if rng.random() < 0.7:
+                self.age()
+            keep = rng.choice([None, Keep(last=1), Keep(last=2)])
+            with contextlib.suppress(StorageError, UsageError):  # it failed again and again; no root yet
+                collect_garbage(self.root, keep=keep, grace_s=GRACE_S)
+
+    def age(self):
+        """Makes old what no actor has written, or may have found, since it began what it is about."""
+        for path in self.scheduler.old():
+            file = FaultyFiles.store.get(FaultyFiles._strip_protocol(path))
+            if file is not None:
+                file.created -= datetime.timedelta(seconds=2 * GRACE_S)
+
     # --- promises
 
     def check(self):
         """What holds at any time: versions never change, and name only what is there."""
-        now = {name: data for name, data in self.objects().items() if MANIFEST.search(name)}
+        objects = self.objects()
+        now = {name: data for name, data in objects.items() if MANIFEST.search(name)}
         for name, data in self.manifests.items():
             assert now.get(name) == data, f"{name} changed"
-        if len(now) > len(self.manifests):
+        is_new, self.manifests = len(now) > len(self.manifests), now
+        gone, self.things = self.things - set(objects), set(objects)
+        if is_new or gone:
             assert sorted(now) == [version_file(number) for number in range(1, len(now) + 1)]
-            self.manifests = now
-            store = Store.at(self.root)
-            assert problems_of(store, read_manifest(store)) == []
+            self.check_versions()
+
+    def check_versions(self):
+        store = Store.at(self.root)
+        for number in version_numbers(store):
+            problems = problems_of(store, read_manifest(store, number))
+            assert problems == [], f"version {number} names what isn't there: {problems}"
 
     def run(self, clean):
         """
@@ -176,14 +209,25 @@ class World:
             AssertionError: a promise is broken.
         """
         rng = self.scheduler.rng
+        if rng.random() < 0.5:  # something lies there that a build left which was killed
+            self.scheduler.crashes, usual = 0.02, self.scheduler.crashes
+            self.scheduler.spawn("builder of before", lambda: self.build(rng, attempts=1))
+            self.scheduler.run()
+            self.scheduler.crashes = usual
+            self.age()
         for number in range(rng.randint(1, 3)):
             self.scheduler.spawn(f"builder {number}", lambda: self.build(rng))
+        for number in range(rng.randint(0, 2)):
+            self.scheduler.spawn(f"gc {number}", lambda: self.collect(rng))
         self.scheduler.spawn("reader", lambda: self.read(rng))
         self.scheduler.run()
+        self.check_versions()
+        self.age()
+        if "runs" in Store.at(self.root).names():  # also what a killed gc was about is brought to its end
+            collect_garbage(self.root, keep=rng.choice([None, Keep(last=1)]), grace_s=GRACE_S)
+            self.check_versions()
         build_all(self)
-        store = Store.at(self.root)
-        for number in version_numbers(store):
-            assert problems_of(store, read_manifest(store, number)) == []
+        self.check_versions()
         mine = self.objects()
         for name, data in clean.items():
             if not name.startswith("versions/0"):
@@ -217,13 +261,15 @@ def logs(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """One thread an actor, and no waiting."""
-    for module in (ahead, entries, storage, partition, plan_logs):
+    for module in (ages, ahead, entries, storage, partition, plan_logs):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
     monkeypatch.setattr(Store, "create", noted_create)
     monkeypatch.setattr(build_logs, "beam", EAGER)
     monkeypatch.setattr(attempts, "_in_child", in_this_process)
     monkeypatch.setattr(attempts, "_APART", contextlib.nullcontext())  # actors stand for processes
+    monkeypatch.setattr(removals, "WAIT_S", 0)
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=NAMES.getrandbits(128)))
     faulty.install()
     monkeypatch.setattr(FaultyFiles, "faults", FaultyFiles.faults)
 
@@ -266,7 +312,8 @@ def test_whatever_the_schedule_versions_are_whole_and_those_of_a_clean_build(log
 def test_a_seed_gives_the_same_schedule_again(logs, clean):
     first, second = (run(5, logs, clean) for _ in range(2))
     assert first.scheduler.requests == second.scheduler.requests > 100
-    assert first.objects() == second.objects()
+    assert first.manifests == second.manifests
+    assert first.manifests
 
 
 # --- mistakes that it must find
@@ -298,7 +345,15 @@ def last_writer_wins(store, name, data, **options):
     return True
 
 
-read = Store.read
+def decided_once(collection, folder):
+    """As `_Collection._old_files`, but that the second look sees what the first one saw."""
+    known = vars(collection).setdefault("known", {})
+    if folder not in known:
+        known[folder] = old_files(collection, folder)
+    return known[folder]
+
+
+read, old_files = Store.read, gc._Collection._old_files
 MISTAKES = {
     "a mark before its files, which nobody looks at": [
         (Store, "_restore_all", entry_first),
@@ -310,6 +365,11 @@ MISTAKES = {
         (Store, "read", refused_whatever_is_there),
     ],
     "a commit that replaces another": [(sys.modules[__name__], "create", last_writer_wins)],
+    "units that are taken over as they lie": [(taking, "refresh", lambda store, folders: True)],
+    "builds that don't look for what is being removed": [
+        (finish, "removed_meanwhile", lambda *job: iter(()))
+    ],
+    "a gc that doesn't look again": [(gc._Collection, "_old_files", decided_once)],
 }
 
 
