@@ -201,14 +201,17 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
 
 
 def _print_version(built: Built, root: str) -> None:
+    from logloom.io.shards import DROPPED
+
     manifest = built.manifest
     totals = manifest.totals
     dropped = totals["ticks_planned"] - totals["rows"]
     why = ", ".join(f"{count:,} by {reason}" for reason, count in built.dropped.items() if count)
+    logs = totals["logs"] - manifest.logs.statuses.get(DROPPED, 0)
     lost = f", {counted(dropped, 'tick')} dropped ({why})" if dropped else ""
     print_message(
         f"version {manifest.version} of {root}: {counted(totals['rows'], 'row')} of "
-        f"{counted(totals['logs'], 'log')}{lost}; {counted(built.built, 'unit')} built, "
+        f"{counted(logs, 'log')}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
     if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):

@@ -17,7 +17,7 @@ from logloom.io.manifest import Manifest, manifest_at, read_manifest, resolve_ve
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
-from logloom.pipelines.comparison import LogChanges
+from logloom.pipelines.comparison import LogChanges, sums_of
 from logloom.pipelines.status import builds_of
 
 MAX_PARTS = 1000  # of logs, that are read to say how large versions are
@@ -97,15 +97,16 @@ def _parent_of(store: Store, manifest: Manifest, numbers: list[int]) -> Manifest
 
 
 def _described(summary: VersionSummary, manifest: Manifest, parent: Manifest | None) -> VersionSummary:
+    sums = sums_of(manifest)
     changes = None if parent is None else LogChanges.between(parent.logs, manifest.logs).counts
     return replace(
         summary,
         parent=manifest.parent,
         name=manifest.name,
         reason=manifest.reason,
-        logs=manifest.totals.get("logs", 0),
-        rows=manifest.totals.get("rows", 0),
-        units=manifest.logs.totals.get("units"),
+        logs=sums["logs"],
+        rows=sums["rows"],
+        units=sums.get("units"),
         outputs=tuple(manifest.outputs),
         changes=changes,
     )

@@ -25,7 +25,14 @@ from logloom.io.shards import LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.pipelines.plan_logs import PlanLogs
-from logloom.pipelines.versions import Before, KeptLogs, check_verify, is_unchanged, next_version
+from logloom.pipelines.versions import (
+    Before,
+    KeptLogs,
+    check_verify,
+    is_unchanged,
+    left_out_note,
+    next_version,
+)
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
@@ -36,7 +43,7 @@ from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.uris import shown
-from logloom.words import counted
+from logloom.words import counted, human_seconds
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ class BuildPlan:
         logs: that will be read.
         up_to_date: the newest version already says all that a new one would.
         unreadable: logs that are skipped.
+        left_out: logs that somebody dropped.
+        num_unsettled: how many logs wait for a later build, since their files changed lately.
         kept: logs of the newest version that need no work.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
@@ -102,6 +111,8 @@ class BuildPlan:
     dropped: tuple[str, ...] = ()
     up_to_date: bool = False
     unreadable: tuple[LogRecord, ...] = ()
+    left_out: tuple[str, ...] = ()
+    num_unsettled: int = 0
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
     opened: tuple[str, ...] = ()
@@ -192,12 +203,13 @@ def plan_build(
     check_verify(verify)
     python = read_files(py_files)
     load_files(python)
-    logs = PlanLogs(recipe, store, base, limit, on_opened)
+    parent, following = next_version(store)
+    before = Before(parent)
+    logs = PlanLogs(recipe, store, base, limit, on_opened, before.left_out)
     logs.open(logs.new)
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
     outputs = _outputs(recipe)
-    parent, following = next_version(store)
     job = Job(
         store=store,
         name=recipe.name,
@@ -212,11 +224,23 @@ def plan_build(
         py_files=python,
         **following,
     )
-    before = Before(parent)
     job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed)
     _check_names(outputs, logs)
-    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent))
+    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_waiting(store, recipe, logs, before))
     return _against_parent(job, recipe, parent, before, logs, notes)
+
+
+def _waiting(store: Store, recipe: Recipe, logs: PlanLogs, before: Before) -> list[str]:
+    """Says which logs are left out, for good or for this build."""
+    dropped = left_out_note(store, before.left_out)
+    if not logs.unsettled:
+        return dropped
+    names = ", ".join(sorted(logs.unsettled)[:5]) + (" …" if len(logs.unsettled) > 5 else "")
+    return [
+        *dropped,
+        f"{counted(len(logs.unsettled), 'log')} left for a later build, since a file changed within "
+        f"{human_seconds((recipe.settle or 0) / 1e9)} ({names})",
+    ]
 
 
 def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
@@ -293,7 +317,7 @@ def _with_changed_opened(
 
 def _task_of(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
     content_id, uris = logs.content_of(log_id)
-    split = split_of(recipe, log_id, uris)
+    split = split_of(recipe, log_id, uris, logs.files[log_id].split)
     return LogTask(log_id, uris, content_id, split, job.log_key(log_id, content_id, uris, split))
 
 
@@ -320,7 +344,7 @@ def _against_parent(
         if not _stands(before, task):
             planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.known.keys() - logs.files.keys())
+    gone = sorted(before.known.keys() - logs.files.keys() - before.left_out - logs.unsettled)
     vanished = _vanished(job, recipe, gone, before)
     lost = [] if recipe.vanished == "keep" else gone
     changes = before.changes([*vanished, *unreadable], lost)
@@ -333,6 +357,8 @@ def _against_parent(
         tuple(gone),
         parent is not None and not planned and not changes and is_unchanged(job, parent),
         tuple(unreadable),
+        tuple(sorted(before.left_out)),
+        len(logs.unsettled),
         kept,
         changes,
         opened=tuple(sorted(logs.opened)),
@@ -342,7 +368,8 @@ def _against_parent(
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
-    task = LogTask(log.log_id, tuple(log.uris), "", split_of(recipe, log.log_id, tuple(log.uris)), "")
+    split = split_of(recipe, log.log_id, tuple(log.uris), log.split)
+    task = LogTask(log.log_id, tuple(log.uris), "", split, "")
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
@@ -376,5 +403,5 @@ def _vanished(job: Job, recipe: Recipe, gone: Sequence[str], before: Before) -> 
 
 
 def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
-    split = split_of(recipe, record.log_id, record.uris)
+    split = split_of(recipe, record.log_id, record.uris, record.split)
     return job.log_key(record.log_id, record.content_id, record.uris, split)

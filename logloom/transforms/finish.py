@@ -335,6 +335,7 @@ def create_version(
         software=software(),
         parent_digest=job.parent_digest,
         trusted=trusted,
+        reason=job.reason,
     )
     data = manifest.to_bytes()
     name = version_file(job.number)
