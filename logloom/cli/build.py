@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,16 @@ class View(enum.StrEnum):
     link = "link"
     copy = "copy"
     none = "none"
+
+
+OpenLineage = Annotated[
+    str | None,
+    typer.Option(
+        "--openlineage",
+        metavar="URL|FILE",
+        help="Send OpenLineage events of the build to a URL, or add them to a file.",
+    ),
+]
 
 
 @app.command(
@@ -75,6 +85,7 @@ def build(
             "beside it).",
         ),
     ] = False,
+    openlineage: OpenLineage = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -85,16 +96,14 @@ def build(
     plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
         plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    from logloom.pipelines.openlineage import announced
     from logloom.pipelines.progress import Watch, steps
 
     with steps("starting", quiet=quiet):
         from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
 
     if engine.dry_run:
-        print_json(job.dry_run(plan, runner))
-        if plan.up_to_date:
-            root = plan.job.store.uri
-            print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
+        _report_dry_run(job.dry_run(plan, runner), plan)
         return
     on_message = (lambda _: None) if quiet else print_message
     if not quiet:
@@ -103,10 +112,18 @@ def build(
         _report_submitted(job.submit(plan, runner, on_message), plan, json)
         return
     watch = Watch.silent if quiet else Watch
-    built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
+    with announced(plan, openlineage, print_message):
+        built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
     _report_build(built, plan, json)
     if not (built.is_whole or plan.up_to_date):
         raise typer.Exit(NOT_WHOLE)
+
+
+def _report_dry_run(found: dict[str, Any], plan: BuildPlan) -> None:
+    print_json(found)
+    if plan.up_to_date:
+        root = plan.job.store.uri
+        print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
 
 
 def _others_run(plan: BuildPlan, wait: bool, quiet: bool) -> bool:

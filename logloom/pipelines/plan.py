@@ -97,6 +97,7 @@ class BuildPlan:
         unreadable: logs that are skipped.
         left_out: logs that somebody dropped.
         num_unsettled: how many logs wait for a later build, since their files changed lately.
+        sources: URIs and globs, or the table, that the recipe's `logs` name.
         kept: logs of the newest version that need no work.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
@@ -113,6 +114,7 @@ class BuildPlan:
     unreadable: tuple[LogRecord, ...] = ()
     left_out: tuple[str, ...] = ()
     num_unsettled: int = 0
+    sources: tuple[str, ...] = ()
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
     opened: tuple[str, ...] = ()
@@ -359,6 +361,7 @@ def _against_parent(
         tuple(unreadable),
         tuple(sorted(before.left_out)),
         len(logs.unsettled),
+        logs.sources,
         kept,
         changes,
         opened=tuple(sorted(logs.opened)),

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.base import OpenOptions, unfinished_words
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.match import LogFiles, access_to, check_one_recording, has_settled, waiting_threads
@@ -20,10 +21,11 @@ from logloom.io.logs.outline import Outline, outlines
 from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.storage import Store
-from logloom.recipe import Recipe
+from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.resolve import named_topics, resolve
+from logloom.uris import shown
 from logloom.words import counted
 
 OnOpened = Callable[[int, int], None]
@@ -38,6 +40,7 @@ class PlanLogs(Mapping[str, Outline]):
         opened: the others.
         samples: of these, remembered ones that were opened to hold the recipe to.
         failed: logs that can't be read, and why.
+        sources: absolute URIs and globs that `logs` names, or its table, without credentials.
         unsettled: log_ids of logs whose files changed lately, so that they wait for a later build.
         options: by which they are opened.
     """
@@ -65,6 +68,8 @@ class PlanLogs(Mapping[str, Outline]):
         """
         self._recipe, self._on_opened, self._limit = recipe, on_opened, limit
         self._topics = named_topics(recipe)
+        said = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
+        self.sources = tuple(shown(absolute_uri(uri, base)) for uri in said)
         sidecars = Sidecars(store.uri_of("index"), store.options)
         # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
@@ -78,8 +83,8 @@ class PlanLogs(Mapping[str, Outline]):
         found = [log for log in found if log.log_id not in self.unsettled][:limit]
         if all_found and not found:
             raise UsageError(
-                f"none of {counted(len(all_found), 'log')} is to be built: {len(self.unsettled)} may still be "
-                "written, by the recipe's `settle`, and somebody dropped the others"
+                f"none of {counted(len(all_found), 'log')} is to be built: {len(self.unsettled)} may still "
+                "be written, by the recipe's `settle`, and somebody dropped the others"
             )
         self.files = {log.log_id: log for log in found}
         self.remembered = self._before.recall(found)
