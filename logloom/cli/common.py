@@ -184,7 +184,8 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
 def read_in_words(manifest: Manifest) -> str:
     """What a build read back of a version, and what it took over from the version before without reading."""
     words = {"new": "all that is new", "all": "all", "none": "nothing"}
-    names = {"logs": "logs", "assembled": "assembled outputs"}
-    kept = " and ".join(f"{count} {names[what]}" for what, count in manifest.trusted.items() if count)
+    names = {"logs": "logs", "assembled": "assembled outputs", "portions": "portions of others"}
+    said = {what: count for what, count in manifest.trusted.items() if count}
+    kept = " and ".join(f"{count} {names.get(what, what)}" for what, count in said.items())
     read = f"read back: {words.get(manifest.verified, manifest.verified)}"
     return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,13 @@ def plan(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 3 if the dataset is not up to date.")
     ] = False,
+    all_logs: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Open all logs that would be read; otherwise, of more than 64, a sample.",
+        ),
+    ] = False,
     logs: LogOptions,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -31,7 +38,8 @@ def plan(
     """Show what a build would do: logs, partitions and bytes to read; what is finished, reused or dropped."""
     from logloom.pipelines.plan_summary import in_words, plan_summary
 
-    planned = plan_recipe(recipe, logs, storage_option)
+    choices: dict[str, Any] = {"sample": None} if all_logs else {}
+    planned = plan_recipe(recipe, logs, storage_option, **choices)
     summary = plan_summary(planned)
     if json:
         print_json(summary)

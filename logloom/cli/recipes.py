@@ -13,7 +13,7 @@ from logloom.cli.common import AllowDerive, OnError, PyFiles, mode_of, parse_sto
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
-    from logloom.pipelines.plan import BuildPlan
+    from logloom.pipelines.planned import BuildPlan
     from logloom.recipe import Recipe
 
 

@@ -31,14 +31,13 @@ def view(
     storage_option: StorageOption = None,
 ) -> None:
     """Make a version's view: a plain folder for each format and split, for the formats' original tools."""
-    from logloom.io.manifest import read_manifest, split_root
+    from logloom.io.manifest import open_root, split_root
     from logloom.io.storage import Store
     from logloom.pipelines.progress import steps
     from logloom.pipelines.view import copy_view, files_of, make_view
 
     where, version = split_root(root)
-    store = Store.at(where, parse_storage_options(storage_option))
-    manifest = read_manifest(store, version)
+    store, manifest = open_root(Store.at(where, parse_storage_options(storage_option)), version)
     if listed:
         files = files_of(store, manifest, output, split)
         if json:

@@ -24,7 +24,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import UncheckedWarning, with_check
 from logloom.io.filesystems import absolute_uri
 from logloom.io.foreign import kind_of
-from logloom.io.manifest import read_manifest, split_root, version_numbers
+from logloom.io.manifest import open_root, split_root, version_numbers
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
@@ -101,14 +101,14 @@ def _open_rows(
     place = absolute_uri(uri).rstrip("/")
     found = _IN_VIEW.fullmatch(place)
     if found and version_numbers(store := Store.at(found["root"], options)):
-        manifest = read_manifest(store, int(found["version"]))
+        store, manifest = open_root(store, int(found["version"]))
         inside = [found["split"]] if found["split"] else None
         return open_version(store, manifest, output or found["output"], splits or inside, check)
     root, at_version = split_root(place)
     for candidate, given in ((place, version), (root, version or at_version)):
         store = Store.at(candidate, options)
         if store.names("versions"):
-            return open_version(store, read_manifest(store, given or "latest"), output, splits, check)
+            return open_version(*open_root(store, given or "latest"), output, splits, check)
     for name, value in (("version", version), ("output", output)):
         if value is not None:
             raise UsageError(f"{place}: no root of logloom, so it has no {name}; leave {name}= out")

@@ -223,16 +223,16 @@ class Places:
     Pickles as what it was made of.
     """
 
-    def __init__(self, root: str, output: str, identity: str, find: Callable[[], Sequence[SharedPortion]]):
+    def __init__(self, root: Store, output: str, identity: str, find: Callable[[], Sequence[SharedPortion]]):
         """Reads nothing yet.
 
         Args:
-            root: URI.
+            root: needs no options, since it is only asked for URIs.
             output, identity: of what was assembled; the files are thought to lie in its folder.
             find: gives its portions.
         """
         self._arguments = (root, output, identity, find)
-        self._prefix = f"{root}/{unit_folder(output, identity)}/"
+        self._prefix = f"{root.uri_of(unit_folder(output, identity))}/"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Places, self._arguments)
@@ -241,7 +241,7 @@ class Places:
     def _folders(self) -> Mapping[str, str]:
         """URIs of the portions' folders, by path."""
         root, output, _, find = self._arguments
-        return {portion.path: f"{root}/{unit_folder(output, portion.identity)}" for portion in find()}
+        return {portion.path: root.uri_of(unit_folder(output, portion.identity)) for portion in find()}
 
     def place(self, uri: str) -> str:
         """Where the file lies that is thought to lie at a URI."""
@@ -266,9 +266,8 @@ def assembled_store(
         store: the root.
         find: gives its portions, once they are needed; None to read which they are.
     """
-    places = Places(
-        store.uri, output, identity, find or functools.partial(read_portions, store, output, identity)
-    )
+    find = find or functools.partial(read_portions, store, output, identity)
+    places = Places(replace(store, options={}), output, identity, find)
     return Store.at(store.uri_of(unit_folder(output, identity)), {**store.options, PLACES: places})
 
 

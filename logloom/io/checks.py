@@ -20,7 +20,7 @@ from logloom.errors import DatasetError
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import Entry, FileEntry
 from logloom.io.filesystems import absolute_uri, explained, filesystem
-from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
+from logloom.io.manifest import Assembled, open_root, read_assembled, version_numbers
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.uris import is_local
@@ -181,7 +181,8 @@ def options_in_view(uri: str) -> dict[str, Any] | None:
     if found is None or store is None or int(found["version"]) not in version_numbers(store):
         return None
     output, shown = found["output"], found["folder"]
-    parts = [part for part in read_manifest(store, int(found["version"])).assembled if part.output == output]
+    store, manifest = open_root(store, int(found["version"]))
+    parts = [part for part in manifest.assembled if part.output == output]
     return with_check(None, functools.partial(_files_of_all, store, parts, shown))
 
 

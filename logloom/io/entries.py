@@ -6,6 +6,9 @@ Here: these records, the units of a log as a sequence of them (`LogUnits`), and 
                                            units, or assembled outputs, share; written last
     logs/<digest>.parquet                  a log's part of a manifest: a row for each unit
 
+These are the names by which all code knows them. A `Store` with a `fan_out` puts the folder
+parts/<output>/<identity> into one that is called like the identity's first characters.
+
 Elsewhere: manifests, which name them (logloom.io.manifest); strict and canonical JSON (logloom.io.metadata).
 """
 
@@ -13,10 +16,11 @@ from __future__ import annotations
 
 import io
 import pathlib
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
@@ -39,15 +43,18 @@ from logloom.io.metadata import (
     checked,
     parsed,
 )
+from logloom.io.purged import check_purged
 from logloom.io.remote import MISSING
-from logloom.io.storage import Store
+from logloom.io.storage import UNITS, Store
 from logloom.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ENTRY = "entry.json"
-UNITS = "parts"  # the folder of all units
+FAN_OUT = 2  # of new roots: 256 folders an output, of 40 000 units each where there are ten millions
+MAX_FAN_OUT = 4
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
 _JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
 _DETAILS = ("columns", "tally")  # that whoever reads rows has no need of
 
@@ -142,7 +149,54 @@ class Entry:
 
 
 def unit_folder(output: str, identity: str) -> str:
+    """The name of a unit's folder within the root; also of an assembled output's, and of a portion's."""
     return f"{UNITS}/{output}/{identity}"
+
+
+def folder_beside(folder: str, identity: str) -> str:
+    """The URI of another unit's folder of the same output; of a portion, where the unit points into it.
+
+    Args:
+        folder: URI of a unit's folder, from which its root is seen, but not the `Store.fan_out`.
+    """
+    above, _, name = folder.rpartition("/")
+    output, _, beginning = above.rpartition("/")
+    if name.startswith(beginning) and output.rpartition("/")[0].endswith(f"/{UNITS}"):
+        return f"{output}/{identity[: len(beginning)]}/{identity}"
+    return f"{above}/{identity}"
+
+
+def unit_names(
+    store: Store,
+    output: str,
+    beginnings: Collection[str] | None = None,
+    on_stranger: Callable[[str], object] = lambda name: None,
+) -> Iterator[str]:
+    """The identities of all that lies there of an output, finished or not.
+
+    Args:
+        beginnings: the first `store.fan_out` characters of those that are asked for; None for all.
+        on_stranger: called with the names, within the root, of what is no unit's folder.
+    """
+    as_it_lies, folder = replace(store, fan_out=0), f"{UNITS}/{output}"
+    if beginnings is None or not store.fan_out:
+        beginnings = as_it_lies.names(folder) if store.fan_out else [""]
+    for beginning in sorted(beginnings):
+        within = f"{folder}/{beginning}" if beginning else folder
+        if len(beginning) != store.fan_out:
+            on_stranger(within)
+            continue
+        for name in as_it_lies.names(within):
+            if name.startswith(beginning) and _IDENTITY.fullmatch(name):
+                yield name
+            else:
+                on_stranger(f"{within}/{name}")
+
+
+def fan_out_of_new(store: Store) -> int:
+    """The `Store.fan_out` of a root without versions: as earlier software left it, if that left units."""
+    flat = replace(store, fan_out=0)
+    return 0 if any(next(unit_names(flat, output), "") for output in flat.names(UNITS)) else FAN_OUT
 
 
 def repair_hint(place: str) -> str:
@@ -322,6 +376,7 @@ def read_log_part(store: Store, part: str, *, brief: bool = False) -> LogUnits:
     try:
         data = store.read(name)
     except MISSING:
+        check_purged(store, place, part=part)
         raise DatasetError(
             f"{place}: a log's part of the manifest is missing; {repair_hint(place)}"
         ) from None

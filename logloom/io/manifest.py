@@ -23,14 +23,23 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from blake3 import blake3
-from pydantic import AfterValidator, BaseModel, Field, InstanceOf
+from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import AssembledEntry, find_assembled
-from logloom.io.entries import ENTRY, Entry, read_log_part, repair_hint, unit_folder
+from logloom.io.entries import (
+    ENTRY,
+    MAX_FAN_OUT,
+    Entry,
+    fan_out_of_new,
+    read_log_part,
+    repair_hint,
+    unit_folder,
+)
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
+from logloom.io.purged import check_purged
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
@@ -38,8 +47,9 @@ from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tags import Version, read_tags
 from logloom.schema import Schema
 
-FORMAT = 3
+FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
+FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
 _VERSION_FILE = re.compile(r"(\d{8})\.(json|removed)")
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
@@ -76,7 +86,9 @@ class Manifest:
             "none". Versions of format 1 say "all" for "new".
         software: of the build that committed it; entries of units say what made these.
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent, or where that wasn't noted.
-        trusted: how many "logs" and "assembled" outputs were taken over from the parent without being read.
+        trusted: how many "logs", whole "assembled" outputs, and "portions" of others were taken over from
+            the parent without being read.
+        fan_out: how units lie in the root (see `Store`); as in all versions before.
         reason: why somebody made it, where no build did: a rollback, or drives that were dropped.
     """
 
@@ -96,14 +108,16 @@ class Manifest:
     software: Mapping[str, Text]
     parent_digest: Text = ""
     trusted: Mapping[str, Count] = field(default_factory=dict)
+    fan_out: Annotated[int, Strict(), Field(ge=0, le=MAX_FAN_OUT)] = 0
     reason: Text = ""
-    format: Count = field(default=FORMAT)
+    format: Count = field(default=FLAT_FORMAT)
 
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
         said = asdict(replace(self, logs=LogRecords()))
-        if not self.reason:  # so that earlier software reads what builds make
-            del said["reason"]
+        for name in ("fan_out", "reason"):  # so that earlier software reads what has none
+            if not said[name]:
+                del said[name]
         return canonical(said | {"logs": [asdict(shard) for shard in self.logs.shards]})
 
     @classmethod
@@ -258,6 +272,22 @@ def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
     return manifest_at(store, resolve_version(store, version))
 
 
+def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manifest]:
+    """A root that knows where its units lie, which its versions say; and the manifest of one.
+
+    Raises:
+        UsageError: there is no such version; lists those there are.
+    """
+    manifest = read_manifest(store, version)
+    return replace(store, fan_out=manifest.fan_out), manifest
+
+
+def as_laid_out(store: Store) -> Store:
+    """A root that knows where its units lie, be there versions or none yet."""
+    is_new = not version_numbers(store)
+    return replace(store, fan_out=fan_out_of_new(store)) if is_new else open_root(store)[0]
+
+
 def resolve_version(store: Store, version: int | str) -> int:
     """The number of a version given by number, tag or "latest".
 
@@ -324,6 +354,7 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
     found = find_assembled(store, part.output, part.identity)
     place = store.uri_of(f"{unit_folder(part.output, part.identity)}/{ENTRY}")
     if found is None:
+        check_purged(store, place, folder=unit_folder(part.output, part.identity))
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
     entry, digest = found
     if digest != part.entry:

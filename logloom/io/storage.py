@@ -31,6 +31,7 @@ from logloom.io.remote import MISSING
 from logloom.uris import chained, is_local, shown
 
 PLACES = "logloom.places"  # in storage options: files that lie elsewhere (see logloom.io.assembled)
+UNITS = "parts"  # in a root, the folder of all units
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 
@@ -42,10 +43,13 @@ class Store:
     Attributes:
         uri: absolute, without a slash at the end.
         options: fsspec options by protocol; never written anywhere.
+        fan_out: of a root, how many first characters of a unit's name are the name of the folder that it
+            lies in; 0 where all units of an output lie side by side (see logloom.io.entries).
     """
 
     uri: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    fan_out: int = 0
 
     @classmethod
     def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Store:
@@ -68,9 +72,16 @@ class Store:
             StorageError: the name would leave the folder.
         """
         self._check(name)
-        uri = f"{self.uri}/{name}" if name else self.uri
+        uri = f"{self.uri}/{self.stored_name(name)}" if name else self.uri
         places = self.options.get(PLACES)
         return uri if places is None else str(places.place(uri))
+
+    def stored_name(self, name: str) -> str:
+        """The name of a file with the folder that `fan_out` puts a unit into."""
+        steps = name.split("/", 3)
+        if not self.fan_out or steps[0] != UNITS or len(steps) < 3 or not steps[2]:
+            return name
+        return "/".join([*steps[:2], steps[2][: self.fan_out], *steps[2:]])
 
     def path_of(self, name: str) -> pathlib.Path:
         """The path of a file in a local folder.
@@ -345,7 +356,9 @@ class Store:
                 if path.is_file():
                     path.chmod(0o444)
             target = self.path_of(name)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.parent.is_dir():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                sync(target.parent.parent)
             try:
                 folder.rename(target)
             except OSError as error:

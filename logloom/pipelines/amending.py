@@ -18,7 +18,8 @@ from logloom.io.manifest import Manifest, read_assembled, read_manifest
 from logloom.io.merging import GONE, merge_records
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
-from logloom.pipelines.plan import BuildPlan, references_of
+from logloom.pipelines.plan import references_of
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.versions import next_version
 from logloom.pipelines.view import show
 from logloom.transforms.finish import commit
@@ -51,6 +52,7 @@ def rollback(
     old = read_manifest(store, version)
     newest, following = next_version(store)
     assert newest is not None  # there is an old one
+    store = following["store"]
     same = newest.logs == old.logs and newest.assembled == old.assembled and newest.outputs == old.outputs
     if same and newest.recipe == old.recipe:
         raise UsageError(
@@ -63,8 +65,9 @@ def rollback(
         Committed.of(store, old), **(following | {"assembled": old.assembled}), allow_empty=True, reason=words
     )
     logs = old.logs if old.logs.is_stored else merge_records(store, old.logs, [])
+    assembled = [(part, len(read_assembled(store, part).portions)) for part in old.assembled]
     with Announced(job, "rollback"):
-        outcome = commit(job, LogOutcomes(version=logs.shards), [(part, ()) for part in old.assembled])
+        outcome = commit(job, LogOutcomes(version=logs.shards), [(part, (), n) for part, n in assembled])
     _raise(outcome)
     made = read_manifest(store, job.number)
     return made, show(store, made, view, on_message)[0]
@@ -120,6 +123,7 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
     newest, following = next_version(store)
     if newest is None:
         raise UsageError(f"{store.uri}: no version here")
+    store = following["store"]
     chosen = {log_id: newest.logs.find(log_id) for log_id in sorted(set(log_ids))}
     wrong = [name for name, one in chosen.items() if one is None or (one.status == DROPPED) != undo]
     if wrong:

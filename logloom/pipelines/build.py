@@ -14,6 +14,7 @@ import functools
 import logging
 import operator
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,10 +30,12 @@ from logloom.errors import (
 from logloom.extras import beam_needed
 from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
-from logloom.io.shards import DROPPED
-from logloom.pipelines.plan import BuildPlan
+from logloom.io.shards import RecordShard
+from logloom.io.storage import Store
 from logloom.pipelines.plan_logs import save_memory
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import show
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
@@ -81,8 +84,7 @@ class Built:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
-        fine = {"whole", "empty", "kept", DROPPED} | ({"skipped"} if self.within_budget else set())
-        return set(self.manifest.logs.statuses) <= fine
+        return finish.is_whole(self.manifest.logs, self.within_budget)
 
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:
@@ -92,7 +94,7 @@ def construct(pipeline: Any, plan: BuildPlan) -> Any:
         | "Logs" >> _Logs(plan)
         | "SpreadLogs" >> SpreadByKey(operator.attrgetter("log_id"))
         | "BuildLogs" >> BuildLogs(plan.job)
-        | "CommitVersion" >> CommitVersion(plan.job, (log.task.log_id for log in plan.logs))
+        | "CommitVersion" >> CommitVersion(plan.job, (task.log_id for task in plan.tasks))
     )
 
 
@@ -104,7 +106,7 @@ class _Logs(beam.PTransform):
 
     def expand(self, pipeline: Any) -> Any:
         if not self.plan.staged:
-            return pipeline | beam.Create([log.task for log in self.plan.logs], reshuffle=False)
+            return pipeline | beam.Create(list(self.plan.tasks), reshuffle=False)
         return (
             pipeline
             | "Shards" >> beam.Create(self.plan.staged, reshuffle=False)
@@ -153,6 +155,7 @@ def build(
     outcome = finish.read_outcome(job)
     raise_outcome(outcome)
     assert isinstance(finished, Finished)
+    sweep_runs(job.store, job.number)
     made = _with_view(job, job.number, view, on_message, outcome.built, outcome.reused)
     return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
@@ -184,10 +187,15 @@ def prepared(plan: BuildPlan) -> BuildPlan:
     What the next plan may remember lies there from then on, too.
     """
     mend_digest(plan.job)
+    if plan.job.parent is not None and not plan.up_to_date:
+        sweep_runs(plan.job.store, plan.job.parent)  # after one that nobody waited for
     save_memory(plan.memory, plan.job.store)
     job = with_changes(plan.job, plan.changes)
-    staged = stage_tasks(job, [log.task for log in plan.logs]) if len(plan.logs) > GROUP else ()
-    return dataclasses.replace(plan, job=job, staged=staged)
+    return dataclasses.replace(plan, job=job, staged=_staged(job, plan))
+
+
+def _staged(job: Job, plan: BuildPlan) -> tuple[RecordShard, ...]:
+    return stage_tasks(job, plan.tasks) if plan.num_logs > GROUP else ()
 
 
 def mend_digest(job: Target) -> None:
@@ -210,7 +218,15 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     if plan.up_to_date:
         return {"up_to_date": True}
     check_reach(runner, _uris(plan))
-    return describe(lambda pipeline: construct(pipeline, plan), runner, _size(plan), name=job_name(plan.job))
+    # Shards have the names that they would have.
+    with tempfile.TemporaryDirectory(prefix="logloom-") as scratch:
+        elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
+        changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
+    told = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
+    labelled = runner.with_labels(plan.job.labels)
+    return describe(
+        lambda pipeline: construct(pipeline, told), labelled, _size(plan), name=job_name(plan.job)
+    )
 
 
 def _size(plan: BuildPlan) -> Size:
@@ -237,7 +253,7 @@ def check_reach(runner: RunnerOptions, uris: Iterable[str]) -> None:
 
 
 def _uris(plan: BuildPlan) -> list[str]:
-    return [plan.job.store.uri, *(uri for log in plan.logs for uri in log.task.uris)]
+    return [plan.job.store.uri, *(uri for task in plan.tasks for uri in task.uris)]
 
 
 def _run(
@@ -248,6 +264,7 @@ def _run(
 ) -> Finished | Submitted:
     job = plan.job
     check_reach(runner, _uris(plan))
+    runner = runner.with_labels(job.labels)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:

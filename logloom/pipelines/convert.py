@@ -29,6 +29,7 @@ from logloom.io.units import UnitContext, Writer, format_named
 from logloom.pipelines.build import check_reach, job_name, mend_digest, raise_outcome
 from logloom.pipelines.convert_plan import ConvertJob, ConvertPlan, LogToConvert
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
@@ -38,8 +39,9 @@ from logloom.transforms.build_logs import CommitVersion
 from logloom.transforms.bundles import bundled, packed, unpacked
 from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
-from logloom.transforms.outcomes import LogOutcome
+from logloom.transforms.outcomes import GROUP, LogOutcome, stage_packed, staged_packed
 from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.spread import SpreadByKey
 from logloom.transforms.taking import taken_unit
 from logloom.words import OnMessage, counted, ignore_message
 
@@ -104,14 +106,34 @@ class ConvertParts(beam.PTransform):
 
 def construct(pipeline: beam.Pipeline, plan: ConvertPlan) -> Any:
     """Adds a conversion to a pipeline; gives the one outcome."""
-    bundles = [packed(bundle) for log in plan.logs for bundle in _bundles(log, plan.job)]
     return (
         pipeline
-        | "Parts" >> beam.Create(bundles, reshuffle=False)
+        | "Parts" >> _Parts(plan)
         | "SpreadParts" >> beam.Reshuffle()
         | "ConvertParts" >> ConvertParts(plan.job)
         | "CommitVersion" >> CommitVersion(plan.job, (log.task.log_id for log in plan.logs))
     )
+
+
+@dataclass  # not frozen: Beam sets attributes on its transforms
+class _Parts(beam.PTransform):
+    """The bundles of a plan, packed: from the graph, or from files where they are many."""
+
+    plan: ConvertPlan
+
+    def expand(self, pipeline: Any) -> Any:
+        if not self.plan.staged:
+            return pipeline | beam.Create(list(_packed_bundles(self.plan)), reshuffle=False)
+        return (
+            pipeline
+            | "Files" >> beam.Create(self.plan.staged, reshuffle=False)
+            | "SpreadFiles" >> SpreadByKey(str)
+            | "Read" >> beam.FlatMap(staged_packed, self.plan.job)
+        )
+
+
+def _packed_bundles(plan: ConvertPlan) -> Iterator[bytes]:
+    return (packed(bundle) for log in plan.logs for bundle in _bundles(log, plan.job))
 
 
 def convert(
@@ -147,7 +169,8 @@ def convert(
     with watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching:
         size = Size(plan.bytes, len(plan.parts))
         told = dataclasses.replace(with_changes(job, plan.changes), journal=watching.journal)
-        watched = dataclasses.replace(plan, job=told)
+        staged = stage_packed(told, _packed_bundles(plan)) if len(plan.parts) > GROUP else ()
+        watched = dataclasses.replace(plan, job=told, staged=staged)
         try:
             steps = functools.partial(construct, plan=watched)
             run(steps, engine, size, name=job_name(job), on_message=on_message)
@@ -155,6 +178,7 @@ def convert(
             job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, "part", DatasetError)
+    sweep_runs(job.store, job.number)
     return _with_view(job, job.number, outcome.built, outcome.reused)
 
 
@@ -235,7 +259,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
         folder = stack.enter_context(job.store.scratch())
         # A unit without rows has no files to open.
         everything = tuple(job.schema.all)
-        blocks = job.source.blocks(log.log_id, part, everything, job.block_bytes) if part.rows else ()
+        blocks = job.source.part_blocks(log.log_id, part, everything, job.block_bytes) if part.rows else ()
         for block in blocks:
             digested = hasher.submit(digests.update, block)
             if writer is None:

@@ -14,7 +14,7 @@ import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from logloom.errors import DatasetError, StorageError, UsageError
@@ -66,16 +66,18 @@ class PlainFolder:
         Args:
             view: of the conversion, "" in an object store.
         """
-        files = [file for file in view_files(self.work, manifest) if file.output == output]
+        work = replace(self.work, fan_out=manifest.fan_out)
+        files = [file for file in view_files(work, manifest) if file.output == output]
         if view:
             self.rename(pathlib.Path(view) / _shown_folder(files, output))
             return
         with explained(self.store.uri), ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(self._copy_object, [file.stored for file in files], _names(files, output)))
-            self.work.fs.rm(self.work.fs_path(""), recursive=True)
+            stored = [work.fs_path(file.stored) for file in files]
+            list(pool.map(self._copy_object, stored, _names(files, output)))
+            work.fs.rm(work.fs_path(""), recursive=True)
 
-    def _copy_object(self, stored: str, name: str) -> None:
-        self.store.fs.cp_file(self.work.fs_path(stored), self.store.fs_path(name))
+    def _copy_object(self, place: str, name: str) -> None:
+        self.store.fs.cp_file(place, self.store.fs_path(name))
 
     def rename(self, made: pathlib.Path) -> None:
         """Gives a finished folder its name; its files are the user's own, so they can be written."""

@@ -90,6 +90,7 @@ class ConvertPlan:
         logs: that will be converted.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         up_to_date: the newest version already says all that a new one would.
+        staged: digests of files in runs/ with the parts of `logs`, where a graph shouldn't hold them.
     """
 
     job: ConvertJob
@@ -97,6 +98,7 @@ class ConvertPlan:
     notes: tuple[str, ...]
     up_to_date: bool
     changes: tuple[LogRecord, ...] = ()
+    staged: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[tuple[LogToConvert, LogRange]]:
@@ -112,6 +114,11 @@ class ConvertPlan:
         """Of each log that will be converted, its bytes and its parts."""
         parts = {log.task.log_id: log.source.parts for log in self.logs}
         return {log_id: (sum(part.size for part in own), len(own)) for log_id, own in parts.items()}
+
+    @property
+    def is_guessed(self) -> bool:
+        """Never; see `logloom.pipelines.progress.Watched`."""
+        return False
 
     def unit_identities(self) -> list[tuple[str, str]]:
         """(output, identity) of every unit of the logs that will be converted."""
@@ -156,8 +163,7 @@ def plan_convert(
     _check_logs(form, chosen, logs)
     parent, following = next_version(store)
     job = ConvertJob(
-        store=store,
-        name=source.name,
+        name=source.dataset_name,
         recipe=source.recipe,
         outputs={output: chosen},
         verify=verify,

@@ -14,15 +14,16 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_files, remove_folder
-from logloom.io.entries import ENTRY, UNITS, unit_folder
+from logloom.io.entries import ENTRY, unit_folder, unit_names
 from logloom.io.manifest import (
     all_versions,
+    as_laid_out,
     is_root_name,
     read_manifest,
     runs_folder,
@@ -31,10 +32,10 @@ from logloom.io.manifest import (
 )
 from logloom.io.removals import REMOVING, are_in, forget_removals, mark_removed, removed_file, removing
 from logloom.io.shards import SHARDS
-from logloom.io.storage import TEMPORARY, Store
+from logloom.io.storage import TEMPORARY, UNITS, Store
 from logloom.io.tables.versions import OUTPUT as TABLE
 from logloom.io.tags import read_tags
-from logloom.pipelines.gc_needed import Needed, check_versions, is_view_used, kept_versions, users_of
+from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, users_of, view_users
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 from logloom.recipe import Keep
@@ -44,13 +45,12 @@ from logloom.words import human_seconds
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
 _BATCH = 10_000  # units that are noted together
-_IDENTITY = re.compile(r"[0-9a-f]{32}")
 _LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|refused\.txt)")
 _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times)")
 _VIEW = re.compile(r"v(\d{8})")
 _RUN = re.compile(r"\d{8}")
-_OF_VERSIONS = re.compile(r"shards|tags(\.json)?|\d{8}\.(json|blake3|removed)")
+_OF_VERSIONS = re.compile(r"shards|purged|tags(\.json)?|\d{8}\.(json|blake3|removed)")
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
 
@@ -117,6 +117,7 @@ def collect_garbage(
     store = Store.at(root, storage_options)
     if not {"versions", UNITS, "runs"}.intersection(store.names()):
         raise UsageError(f"{store.uri}: not a logloom root, it has neither versions nor units")
+    store = as_laid_out(store)
     now = time.time() if dry_run else now_of(store)
     check_grace(store, grace_s, now)
     collection = _Collection(store, now, now - grace_s, dry_run, on_progress)
@@ -182,7 +183,7 @@ class _Collection:
         times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
         tags = set(read_tags(store).values())
         kept = kept_versions(times, tags, rule)
-        used = [number for number in numbers if number not in kept and is_view_used(store, number)]
+        used = [number for number in numbers if number not in kept and view_users(store, number)]
         for number in used:
             done.notes.append(f"version {number} stays, since tables elsewhere point into its view")
         kept.update(used)
@@ -214,7 +215,7 @@ class _Collection:
         folder = view_folder(number)
         if folder not in self._store.names():
             return
-        if is_view_used(self._store, number):
+        if view_users(self._store, number):
             self.done.notes.append(
                 f"{self._store.uri_of(folder)}: stays, since tables elsewhere point into it"
             )
@@ -238,19 +239,12 @@ class _Collection:
         """Removes units, portions and assembled outputs that nobody needs."""
         looked_at = 0
         for output in self._store.names(UNITS):
-            names = iter(self._identities(output))
+            names = unit_names(self._store, output, on_stranger=self.done.unknown.append)
             while batch := list(itertools.islice(names, _BATCH)):
                 looked_at += len(batch)
                 if output != TABLE or self._has_tables:
                     self._units_of([unit_folder(output, name) for name in batch])
                 self._on_progress(looked_at, looked_at)
-
-    def _identities(self, output: str) -> Iterator[str]:
-        for name in self._store.names(f"{UNITS}/{output}"):
-            if _IDENTITY.fullmatch(name):
-                yield name
-            else:
-                self.done.unknown.append(f"{UNITS}/{output}/{name}")
 
     def _units_of(self, folders: Sequence[str]) -> None:
         found = are_in(self._needed.names, folders)

@@ -14,7 +14,7 @@ import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.manifest import Manifest, read_manifest
+from logloom.io.manifest import Manifest, open_root
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import by_preference
@@ -32,6 +32,7 @@ class ShownRow:
 
     Attributes:
         values: log_id, timestamp, columns, and the ages and availabilities that the output holds.
+        folder: of its unit, within the root.
         why: its lineage, where it was asked for.
     """
 
@@ -40,6 +41,7 @@ class ShownRow:
     columns: tuple[str, ...]
     record: LogRecord
     entry: Entry
+    folder: str
     why: Why | None = None
 
     def headline(self) -> str:
@@ -81,7 +83,7 @@ class ShownRow:
             for name in self.columns
         }
         why: dict[str, Any] = {"timestamp_iso": iso8601(row["timestamp"]), "uris": list(self.record.uris)}
-        unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.entry.folder}
+        unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.folder}
         why["software"] = dict(self.entry.software)
         return row | {"why": {**why, "unit": unit, "columns": lineage}}
 
@@ -106,8 +108,7 @@ def head(
     Raises:
         UsageError: no such version, output, column or row.
     """
-    store = Store.at(root, storage_options)
-    manifest = read_manifest(store, version)
+    store, manifest = open_root(Store.at(root, storage_options), version)
     reading = reading_of(store, manifest)
     output = output or by_preference(manifest.outputs)[0]
     if output not in manifest.outputs:
@@ -116,12 +117,12 @@ def head(
     shown: list[ShownRow] = []
     for record, entry, first in _units_from(store, manifest, output, start):
         reader = reading.open(entry)
-        names = reader.schema.select(columns)
+        names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
         wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
         for index in range(first, min(entry.rows, first + count - len(shown))):
             values = reader.row(index, wanted)
             found = explainer.why(record, int(values["timestamp"])) if explainer else None
-            shown.append(ShownRow(values, reader.schema, names, record, entry, found))
+            shown.append(ShownRow(values, reader.schema, names, record, entry, folder, found))
         if len(shown) >= count:
             break
     return shown

@@ -13,7 +13,14 @@ from typing import Any
 from logloom.errors import LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.manifest import Manifest, manifest_at, read_manifest, resolve_version, version_numbers
+from logloom.io.manifest import (
+    Manifest,
+    manifest_at,
+    open_root,
+    read_manifest,
+    resolve_version,
+    version_numbers,
+)
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
@@ -150,12 +157,12 @@ class LogStay:
 
     Attributes:
         versions: their numbers, ascending.
-        units: of all outputs; none where the log has no rows.
+        units: of all outputs, each with its folder within the root; none where the log has no rows.
     """
 
     versions: tuple[int, ...]
     record: LogRecord
-    units: tuple[Entry, ...] = field(default=(), repr=False)
+    units: tuple[tuple[str, Entry], ...] = field(default=(), repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """See docs/versions.md."""
@@ -164,12 +171,13 @@ class LogStay:
                 "output": unit.output,
                 "partition": unit.partition,
                 "identity": unit.identity,
+                "folder": folder,
                 "rows": unit.rows,
                 "bytes": unit.size,
                 "start": unit.start,
                 "stop": unit.stop,
             }
-            for unit in self.units
+            for folder, unit in self.units
         ]
         return {"versions": list(self.versions), **asdict(self.record), "units": units}
 
@@ -181,6 +189,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
         UsageError: no version has this log.
         DatasetError: a manifest, or what it names, is missing or damaged.
     """
+    store = open_root(store)[0]
     found: list[tuple[list[int], LogRecord]] = []
     last: LogRecord | None = None
     for number, record in _records(store, log_id):
@@ -198,14 +207,14 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
     return [LogStay(tuple(numbers), record, _units(store, record)) for numbers, record in reversed(found)]
 
 
-def _units(store: Store, record: LogRecord) -> tuple[Entry, ...]:
-    return tuple(read_log_part(store, record.part, brief=True)) if record.part else ()
+def _units(store: Store, record: LogRecord) -> tuple[tuple[str, Entry], ...]:
+    units = read_log_part(store, record.part, brief=True) if record.part else ()
+    return tuple((store.stored_name(unit.folder), unit) for unit in units)
 
 
 def _records(store: Store, log_id: str) -> Iterator[tuple[int, LogRecord | None]]:
     """A log's record in each version; a shard that versions share is read once."""
     known: dict[str, LogRecord | None] = {}
-    resolve_version(store, "latest")
     for number in version_numbers(store):
         logs = manifest_at(store, number).logs
         shard = logs.shard_for(log_id)

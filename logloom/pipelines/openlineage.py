@@ -22,7 +22,7 @@ from logloom.io.filesystems import absolute_uri
 from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.retries import WAITS
 from logloom.pipelines.comparison import sums_of
-from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.planned import BuildPlan
 from logloom.schema import Schema
 from logloom.software import software
 from logloom.uris import is_local, shown

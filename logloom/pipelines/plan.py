@@ -7,167 +7,30 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from logloom.errors import UsageError
-from logloom.io.entries import ENTRY, unit_folder
-from logloom.io.logs.base import LogSummary
 from logloom.io.logs.match import LogFiles
-from logloom.io.logs.remembered import Memory
 from logloom.io.manifest import Manifest, check_root
-from logloom.io.shards import LogRecord, RecordShard
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
-from logloom.pipelines.plan_logs import PlanLogs
-from logloom.pipelines.versions import (
-    Before,
-    KeptLogs,
-    check_verify,
-    is_unchanged,
-    left_out_note,
-    next_version,
-)
+from logloom.pipelines.plan_logs import SAMPLE, PlanLogs
+from logloom.pipelines.planned import BuildPlan, PlannedLog
+from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
-from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import is_key_of, skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
-from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.uris import shown
 from logloom.words import counted, human_seconds
-
-
-@dataclass(frozen=True)
-class PlannedLog:
-    """A log that will be read: what is worth remembering of its index, for there may be very many logs.
-
-    Attributes:
-        message_bytes: in the log, uncompressed.
-        num_ticks: as many rows as there can be, before `rows:` drops any.
-        bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where a
-            topic is the clock.
-        reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, its halo left out.
-    """
-
-    task: LogTask
-    message_bytes: int
-    num_ticks: int
-    bounds: NDArray[np.int64]
-    reads: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
-        """Plans a log's partitions, from its index."""
-        spans = plan_spans(summary, plan)
-        if isinstance(plan.clock, TopicClock):
-            topic = summary.topics.get(plan.clock.topic)
-            num_ticks = topic.num_messages if topic is not None else 0
-        else:
-            num_ticks = sum(span.ticks[1] - span.ticks[0] for span in spans if span.ticks is not None)
-        rows = [(span.start, span.stop, *(span.ticks or ())) for span in spans]
-        bounds = np.array(rows, np.int64) if rows else np.empty((0, 2), np.int64)
-        sizes = ByteIndex(summary)
-        reads = [(sizes.between(s.start, s.stop), sizes.chunks(s.start, s.stop)) for s in spans]
-        of_spans = np.array(reads, np.int64).reshape(-1, 2)
-        return cls(task, int(summary.chunk_bytes.sum()), num_ticks, bounds, of_spans)
-
-    @property
-    def spans(self) -> Iterator[Span]:
-        """Its partitions, in time order."""
-        for start, stop, *ticks in self.bounds.tolist():
-            yield Span(start, stop, (ticks[0], ticks[1]) if ticks else None)
-
-
-@dataclass(frozen=True)
-class BuildPlan:
-    """What a build will do.
-
-    Attributes:
-        logs: that will be read.
-        up_to_date: the newest version already says all that a new one would.
-        unreadable: logs that are skipped.
-        left_out: logs that somebody dropped.
-        num_unsettled: how many logs wait for a later build, since their files changed lately.
-        sources: URIs and globs, or the table, that the recipe's `logs` name.
-        kept: logs of the newest version that need no work.
-        changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
-        staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
-        opened: logs that were, in name order; the others are listed as they were when a build opened them.
-        samples: of these, the ones that were opened only to hold the recipe to.
-        memory: what the next plan may remember of the logs; None where the root has it.
-    """
-
-    job: Job
-    logs: tuple[PlannedLog, ...]
-    notes: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    up_to_date: bool = False
-    unreadable: tuple[LogRecord, ...] = ()
-    left_out: tuple[str, ...] = ()
-    num_unsettled: int = 0
-    sources: tuple[str, ...] = ()
-    kept: KeptLogs = field(default_factory=KeptLogs)
-    changes: tuple[LogRecord, ...] = ()
-    opened: tuple[str, ...] = ()
-    samples: tuple[str, ...] = ()
-    memory: Memory | None = None
-    staged: tuple[RecordShard, ...] = ()
-
-    @property
-    def partitions(self) -> Iterator[tuple[LogTask, Span]]:
-        return ((log.task, span) for log in self.logs for span in log.spans)
-
-    @property
-    def num_partitions(self) -> int:
-        return sum(len(log.bounds) for log in self.logs)
-
-    @property
-    def message_bytes(self) -> int:
-        return sum(log.message_bytes for log in self.logs)
-
-    @property
-    def largest_partition(self) -> int:
-        """Bytes of messages in the largest partition: what becomes one shard of each output."""
-        return max((int(log.reads[:, 0].max(initial=0)) for log in self.logs), default=0)
-
-    @property
-    def chunk_reads(self) -> int:
-        """Chunks to read, one that two partitions share counted twice; as many range requests at most."""
-        return sum(int(log.reads[:, 1].sum()) for log in self.logs)
-
-    @property
-    def num_ticks(self) -> int:
-        """Ticks of the logs that will be read: as many rows as there can be, before `rows:` drops any."""
-        return sum(log.num_ticks for log in self.logs)
-
-    @property
-    def work(self) -> dict[str, tuple[int, int]]:
-        """Of each log that will be read, its bytes of messages and its partitions."""
-        return {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
-
-    def unit_identities(self) -> list[tuple[str, str]]:
-        """(output, identity) of every unit of the logs that will be read."""
-        return [
-            (output, self.job.unit_identity(output, task, span))
-            for task, span in self.partitions
-            for output in self.job.outputs
-        ]
-
-    def finished(self) -> int:
-        """How many units lie finished in the root."""
-        return sum(
-            self.job.store.exists(f"{unit_folder(output, identity)}/{ENTRY}")
-            for output, identity in self.unit_identities()
-        )
 
 
 def plan_build(
@@ -181,9 +44,13 @@ def plan_build(
     py_files: Sequence[str] = (),
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
+    sample: int | None = SAMPLE,
+    labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
     """Plans a build.
+
+    Versions have the same bytes, whatever is left to workers.
 
     Args:
         root: URI of the dataset's root.
@@ -194,6 +61,9 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
+        sample: how many of the logs to build are opened here, where there are more; workers open the
+            others. None opens all of them.
+        labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -207,29 +77,34 @@ def plan_build(
     load_files(python)
     parent, following = next_version(store)
     before = Before(parent)
-    logs = PlanLogs(recipe, store, base, limit, on_opened, before.left_out)
-    logs.open(logs.new)
+    logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
+    logs.open_some(logs.new)
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
+    following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
+    job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
+    is_same = parent is not None and is_unchanged(job, parent)
+    # Keys tell which of these changed, and so whether there is anything to do.
+    compared = [log_id for log_id in logs.left if is_same and log_id in before.known]
+    job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed, compared)
+    _check_names(job.outputs, logs)
+    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs))
+    notes += tuple(_waiting(store, recipe, logs, before))
+    return _against_parent(job, recipe, parent, before, logs, notes)
+
+
+def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> Job:
+    """What a recipe says of its job, and more."""
     outputs = _outputs(recipe)
-    job = Job(
+    return Job(
         store=store,
         name=recipe.name,
         recipe=recipe.identity_json(),
-        plan=row_plan,
         outputs=outputs,
-        open_options=logs.options,
         skip_budget=recipe.skip_budget,
-        verify=verify,
-        allow_empty=allow_empty,
         references=references_of(outputs, store.options),
-        py_files=python,
-        **following,
+        **more,
     )
-    job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed)
-    _check_names(outputs, logs)
-    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_waiting(store, recipe, logs, before))
-    return _against_parent(job, recipe, parent, before, logs, notes)
 
 
 def _waiting(store: Store, recipe: Recipe, logs: PlanLogs, before: Before) -> list[str]:
@@ -254,6 +129,16 @@ def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
         f"version {parent.version} knows logs by `hash: {before}`, this build by `hash: {recipe.hash}`: "
         "other content ids, so every log counts as new and is built again"
     ]
+
+
+def _sample_note(logs: PlanLogs) -> list[str]:
+    """Says which logs a recipe was held to, where workers open the others."""
+    if not logs.left:
+        return []
+    some = sorted(logs.opened)
+    named = ", ".join(some[:5]) + (", …" if len(some) > 5 else "")
+    total = counted(len(some) + len(logs.left), "log")
+    return [f"opened {len(some)} of {total} to hold the recipe to ({named}); workers open the others"]
 
 
 def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]) -> dict[str, str]:
@@ -290,7 +175,7 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
     """
     problems = [
         problem
-        for log_id in sorted(logs.opened)
+        for log_id in sorted([*logs.opened, *logs.left])
         for output, options in outputs.items()
         for problem in format_named(output).check_log(options, log_id, logs.files[log_id].uris[0])
     ]
@@ -305,16 +190,25 @@ def _with_changed_opened(
     before: Before,
     notes: tuple[str, ...],
     allow_derive: Sequence[str],
+    compared: Sequence[str],
 ) -> tuple[Job, tuple[str, ...]]:
-    """Opens the remembered logs that have to be built; the job and notes by what these hold."""
-    # They may change the plan, and so the keys of others.
-    while changed := [
-        log_id for log_id in logs.remembered if not _stands(before, _task_of(job, recipe, logs, log_id))
-    ]:
-        logs.open(changed)
-        row_plan, notes = logs.resolve(allow_derive)
-        job = replace(job, plan=row_plan)
-    return job, notes
+    """Opens logs that are to be compared, and remembered ones that have to be built, of many a sample.
+
+    Returns:
+        The job and notes by what these hold.
+    """
+    logs.open(compared)
+    is_resolved = not compared
+    while True:
+        if not is_resolved:
+            row_plan, notes = logs.resolve(allow_derive)
+            job = replace(job, plan=row_plan)
+        tasks = (_task_of(job, recipe, logs, log_id) for log_id in logs.remembered)
+        changed = [task.log_id for task in tasks if not _stands(before, task)]
+        if not changed:
+            return replace(job, held_to=recipe if logs.left else None), notes
+        logs.open_some(changed)  # which may change the plan, and so the keys of others
+        is_resolved = False
 
 
 def _task_of(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
@@ -341,23 +235,28 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
+    purged = logs.purged(before.known)
     for log_id in sorted(logs.opened):
         task = _task_of(job, recipe, logs, log_id)
-        if not _stands(before, task):
+        if log_id not in purged and not _stands(before, task):
             planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
+    notes = [*notes, *(log.warning for log in planned if log.warning)]
+    left = tuple(_task_left(recipe, logs, log_id) for log_id in sorted(logs.left))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.known.keys() - logs.files.keys() - before.left_out - logs.unsettled)
+    gone = sorted(before.known.keys() - logs.files.keys() - before.left_out - logs.unsettled - purged)
     vanished = _vanished(job, recipe, gone, before)
-    lost = [] if recipe.vanished == "keep" else gone
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *(purged & before.known.keys())])
+    notes = [*notes, *(f"{log_id}: left out, since it was purged" for log_id in sorted(purged)[:20])]
     changes = before.changes([*vanished, *unreadable], lost)
-    kept = before.kept([*(log.task.log_id for log in planned), *(r.log_id for r in unreadable), *lost])
-    job = replace(job, bundle=bundle_size(sum(len(log.bounds) for log in planned)))
-    return BuildPlan(
+    new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
+    kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
+    plan = BuildPlan(
         job,
         tuple(planned),
+        left,
         tuple(notes),
         tuple(gone),
-        parent is not None and not planned and not changes and is_unchanged(job, parent),
+        parent is not None and not new and not changes and is_unchanged(job, parent),
         tuple(unreadable),
         tuple(sorted(before.left_out)),
         len(logs.unsettled),
@@ -368,6 +267,13 @@ def _against_parent(
         samples=tuple(logs.samples),
         memory=logs.memory(),
     )
+    return replace(plan, job=replace(job, bundle=bundle_size(plan.num_partitions)))
+
+
+def _task_left(recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
+    """A log that a worker is to open first, by what its listing says."""
+    uris = logs.files[log_id].uris
+    return LogTask(log_id, uris, "", split_of(recipe, log_id, uris), "", logs.listed(log_id))
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

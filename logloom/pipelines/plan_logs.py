@@ -1,6 +1,6 @@
-"""The logs of a plan: which a listing shows unchanged, and which have to be opened.
+"""The logs of a plan: which a listing shows unchanged, which have to be opened, and which workers open.
 
-Here: `PlanLogs`.
+Here: `PlanLogs`. Where many have to be opened, it opens a sample, the same of the same logs each time.
 Elsewhere: what is remembered of logs (logloom.io.logs.remembered), what a plan makes of them
 (logloom.pipelines.plan).
 """
@@ -14,12 +14,14 @@ from typing import Any
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.base import OpenOptions, unfinished_words
+from logloom.io.logs.decoding import clouds
 from logloom.io.logs.folders import Folders
-from logloom.io.logs.match import LogFiles, access_to, check_one_recording, has_settled, waiting_threads
+from logloom.io.logs.match import LogFiles, access_to, check_files, has_settled, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
-from logloom.io.logs.remembered import Memory, RememberedLog
+from logloom.io.logs.remembered import Memory, RememberedLog, print_of
 from logloom.io.logs.sidecar import Sidecars
+from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import expand_logs
@@ -29,6 +31,7 @@ from logloom.uris import shown
 from logloom.words import counted
 
 OnOpened = Callable[[int, int], None]
+SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
 
 
 class PlanLogs(Mapping[str, Outline]):
@@ -37,8 +40,9 @@ class PlanLogs(Mapping[str, Outline]):
     Attributes:
         files: of all logs.
         remembered: logs that were not opened: their files are listed as they were when a build opened them.
-        opened: the others.
-        samples: of these, remembered ones that were opened to hold the recipe to.
+        opened: those that were.
+        left: those that workers are to open first, and what is remembered of them.
+        samples: of the opened, remembered ones that were opened to hold the recipe to.
         failed: logs that can't be read, and why.
         sources: absolute URIs and globs that `logs` names, or its table, without credentials.
         unsettled: log_ids of logs whose files changed lately, so that they wait for a later build.
@@ -51,6 +55,7 @@ class PlanLogs(Mapping[str, Outline]):
         store: Store,
         base: str | None = None,
         limit: int | None = None,
+        sample: int | None = SAMPLE,
         on_opened: OnOpened = lambda done, total: None,
         left_out: Container[str] = (),
     ):
@@ -59,6 +64,7 @@ class PlanLogs(Mapping[str, Outline]):
         Args:
             base: the folder that relative URIs start from.
             limit: only the first logs, for a trial.
+            sample: how many logs are opened at a time where not all need be; None opens all.
             on_opened: called with how many logs have been opened, of how many.
             left_out: log_ids of logs that are none of these, though the recipe finds them.
 
@@ -66,10 +72,11 @@ class PlanLogs(Mapping[str, Outline]):
             RecipeError: `logs` or `log_id` are wrong.
             UsageError: all logs are left out, or may still be written.
         """
-        self._recipe, self._on_opened, self._limit = recipe, on_opened, limit
+        self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
         self._topics = named_topics(recipe)
         said = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
         self.sources = tuple(shown(absolute_uri(uri, base)) for uri in said)
+        self._purged = Purged(store)
         sidecars = Sidecars(store.uri_of("index"), store.options)
         # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
@@ -89,6 +96,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.files = {log.log_id: log for log in found}
         self.remembered = self._before.recall(found)
         self.opened: dict[str, Outline] = {}
+        self.left: dict[str, RememberedLog | None] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
         self.options = OpenOptions(recipe.on_error_mode, access, sidecars.uri, hash=recipe.hash)
@@ -119,10 +127,32 @@ class PlanLogs(Mapping[str, Outline]):
     def new(self) -> list[str]:
         """The logs of which nothing is known yet."""
         failed = {log.log_id for log, _ in self.failed}
-        return [log_id for log_id in self.files if log_id not in self and log_id not in failed]
+        known = self.opened.keys() | self.remembered.keys() | self.left.keys() | failed
+        return [log_id for log_id in self.files if log_id not in known]
 
     def __contains__(self, log_id: object) -> bool:
         return log_id in self.opened or log_id in self.remembered
+
+    def purged(self, known: Collection[str]) -> set[str]:
+        """The logs that were erased from the root, and must not come back with the content that they had.
+
+        Args:
+            known: logs of the newest version.
+        """
+        there = {log_id for log_id in self if self._purged.has(log_id, self.content_of(log_id)[0])}
+        return there | {log_id for log_id in known if log_id not in self.files and self._purged.has(log_id)}
+
+    def open_some(self, log_ids: Sequence[str]) -> None:
+        """Opens logs that are to be built; of many a sample, spread evenly over their names.
+
+        Raises:
+            LogReadError: see `open`.
+        """
+        chosen = _spread(sorted(log_ids), self._sample)
+        # Whether one that was purged is that log again, its content says.
+        chosen = sorted({*chosen, *filter(self._purged.has, log_ids)})
+        self.left |= {log_id: self.remembered.pop(log_id, None) for log_id in sorted({*log_ids} - {*chosen})}
+        self.open(chosen)
 
     def open(self, log_ids: Collection[str]) -> None:
         """Opens logs, so that no more is remembered of them than what they hold now.
@@ -134,20 +164,19 @@ class PlanLogs(Mapping[str, Outline]):
         with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
             for done, (log, result) in enumerate(zip(files, pool.map(self._open, files), strict=True), 1):
                 self.remembered.pop(log.log_id, None)
+                self.left.pop(log.log_id, None)
                 if isinstance(result, str):
                     self.failed.append((log, result))
                 else:
                     self.opened[log.log_id] = result
                 self._on_opened(done, len(files))
-        if self.failed and (self.options.on_error == "fail" or not len(self)):
+        if self.failed and (self.options.on_error == "fail" or not (len(self) or self.left)):
             raise LogReadError(_list_failures(self.failed, len(self.files)))
 
     def _open(self, log: LogFiles) -> Outline | str:
         try:
             opened = self._outline(open_log(log.uris, self.options))
-            if len(log.uris) > 1:
-                singly = [open_log([uri], self.options).summary for uri in log.recordings]
-                check_one_recording(log, singly)
+            check_files(log, lambda uris: open_log(uris, self.options))
         except LogReadError as error:
             return str(error)
         return opened
@@ -155,8 +184,30 @@ class PlanLogs(Mapping[str, Outline]):
     def resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
         """The recipe's plan for all the logs; see `logloom.transforms.resolve`.
 
-        Of the logs that are remembered it opens the first that defines a topic in its way. What doesn't fit
-        these is said of what all logs hold now.
+        Of those that are left to workers, more are opened as long as none of the others tells what the plan
+        has to know.
+        """
+        while self.left:
+            try:
+                plan, notes = self._resolve(allow_derive)
+                if not any(clouds.needs_message(column.spec) for column in plan.columns):
+                    return plan, notes
+            except LogloomError:
+                if len(self) and not self._topics - self._seen():
+                    raise
+            self.open(_spread(sorted(self.left), max(self._sample or 1, len(self.opened))))
+        return self._resolve(allow_derive)
+
+    def _seen(self) -> set[str]:
+        """The topics that a log has which is opened or remembered."""
+        told = [log.topics.keys() for log in self.remembered.values()]
+        return set().union(*told, *(log.summary.topics.keys() for log in self.opened.values()))
+
+    def _resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
+        """The plan for the logs that are opened or remembered.
+
+        Of those that are remembered it opens the first that defines a topic in its way. What doesn't fit
+        these is said of what all of them hold now.
         """
         while self.remembered:
             topics = {log_id: log.topics for log_id, log in self.remembered.items()}
@@ -180,6 +231,10 @@ class PlanLogs(Mapping[str, Outline]):
             for uri, why in sorted(log.unfinished.items()):
                 yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
 
+    def listed(self, log_id: str) -> str:
+        """What tells a log in later listings, where whoever opens it may remember it; "" otherwise."""
+        return "" if self._reads_all or self._limit is not None else print_of(self.files[log_id])
+
     def memory(self) -> Memory | None:
         """What the next plan may remember; None where that is what this one did."""
         if self._reads_all or self._limit is not None:
@@ -187,11 +242,19 @@ class PlanLogs(Mapping[str, Outline]):
         shared: dict[Any, Any] = {}
         known = list(self.remembered.items())
         for log_id, outline in self.opened.items():
-            log = RememberedLog.of(self.files[log_id], outline.summary, self._topics, shared)
+            log = RememberedLog.of(self.files[log_id].uris, outline.summary, self._topics, shared)
             known += [(log_id, log)] if log is not None else []
-        logs = ((self.files[log_id], log) for log_id, log in known)
+        known += [(log_id, log) for log_id, log in self.left.items() if log is not None]
+        logs = ((listed, log) for log_id, log in known if (listed := print_of(self.files[log_id])))
         memory = Memory.of(self._recipe.hash, self._topics, logs, self._folders.bags_told)
         return None if memory.to_data() == self._before.to_data() else memory
+
+
+def _spread(names: Sequence[str], most: int | None) -> list[str]:
+    """So many of the names, the first and the last among them; all where there are no more."""
+    if most is None or len(names) <= most:
+        return list(names)
+    return [names[i * (len(names) - 1) // max(most - 1, 1)] for i in range(most)]
 
 
 def save_memory(memory: Memory | None, store: Store) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from logloom.pipelines import splits
-from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.planned import BuildPlan
 from logloom.words import human_bytes
 
 
@@ -20,7 +20,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "root": plan.job.store.uri,
         "version": plan.job.parent if plan.up_to_date else plan.job.number,
         "up_to_date": plan.up_to_date,
-        "logs_to_read": len(plan.logs),
+        "logs_to_read": plan.num_logs,
         "logs_reused": plan.kept.logs,
         "logs_skipped": len(plan.unreadable),
         "logs_gone": len(plan.dropped),
@@ -28,6 +28,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_opened": len(plan.opened),
         "recipe_held_to": list(plan.samples),
         "logs_unsettled": plan.num_unsettled,
+        "logs_left_to_workers": len(plan.left),
         "partitions": plan.num_partitions,
         "rows_at_most": plan.num_ticks,
         "units_to_build": units - finished,

@@ -16,13 +16,23 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from logloom.errors import LogloomError
-from logloom.transforms.journal import ASSEMBLING, BUILDING, READING_BACK, Journal, JournalReader, Note
+from logloom.io.entries import unit_names
+from logloom.transforms.journal import (
+    ASSEMBLING,
+    BUILDING,
+    OPENED,
+    READING_BACK,
+    Journal,
+    JournalReader,
+    Note,
+)
+from logloom.transforms.read_marks import units_read_back
 from logloom.words import counted, human_bytes, human_seconds, printable
 
 if TYPE_CHECKING:
@@ -46,12 +56,17 @@ class Watched(Protocol):
     def job(self) -> Target: ...
 
     @property
-    def work(self) -> Mapping[str, tuple[int, int]]:
-        """Of each log that will be read, its bytes and its partitions."""
+    def work(self) -> dict[str, tuple[int, int]]:
+        """Of each log that will be read, its bytes and its partitions; guessed where nobody has opened it."""
+        ...
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether some of it is."""
         ...
 
     def unit_identities(self) -> list[tuple[str, str]]:
-        """(output, identity) of every unit that will be there."""
+        """(output, identity) of every unit that will be there, as far as that is known."""
         ...
 
 
@@ -60,13 +75,13 @@ class Meter:
     """How far a job is, by what its workers note.
 
     Attributes:
-        work: of each log its bytes and its partitions.
+        work: of each log its bytes and its partitions, guessed until somebody has opened it.
         reads_back: the share of partitions that is read back.
         phase: what goes on, for people: "building drive-03".
         rows: that were made.
     """
 
-    work: Mapping[str, tuple[int, int]]
+    work: MutableMapping[str, tuple[int, int]]
     reads_back: float = 1.0
     phase: str = "starting"
     rows: int = 0
@@ -93,6 +108,9 @@ class Meter:
         if note.phase == ASSEMBLING:
             self._files[0 if note.done else 1] += note.pieces
             self.phase = f"assembling, {self._files[0]} of {self._files[1]} files"
+            return
+        if note.phase == OPENED:
+            self.work[note.what] = (note.size, note.pieces)
             return
         self.phase = f"{note.phase} {note.what}"
         if note.done and note.what in self.work:
@@ -158,20 +176,29 @@ class UnitLooker:
             self._waiting.setdefault(output, set()).add(identity)
         self._shares = {log_id: partitions for log_id, (_, partitions) in plan.work.items()}
         self._units = sum(map(len, self._waiting.values()))
+        # Which units there will be isn't known of all; of those that were read back there are marks.
+        self._marks_of = plan.job.number if plan.is_guessed else None
+        self._marked = 0
+        if plan.is_guessed:
+            self._units = len(plan.job.outputs) * sum(self._shares.values())
         self._seen = 0.0
 
     def new(self) -> Iterator[Note]:
         """As if each unit had been a share of every log: which one it belongs to would take a request."""
         there = 0
         with contextlib.suppress(LogloomError):  # a store that refuses is for the build to report
-            for output, waiting in self._waiting.items():
-                found = waiting.intersection(self._store.names(f"parts/{output}"))
+            if self._marks_of is not None:
+                before, self._marked = self._marked, units_read_back(self._store, self._marks_of)
+                there = max(0, self._marked - before)
+            for output, waiting in self._waiting.items() if self._marks_of is None else ():
+                folders = {identity[: self._store.fan_out] for identity in waiting}
+                found = waiting.intersection(unit_names(self._store, output, folders))
                 waiting -= found
                 there += len(found)
         if there and self._units:
-            before, self._seen = self._seen, self._seen + there / self._units
+            share, self._seen = self._seen, self._seen + there / self._units
             for log_id, partitions in self._shares.items():
-                count = round(partitions * self._seen) - round(partitions * before)
+                count = round(partitions * self._seen) - round(partitions * share)
                 if count:
                     yield Note(BUILDING, log_id, pieces=count)
 

@@ -23,11 +23,14 @@ from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
     Assembled,
     Manifest,
+    open_root,
     read_manifest,
     version_file,
     version_numbers,
 )
 from logloom.io.manifest_digest import write_digest
+from logloom.io.purged import Purged
+from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
@@ -100,12 +103,24 @@ def repair(
         DatasetError: the manifest can't be read, or isn't what its digest says: nothing else says what the
             version should hold.
     """
-    store = Store.at(root, storage_options)
-    manifest, broken = whole_logs(read_manifest(store, version))
+    store, manifest = open_root(Store.at(root, storage_options), version)
+    manifest, broken = whole_logs(_without_purged(store, manifest))
     access = with_access(store.options, logs)
     remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
     mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)
     return mending.run(dry_run, broken)
+
+
+def _without_purged(store: Store, manifest: Manifest) -> Manifest:
+    """A version without what was erased from it, which no repair brings back."""
+    purged = Purged(store)
+    if not purged.parts.intersection(manifest.logs.column("part").to_pylist()):
+        return manifest
+    left = [record for record in manifest.logs if record.part not in purged.parts]
+    assembled = (
+        part for part in manifest.assembled if unit_folder(part.output, part.identity) not in purged.folders
+    )
+    return dataclasses.replace(manifest, logs=LogRecords.of(left), assembled=tuple(assembled))
 
 
 def _readable_entries(
@@ -272,8 +287,7 @@ class _Mending:
 
     def _mend_views(self, readable: bool) -> None:
         store = self._store
-        prefix = len(store.uri) + 1
-        restored = {one.name[prefix:] for one in self._done if not one.why_not}
+        restored = {one.name for one in self._done if not one.why_not}
         numbers = version_numbers(store) if restored else [self._manifest.version] if readable else []
         for number in numbers:
             try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logloom.io.manifest import Manifest
-from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.versions import Before
 from logloom.words import counted
 
@@ -17,9 +17,13 @@ Counts = dict[str, dict[str, int]]
 
 
 def planned_splits(plan: BuildPlan) -> Counts:
-    """By split, `logs` and `rows_at_most`: rows of logs that stay, and ticks of those that will be read."""
+    """By split, `logs` and `rows_at_most`: rows of logs that stay, and ticks of those that will be read.
+
+    Of those that workers open first, ticks are guessed.
+    """
     kept = plan.kept.splits
     read = [(log.task.split, 1, log.num_ticks) for log in plan.logs]
+    read += [(task.split, 1, plan.ticks_of_left) for task in plan.left]
     return _count(plan.job.recipe, [*kept, *read], "rows_at_most")
 
 

@@ -7,6 +7,7 @@ read back (logloom.transforms.read_marks), what engines say (logloom.runners.det
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import socket
@@ -30,6 +31,7 @@ UNANSWERED_FOR = 60.0  # seconds, until nobody waits for an engine any more
 GOING_ON = ("running", "detached", "unknown")  # states
 MAX_ASKED = 10  # detached jobs of a version; a stranger's root may name very many
 _RUN = re.compile(r"([0-9a-z]{1,32})(\.running)?\.json")
+_HANDED_ON = re.compile(r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}")
 _NUMBER = re.compile(r"[0-9]{8}")
 
 
@@ -46,6 +48,7 @@ class BuildStatus:
         detached: its command has ended; the engine is asked.
         units, units_read_back: of the version's new logs, by all attempts at this version.
         failed: partitions.
+        whole: nothing of a version that was committed is salvaged or skipped beyond the recipe's budget.
         problem: why nothing was committed, or isn't known to be; "" where it was.
     """
 
@@ -67,6 +70,7 @@ class BuildStatus:
     reused: int = 0
     failed: int = 0
     failure_files: tuple[str, ...] = ()
+    whole: bool = True
     problem: str = ""
 
     @property
@@ -202,7 +206,17 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
         reused=outcome.reused,
         failed=outcome.failed,
         failure_files=tuple(outcome.failure_files),
+        whole=outcome.whole,
     )
+
+
+def sweep_runs(store: Store, number: int) -> None:
+    """Removes what builds handed on in runs/, once their version is there and none of them runs."""
+    with contextlib.suppress(LogloomError, *MISSING):
+        if not store.exists(version_file(number)) or not all(one.is_over for one in builds(store, {number})):
+            return
+        for name in filter(_HANDED_ON.fullmatch, store.names(runs_folder(number))):
+            store.remove(f"{runs_folder(number)}/{name}", durable=False)
 
 
 def wait(

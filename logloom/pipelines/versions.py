@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from logloom.errors import UsageError
-from logloom.io.manifest import Manifest, digest_of_manifest, read_manifest, runs_folder, version_numbers
+from logloom.io.entries import fan_out_of_new
+from logloom.io.manifest import Manifest, digest_of_manifest, open_root, runs_folder, version_numbers
 from logloom.io.merging import GONE, write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED, LogRecord
@@ -31,10 +32,12 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
     run = uuid.uuid4().hex[:12]
     numbers = version_numbers(store)
     if not numbers:
-        return None, {"number": 1, "parent": None, "run": run}
+        store = replace(store, fan_out=fan_out_of_new(store))
+        return None, {"store": store, "number": 1, "parent": None, "run": run}
     number = numbers[-1]
-    newest = read_manifest(store, number)
+    store, newest = open_root(store, number)
     return newest, {
+        "store": store,
         "number": number + 1,
         "parent": number,
         "parent_digest": digest_of_manifest(store, number),

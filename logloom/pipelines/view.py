@@ -20,10 +20,10 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.disk import NO_LINKS
-from logloom.io.entries import UNITS, FileEntry, repair_hint
+from logloom.io.entries import FileEntry, repair_hint
 from logloom.io.filesystems import explained
 from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
-from logloom.io.storage import Store
+from logloom.io.storage import UNITS, Store
 from logloom.io.units import format_named
 from logloom.transforms.finished import check_file
 from logloom.words import OnMessage
@@ -157,7 +157,7 @@ def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -
     """Puts files into a version's view again that it lost, or that aren't those of the version any more.
 
     Args:
-        restored: files of the root that were replaced, to which a view may hold an old link or a copy.
+        restored: URIs of files of the root that were replaced; a view may hold an old link or copy of them.
 
     Returns:
         The places of the files that were put there; none where there is no view.
@@ -166,7 +166,7 @@ def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -
     done = []
     if store.local is None:
         for file in view_files(store, manifest) if store.exists(f"{folder}/{COPIED}") else ():
-            if file.stored in restored:
+            if store.uri_of(file.stored) in restored:
                 store.copy(file.stored, f"{folder}/{file.name}")
                 done.append(store.uri_of(f"{folder}/{file.name}"))
         return done

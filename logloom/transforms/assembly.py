@@ -45,6 +45,7 @@ from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
 from logloom.transforms.outcomes import LogOutcomes, kept_records, records_of
 from logloom.transforms.partition import Failure, Reading, damaged, differences, is_sampled
+from logloom.transforms.read_marks import is_marked, leave_mark, mark_of
 from logloom.transforms.taking import refresh_assembled, taken_portion
 
 
@@ -108,7 +109,8 @@ class AssemblyCandidate:
 
 
 _MADE_ANEW = "build again: it will be made anew"
-AssembledResult = tuple[Assembled, tuple[Failure, ...]]
+# What a version says of it; what is wrong with it; how many of its portions nobody read.
+AssembledResult = tuple[Assembled, tuple[Failure, ...], int]
 
 
 def assembled_format(output: str) -> AssembledFormat:
@@ -317,26 +319,37 @@ def entry_of(
 def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResult:
     """Reads an assembled output back, and writes the entry that marks it as complete.
 
-    What the parent version has, all of it or portions, is trusted, unless all is to be read.
+    What the parent version has, all of it or portions, is trusted, unless all is to be read. What an earlier
+    attempt at this version read isn't read again.
     """
     entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
     problems: list[str] = []
+    num_trusted = 0 if candidate.found or job.verify == "all" else len(entry.portions) - len(candidate.fresh)
     is_trusted = candidate.found and identity in {part.identity for part in job.assembled}
+    mark = mark_of(job, [output, identity, blake3(entry.to_bytes()).hexdigest()])
+    is_known = (is_trusted and job.verify != "all") or (candidate.found and is_marked(job, mark))
     if candidate.found and not is_trusted and not refresh_assembled(job, identity, entry):
         problems = [f"{job.store.uri_of(unit_folder(output, identity))}: removed while this build ran"]
-    elif is_sampled(job.verify, identity) and (not is_trusted or job.verify == "all"):
+    elif is_sampled(job.verify, identity) and not is_known:
         are_all = candidate.found or job.verify == "all" or len(candidate.fresh) == len(entry.portions)
         fresh = None if are_all else frozenset(candidate.fresh)
         problems = list(assembled_differences(job.store, identity, entry, fresh))
+        if not problems:
+            leave_mark(job, mark)
     if problems:
         way_out = withdraw_assembled(job.store, output, identity) if candidate.found else ""
-        way_out = withdraw_portions(job.store, entry) or way_out or _MADE_ANEW
+
+        def is_sound(portion: SharedPortion) -> bool:
+            return not any(assembled_differences(job.store, identity, entry, {portion.path}))
+
+        way_out = withdraw_portions(job.store, entry, is_sound) or way_out or _MADE_ANEW
         problems = [f"{problem}; {way_out}" for problem in problems]
     elif not candidate.found:
         entry = _published(job, candidate)
     digest = blake3(entry.to_bytes()).hexdigest()
     part = Assembled(output, entry.split, identity, digest, entry.size, entry.rows)
-    return part, tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
+    failures = tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
+    return part, failures, num_trusted
 
 
 def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:

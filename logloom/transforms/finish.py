@@ -19,12 +19,13 @@ from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import Assembled, Manifest, runs_folder, version_file
+from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
+from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
-from logloom.io.shards import LogRecord
+from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
@@ -38,6 +39,7 @@ from logloom.transforms.outcomes import (
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.read_marks import marks_folder
 from logloom.transforms.rows import Tally, reconcile
+from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
 from logloom.words import counted
 
@@ -55,20 +57,23 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
+    memory = remembered(job, log)
     failures = tuple(dict.fromkeys(failure for result in done for failure in result.failures))
     if failures:
         left_out = _LEFT_OUT.get(job.open_options.on_error, ())
         skipped = all(failure.kind in left_out for failure in failures)
-        return LogOutcome(log.log_id, skipped_record(log, failures) if skipped else None, failures)
+        record = skipped_record(log, failures) if skipped else None
+        return LogOutcome(log.log_id, record, failures, memory=memory)
     order = {output: position for position, output in enumerate(job.outputs)}
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
     try:
         record = _record(job, log, entries)
     except LogloomError as error:
-        return LogOutcome(log.log_id, None, (Failure(log.log_id, "", "log", str(error)),))
+        failed = Failure(log.log_id, "", "log", str(error))
+        return LogOutcome(log.log_id, None, (failed,), memory=memory)
     built = sum(result.built for result in done)
     seconds = sum(result.seconds for result in done)
-    return LogOutcome(log.log_id, record, (), built, len(entries) - built, seconds)
+    return LogOutcome(log.log_id, record, (), built, len(entries) - built, seconds, memory)
 
 
 def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
@@ -207,6 +212,7 @@ class Outcome:
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
         labels: that the build was given.
+        whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
     """
 
     version: Count
@@ -219,6 +225,7 @@ class Outcome:
     failed: Count = 0
     failure_files: tuple[FileName, ...] = ()
     labels: Mapping[Text, Text] = field(default_factory=dict)
+    whole: bool = True
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -241,12 +248,13 @@ def read_outcome(job: Target) -> Outcome:
 def commit(
     job: Target,
     outcomes: LogOutcomes,
-    assembled: Sequence[tuple[Assembled, tuple[Failure, ...]]],
+    assembled: Sequence[tuple[Assembled, tuple[Failure, ...], int]],
     damaged: Sequence[Failure] = (),
 ) -> dict[str, Any]:
     """Creates the version, or says why not; what it says also stands in runs/, for detached jobs.
 
     Args:
+        assembled: of each its failures, and how many of its portions were taken over unread.
         damaged: what was found wrong with units of earlier builds.
 
     Returns:
@@ -255,10 +263,10 @@ def commit(
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
     failures = [*outcomes.failures]
     failures += sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
-    failures += [failure for _, found in assembled for failure in found]
+    failures += [failure for _, found, _ in assembled for failure in found]
     logs = records_of(job, outcomes)
     if not failures:
-        failures += _removed(job, outcomes, [part for part, _ in assembled])
+        failures += _removed(job, outcomes, [part for part, *_ in assembled])
     problem = "" if failures else _refusal(job, logs)
     outcome: dict[str, Any] = {
         "version": job.number,
@@ -271,11 +279,13 @@ def commit(
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
         "labels": dict(job.labels),
+        "whole": is_whole(logs, job.skip_budget > 0),
     }
     if not failures and not problem:
         try:
-            parts = [part for part, _ in assembled]
-            create_version(job, logs, parts, _trusted(job, num_kept(outcomes), parts))
+            parts = [part for part, *_ in assembled]
+            trusted = _trusted(job, num_kept(outcomes), parts, sum(number for *_, number in assembled))
+            create_version(job, logs, parts, trusted)
             outcome["committed"] = True
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
@@ -289,9 +299,20 @@ def commit(
 def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled]) -> Iterator[Failure]:
     """What the version would name and is no more."""
     made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
+    purged = Purged(job.store)
+    for record in made if len(purged) else ():
+        if record.part and purged.has(record.log_id, record.content_id):
+            yield Failure(
+                record.log_id, "", "log", "was purged while this build ran; build again, without it"
+            )
     for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
         message = f"{place}: removed by `logloom gc` while this build ran; build again"
         yield Failure(what, "", "readback", message)
+
+
+def is_whole(logs: LogRecords, within_budget: bool) -> bool:
+    """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
+    return set(logs.statuses) <= {"whole", "empty", "kept", DROPPED, *(("skipped",) if within_budget else ())}
 
 
 def _refusal(job: Target, logs: LogRecords) -> str:
@@ -336,6 +357,8 @@ def create_version(
         parent_digest=job.parent_digest,
         trusted=trusted,
         reason=job.reason,
+        fan_out=job.store.fan_out,
+        format=FORMAT if job.store.fan_out else FLAT_FORMAT,
     )
     data = manifest.to_bytes()
     name = version_file(job.number)
@@ -348,9 +371,10 @@ def create_version(
     return manifest
 
 
-def _trusted(job: Target, logs: int, assembled: Sequence[Assembled]) -> dict[str, int]:
+def _trusted(job: Target, logs: int, assembled: Sequence[Assembled], portions: int) -> dict[str, int]:
     """How much of a version nobody read in this build, since an earlier one made it."""
     if job.verify == "all":
-        return {"logs": 0, "assembled": 0}
+        return {"logs": 0, "assembled": 0, "portions": 0}
     before = {part.identity for part in job.assembled}
-    return {"logs": logs, "assembled": sum(part.identity in before for part in assembled)}
+    taken = sum(part.identity in before for part in assembled)
+    return {"logs": logs, "assembled": taken, "portions": portions}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -26,6 +26,7 @@ from logloom.io.shards import RecordShard
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange
 from logloom.io.units import format_named, options_of
+from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.software import software
 from logloom.transforms.columns import RowPlan, Span
@@ -42,7 +43,10 @@ class LogTask:
     """A log to build.
 
     Attributes:
-        key: digest of all that the log's rows and files depend on.
+        uris: in the order in which they are joined; in name order where nobody has opened the log yet.
+        content_id: "" where nobody has opened it yet.
+        key: digest of all that the log's rows and files depend on; "" likewise.
+        listed: what tells it in later listings; "" where nothing does, or the driver remembers it.
     """
 
     log_id: str
@@ -50,6 +54,7 @@ class LogTask:
     content_id: str
     split: str
     key: str
+    listed: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,13 @@ class Job(Target):
 
     Attributes:
         py_files: with functions that columns are derived by.
+        held_to: the recipe, where workers open logs that the driver didn't, and hold them to it.
     """
 
     plan: RowPlan
     open_options: OpenOptions
     py_files: tuple[PythonFile, ...] = ()
+    held_to: Recipe | None = None
 
     @functools.cached_property
     def plan_identity(self) -> str:
@@ -270,13 +277,22 @@ def _state_of(uris: tuple[str, ...]) -> object:
     return tuple((s.st_ino, s.st_size, s.st_mtime_ns) for s in stats)
 
 
+def opened_now(job: Job, uris: Sequence[str]) -> Log:
+    """The log of these files, whatever it holds; kept open for the next who asks in this process.
+
+    Raises:
+        LogReadError: it can't be read.
+    """
+    return _open(tuple(uris), _Hashable(job.open_options), _state_of(tuple(uris)))
+
+
 def opened(job: Job, task: LogTask) -> Log:
     """The log of a task; kept open for the next partition that this process builds of it.
 
     Raises:
         LogReadError: it can't be read, or is no longer what was planned.
     """
-    log = _open(task.uris, _Hashable(job.open_options), _state_of(task.uris))
+    log = opened_now(job, task.uris)
     if log.summary.content_id != task.content_id:
         raise LogReadError(f"{task.uris[0]}: no longer the log that was planned or built from; build again")
     return log

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 BUILDING, READING_BACK, ASSEMBLING = "building", "reading back", "assembling"
+OPENED = "opened"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Note:
         rows: that it made.
         pieces: of this phase that come with it: partitions, or the files to be assembled.
         found: it was there already, from an earlier attempt.
+        size: of a log that was opened, its bytes of messages.
     """
 
     phase: str
@@ -39,6 +41,7 @@ class Note:
     rows: int = 0
     pieces: int = 1
     found: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,23 @@ Elsewhere: how one log is finished, and the commit (logloom.transforms.finish); 
 from __future__ import annotations
 
 import bisect
+import contextlib
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from blake3 import blake3
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, LogloomError
+from logloom.io.logs.remembered import Memory
+from logloom.io.logs.sidecar import Sidecars
 from logloom.io.manifest import digest_of_manifest, manifest_at, runs_folder
 from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
+from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import LogTask, Target
 from logloom.transforms.partition import Failure
 
@@ -32,7 +37,11 @@ MAX_FAILURES = 200  # that travel and are shown; files list all
 
 @dataclass(frozen=True)
 class LogOutcome:
-    """What became of a log: a record for the manifest, and why it failed where it did."""
+    """What became of a log: a record for the manifest, and why it failed where it did.
+
+    Attributes:
+        memory: see `logloom.transforms.summarize.remembered`.
+    """
 
     log_id: str
     record: LogRecord | None
@@ -40,6 +49,7 @@ class LogOutcome:
     built: int = 0
     reused: int = 0
     seconds: float = 0.0
+    memory: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class LogOutcomes:
         failures: what keeps the build from committing, the first few.
         failed: how many there are.
         failure_files: list all failures, those of logs that were left out, too.
+        memories: names of files in runs/ with what the next plan may remember of the logs.
         built, reused: units.
         version: shards of the version's records, once they are merged; none where anything failed.
     """
@@ -62,6 +73,7 @@ class LogOutcomes:
     version: tuple[RecordShard, ...] = ()
     failed: int = 0
     failure_files: tuple[str, ...] = ()
+    memories: tuple[str, ...] = ()
 
 
 def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
@@ -77,17 +89,47 @@ def group_of(log_id: str, starts: Sequence[str]) -> int:
 def stage_tasks(job: Target, tasks: Iterable[LogTask]) -> tuple[RecordShard, ...]:
     """Writes what is to be built where workers find it: engines limit what a graph may hold."""
     ordered = sorted(tasks, key=operator.attrgetter("log_id"))
-    planned = (
-        LogRecord(task.log_id, task.uris, task.content_id, task.split, task.key, "planned", "", 0, 0, {}, 0)
-        for task in ordered
-    )
-    return write_records(job.store, planned, runs_folder(job.number)).shards
+    return write_records(job.store, map(_planned, ordered), runs_folder(job.number)).shards
+
+
+def _planned(task: LogTask) -> LogRecord:
+    said = task.log_id, task.uris, task.content_id, task.split, task.key
+    return LogRecord(*said, "planned", "", 0, 0, {}, 0, (task.listed,))
 
 
 def staged_tasks(shard: RecordShard, job: Target) -> Iterator[LogTask]:
     """The tasks that a shard of `stage_tasks` holds."""
     for one in LogRecords(job.store, [shard], runs_folder(job.number)):
-        yield LogTask(one.log_id, one.uris, one.content_id, one.split, one.key)
+        yield LogTask(one.log_id, one.uris, one.content_id, one.split, one.key, *one.reasons)
+
+
+def stage_packed(job: Target, elements: Iterable[bytes]) -> tuple[str, ...]:
+    """As `stage_tasks`, of elements packed by `logloom.transforms.bundles`; gives the files' digests."""
+    digests = []
+    elements = iter(elements)
+    while group := list(itertools.islice(elements, GROUP)):
+        data = packed(group)
+        digests.append(blake3(data).hexdigest())
+        job.store.create(_packed_file(job, digests[-1]), data)
+    return tuple(digests)
+
+
+def staged_packed(digest: str, job: Target) -> list[bytes]:
+    """The elements of a file of `stage_packed`.
+
+    Raises:
+        DatasetError: it holds something else by now, which mustn't be unpacked.
+    """
+    name = _packed_file(job, digest)
+    data = job.store.read(name)
+    if blake3(data).hexdigest() != digest:
+        raise DatasetError(f"{job.store.uri_of(name)}: changed while the job ran; run it again")
+    elements: list[bytes] = unpacked(data)
+    return elements
+
+
+def _packed_file(job: Target, digest: str) -> str:
+    return f"{runs_folder(job.number)}/{digest}.tasks"
 
 
 def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
@@ -97,8 +139,9 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     made = write_records(job.store, records, runs_folder(job.number))
     failures = tuple(f for outcome in ordered if outcome.record is None for f in outcome.failures)
     built, reused = (sum(getattr(one, name) for one in ordered) for name in ("built", "reused"))
-    files = _write_failures(job, ordered)
-    return LogOutcomes(made.shards, failures[:MAX_FAILURES], built, reused, (), len(failures), files)
+    files, memories = _write_failures(job, ordered), _write_memory(job, ordered)
+    shown = failures[:MAX_FAILURES]
+    return LogOutcomes(made.shards, shown, built, reused, (), len(failures), files, memories)
 
 
 def _write_failures(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, ...]:
@@ -110,10 +153,38 @@ def _write_failures(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, .
     ]
     if not lines:
         return ()
-    first = blake3(outcomes[0].log_id.encode(errors="surrogateescape")).hexdigest()[:8]
-    name = f"{runs_folder(job.number)}/{job.run}.failures-{first}.jsonl"
+    name = f"{runs_folder(job.number)}/{job.run}.failures-{_digest_of_first(outcomes)}.jsonl"
     job.store.replace(name, b"".join(line.strip() + b"\n" for line in lines))
     return (name,)
+
+
+def _write_memory(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, ...]:
+    """Writes what the next plan may remember of a group; names the file."""
+    told = [Memory.from_data(*unpacked(outcome.memory)) for outcome in outcomes if outcome.memory]
+    if not told:
+        return ()
+    name = f"listing-{_digest_of_first(outcomes)}"
+    told[0].with_more(told[1:]).save(_sidecars(job, runs_folder(job.number)), name)
+    return (name,)
+
+
+def _remember(job: Target, names: Iterable[str]) -> None:
+    """Adds what groups wrote to what the next plan may remember; a root that takes none does without."""
+    written, kept = _sidecars(job, runs_folder(job.number)), _sidecars(job, "index")
+    with contextlib.suppress(LogloomError, OSError):
+        read = [Memory.load(written, job.recipe.get("hash", "ends"), (), name) for name in names]
+        told = [one for one in read if len(one.prints)]  # but for those that are lost or damaged
+        if told:
+            Memory.load(kept, told[0].hash, told[0].topics).with_more(told).save(kept)
+
+
+def _sidecars(job: Target, folder: str) -> Sidecars:
+    return Sidecars(job.store.uri_of(folder), job.store.options)
+
+
+def _digest_of_first(outcomes: Sequence[LogOutcome]) -> str:
+    """Names a group among those of its build."""
+    return blake3(outcomes[0].log_id.encode(errors="surrogateescape")).hexdigest()[:8]
 
 
 def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
@@ -129,6 +200,7 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
         sum(getattr(one, name) for one in ordered) for name in ("built", "reused", "failed")
     )
     files = tuple(file for group in ordered for file in group.failure_files)
+    _remember(job, (name for group in ordered for name in group.memories))
     if failures:
         return LogOutcomes(made, failures[:MAX_FAILURES], built, reused, (), failed, files)
     changes = [LogRecords(job.store, shards, runs_folder(job.number)) for shards in (job.changes, made)]

@@ -94,6 +94,15 @@ def resolve(
     return _Resolving(recipe, logs, allow_derive, topics or {}).plan()
 
 
+def hold_to(plan: RowPlan, recipe: Recipe, log_id: str, log: Log) -> None:
+    """Holds a log to the plan of a recipe that other logs made.
+
+    Raises:
+        RecipeError: what it defines doesn't fit; says all of it.
+    """
+    _Resolving(recipe, {log_id: log}, (), {}).hold_to(plan)
+
+
 class _Resolving:
     """One recipe on its way to a plan; collects mistakes."""
 
@@ -151,6 +160,32 @@ class _Resolving:
             raise recipe.places.error(self._mistakes)
         lacking = [f"{words}; unavailable there: {', '.join(c)}" for words, c in self._lacking.items()]
         return plan, (*self._notes, *lacking)
+
+    def hold_to(self, plan: RowPlan) -> None:
+        (log_id,) = self._logs
+        for column in plan.columns:
+            wanted = self._recipe.columns[column.name]
+            assert isinstance(wanted, TopicColumn)
+            topic, path = self._topic(column.topic), ("columns", column.name)
+            try:
+                self._check_there(path, wanted, topic)
+                if not topic.variants:
+                    continue
+                if POLICIES[wanted.resample].uses != "topic":
+                    self._sources(column.topic)
+                found = self._message_type(path, wanted, column.spec, topic)
+            except _MistakenError as wrong:
+                self._mistakes += wrong.mistakes
+                continue
+            if found != column.message_type:
+                said = f"{column.message_type} in those that the plan was made of but {found} in log {log_id}"
+                self._mistakes.append(
+                    Mistake((*path, _key_of(wanted)), f"logs disagree about its type: {said}")
+                )
+        if isinstance(plan.clock, TopicClock) and self._topic(plan.clock.topic).variants:
+            self._sources(plan.clock.topic)
+        if self._mistakes:
+            raise self._recipe.places.error(self._mistakes)
 
     # --- topics -----------------------------------------------------------------------------------------
 
@@ -217,12 +252,9 @@ class _Resolving:
         ctype = _row_type(path, column, message_type)
         is_static = POLICIES[column.resample].uses == "topic"  # outside all time
         time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
+        self._check_there(path, column, topic)
         if topic.absent:
             words = f"{_some(topic.absent)} no message of {column.topic}"
-            if column.missing == "fail":
-                raise _MistakenError(
-                    Mistake((*path, "missing"), f"{words}, and this column says missing: fail")
-                )
             self._lacking.setdefault(words, []).append(name)
         return ColumnPlan(
             name=name,
@@ -235,6 +267,12 @@ class _Resolving:
             max_delay=self._recipe.time.max_delay,
             required=column.missing == "fail",
         )
+
+    def _check_there(self, path: Path, column: TopicColumn, topic: _ResolvedTopic) -> None:
+        """A mistake where logs lack a topic that no log may lack."""
+        if topic.absent and column.missing == "fail":
+            words = f"{_some(topic.absent)} no message of {column.topic}, and this column says missing: fail"
+            raise _MistakenError(Mistake((*path, "missing"), words))
 
     def _sampling(self, column: TopicColumn) -> Sampling:
         # Without a period both stand in the column itself; the recipe's own checks see to that.
@@ -273,7 +311,7 @@ class _Resolving:
         self, path: Path, column: TopicColumn, spec: FieldSpec, topic: _ResolvedTopic
     ) -> ColumnType:
         """The type of a message's value; a mistake where a definition lacks the field, or logs disagree."""
-        key = "as" if column.adapter and not column.field else "field"
+        key = _key_of(column)
         types: dict[ColumnType, str] = {}
         mistakes = []
         for log_id, info in topic.variants.items():
@@ -320,6 +358,11 @@ class _Resolving:
                 said_of = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
                 if not missing or (said_of & set(schema.columns) and not said_of & set(missing)):
                     yield Mistake(("outputs", output), line)
+
+
+def _key_of(column: TopicColumn) -> str:
+    """The key that says which value of a message a column is."""
+    return "as" if column.adapter and not column.field else "field"
 
 
 class _MistakenError(Exception):

@@ -28,7 +28,7 @@ import logloom.datasets
 from logloom.errors import LogloomError
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.match import LogFiles
-from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind
+from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind, print_of
 from logloom.io.logs.sidecar import MAGIC, Sidecars
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
@@ -249,7 +249,7 @@ def _build(uris: list[str], on_error: str) -> None:
 
 def _root(folder: pathlib.Path) -> None:
     """A root in every output, with its view; the logs it was built from lie in memory."""
-    from logloom.io.manifest import read_manifest
+    from logloom.io.manifest import open_root
     from logloom.io.storage import Store
     from logloom.pipelines.view import make_view
 
@@ -261,8 +261,7 @@ def _root(folder: pathlib.Path) -> None:
                 path = folder / member.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(file.read())
-    store = Store.at(str(folder / "root"))
-    make_view(store, read_manifest(store))
+    make_view(*open_root(Store.at(str(folder / "root"))))
 
 
 def _shard(folder: pathlib.Path) -> None:
@@ -306,7 +305,7 @@ def _listing(folder: pathlib.Path) -> None:
     kinds = [{"/can": TopicKind("car/Speed", "cdr", "ros2msg", "0" * 64, bool(n))} for n in range(2)]
     logs = (
         (
-            files,
+            print_of(files),
             RememberedLog(files.uris[::-1], f"{n:064x}", kinds[n % 2], {"/x": "no footer"} if n % 7 else {}),
         )
         for n, files in enumerate(_LISTED)
@@ -342,7 +341,7 @@ def _logs_in_memory() -> str:
 
 def read_root(folder: pathlib.Path) -> None:
     """Verifies, shows, plans, opens, converts and views a root."""
-    from logloom.io.manifest import read_manifest
+    from logloom.io.manifest import open_root
     from logloom.io.storage import Store
     from logloom.pipelines.head import head
     from logloom.pipelines.plan import plan_build
@@ -355,7 +354,7 @@ def read_root(folder: pathlib.Path) -> None:
     def view() -> None:
         store = Store.at(root)
         shutil.rmtree(folder / "root" / "v00000001", ignore_errors=True)
-        make_view(store, read_manifest(store))
+        make_view(*open_root(store))
 
     each(
         lambda: verify(root, num_workers=1),

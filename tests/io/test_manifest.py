@@ -259,6 +259,12 @@ def test_json_that_python_reads_but_no_dataset_holds_is_refused(data, message):
         Manifest.from_bytes(data, "v.json")
 
 
+@pytest.mark.parametrize("fan_out", [-1, 5, "2", 2.0])
+def test_a_manifest_that_puts_units_into_no_folders_there_could_be_is_refused(fan_out):
+    with pytest.raises(DatasetError, match=r"v\.json: .*fan_out"):
+        Manifest.from_bytes(dataclasses.replace(make_manifest(), fan_out=fan_out).to_bytes(), "v.json")
+
+
 def test_brackets_in_text_are_no_depth():
     manifest = dataclasses.replace(make_manifest(), name="[{" * 500 + '"\\')
     assert Manifest.from_bytes(manifest.to_bytes(), "v.json") == manifest

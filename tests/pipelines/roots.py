@@ -76,6 +76,7 @@ def commit_version(store: Store, number: int, log_ids: Sequence[str], **fields: 
         "new",
         {},
         digest_of_manifest(store, number - 1) if number > 1 else "",
+        fan_out=store.fan_out,
     )
     manifest = dataclasses.replace(made, **fields)  # type: ignore[arg-type]
     store.create(version_file(number), manifest.to_bytes())

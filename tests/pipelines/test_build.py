@@ -24,7 +24,7 @@ from logloom.errors import (
 from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import entries_of, read_manifest, version_file
+from logloom.io.manifest import entries_of, open_root, read_manifest, version_file
 from logloom.io.manifest_digest import digest_file, write_digest
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
@@ -49,8 +49,7 @@ def test_the_demo_recipe_builds_and_verifies_against_its_logs(built):
 
 
 def test_messages_and_ticks_are_all_accounted_for(built):
-    store = Store.at(str(built))
-    manifest = read_manifest(store)
+    store, manifest = open_root(Store.at(str(built)))
     for record in manifest.logs:
         assert record.planned == record.rows + sum(record.dropped.values())
     for _, entry in entries_of(store, manifest.logs):
@@ -125,11 +124,11 @@ def test_a_build_killed_in_the_middle_is_finished_by_the_next_one_with_the_same_
     command = [sys.executable, "-m", "logloom", "build", str(recipe), "--to", str(root), "-q"]
     process = subprocess.Popen([*command, "--workers", "1"], start_new_session=True)
     deadline = time.monotonic() + 60
-    while not list(root.glob("parts/*/*/entry.json")) and time.monotonic() < deadline:
+    while not list(root.glob("parts/*/*/*/entry.json")) and time.monotonic() < deadline:
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert list(root.glob("parts/*/*/entry.json")), "nothing was built before the kill"
+    assert list(root.glob("parts/*/*/*/entry.json")), "nothing was built before the kill"
     assert not (root / version_file(1)).exists()
     again = build_at(drive.recipe(), root)
     assert again.reused > 0
@@ -237,7 +236,7 @@ def test_a_view_that_was_removed_can_be_made_again(drive, tmp_path):
     built = build_at(drive.recipe(), tmp_path / "root")
     before = digests(tmp_path / "root")
     shutil.rmtree(built.view)
-    make_view(Store.at(str(tmp_path / "root")), built.manifest)
+    make_view(*open_root(Store.at(str(tmp_path / "root"))))
     assert digests(tmp_path / "root") == before
 
 
@@ -258,7 +257,7 @@ def test_a_damaged_entry_of_an_unfinished_build_is_no_entry_and_progress_does_no
 ):
     plan = plan_build(drive.recipe(), str(tmp_path / "root"))
     (output, identity), *_ = plan.unit_identities()
-    Store.at(str(tmp_path / "root")).create(f"{unit_folder(output, identity)}/{ENTRY}", b"{")
+    plan.job.store.create(f"{unit_folder(output, identity)}/{ENTRY}", b"{")
     build(plan, watch=Watch)
     assert "Traceback" not in capfd.readouterr().err
     assert digests(tmp_path / "root") == digests(built)
@@ -353,7 +352,7 @@ def test_what_is_said_of_a_skipped_log_does_not_depend_on_the_order_of_its_parti
 def test_an_assembled_output_that_does_not_read_back_is_not_committed(drive, built, tmp_path):
     root = tmp_path / "root"
     shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
-    victim = next(root.glob("parts/l5kit/*/agents/0"))
+    victim = next(root.glob("parts/l5kit/*/*/agents/0"))
     victim.chmod(0o644)
     data = bytearray(victim.read_bytes())
     data[-9] ^= 0xFF
@@ -375,18 +374,20 @@ def test_a_flipped_bit_in_a_stage_is_named_and_once_it_is_repaired_builds_go_on(
     root, logs = tmp_path / "root", tmp_path / "logs"
     recipe = split_in_two(drive, logs)
     build_at(recipe, root)
-    stage = next(path for path in sorted(root.glob("parts/l5kit/*/frames")) if path.is_file())
+    stage = next(path for path in sorted(root.glob("parts/l5kit/*/*/frames")) if path.is_file())
     good = stage.read_bytes()
     flip(stage)
     shutil.copy(drive.logs[1], logs)
-    marks = set(root.glob("parts/l5kit/*/entry.json"))
+    marks = set(root.glob("parts/l5kit/*/*/entry.json"))
     for _ in range(2):
         with pytest.raises(ReadBackError, match="bytes changed") as caught:
             build_at(recipe, root)
         assert str(stage) in str(caught.value)
         assert "logloom repair" in str(caught.value)
     assembled = [
-        p.parent for p in set(root.glob("parts/l5kit/*/entry.json")) - marks if (p.parent / "scenes").is_dir()
+        path.parent
+        for path in set(root.glob("parts/l5kit/*/*/entry.json")) - marks
+        if (path.parent / "scenes").is_dir()
     ]
     assert assembled == []
     stage.write_bytes(good)
@@ -402,7 +403,7 @@ def test_a_flipped_bit_in_a_stage_is_named_and_once_it_is_repaired_builds_go_on(
 def test_chunks_that_a_failed_assembly_left_are_not_taken_for_good(drive, built, tmp_path):
     root = tmp_path / "root"
     shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
-    chunk = next(root.glob("parts/l5kit/*/agents/0"))
+    chunk = next(root.glob("parts/l5kit/*/*/agents/0"))
     (chunk.parent.parent / ENTRY).unlink()
     flip(chunk)
     build_at(drive.recipe(), root)
@@ -414,7 +415,7 @@ def test_a_unit_that_does_not_read_back_counts_as_unfinished_unless_a_version_na
 ):
     root = tmp_path / "root"
     shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
-    shard = next(iter(sorted(root.glob("parts/tar/*/shard.tar"))))
+    shard = next(iter(sorted(root.glob("parts/tar/*/*/shard.tar"))))
     flip(shard)
     with pytest.raises(ReadBackError, match="build again: it will be made anew"):
         build_at(drive.recipe(), root)
@@ -425,7 +426,7 @@ def test_a_unit_that_does_not_read_back_counts_as_unfinished_unless_a_version_na
 def test_a_finished_unit_that_lost_a_file_is_built_again(drive, built, tmp_path):
     root = tmp_path / "root"
     shutil.copytree(built, root, ignore=shutil.ignore_patterns("v????????", "versions"))
-    next(root.glob("parts/tar/*/shard.tar")).unlink()
+    next(root.glob("parts/tar/*/*/shard.tar")).unlink()
     assert build_at(drive.recipe(), root).built == 1
     assert digests(root) == digests(built)
 
@@ -436,7 +437,7 @@ def test_what_was_read_back_and_what_was_trusted_stands_in_the_manifest(drive, t
     first = build_at(recipe, root, verify="none").manifest
     assert (first.verified, first.trusted["logs"]) == ("none", 0)
     shutil.copy(drive.logs[1], logs)
-    shard = next(iter(sorted(root.glob("parts/tar/*/shard.tar"))))
+    shard = next(iter(sorted(root.glob("parts/tar/*/*/shard.tar"))))
     good = shard.read_bytes()
     flip(shard)
     with pytest.raises(ReadBackError, match="logloom repair"):
@@ -446,7 +447,7 @@ def test_what_was_read_back_and_what_was_trusted_stands_in_the_manifest(drive, t
     assert [log.verified for log in second.logs] == ["none", "all"]
     shard.write_bytes(good)
     third = build_at(recipe.model_copy(update={"name": "other"}), root, verify="all").manifest
-    assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0})
+    assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0, "portions": 0})
 
 
 def test_a_changed_manifest_is_refused_and_a_missing_digest_is_mended(drive, tmp_path):

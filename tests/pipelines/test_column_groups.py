@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import logloom.io.tables as tt
-from logloom.io.manifest import entries_of, read_manifest
+from logloom.io.manifest import entries_of, open_root
 from logloom.io.storage import Store
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
@@ -25,7 +25,7 @@ def recipe_of(drive, table: str, columns: str = "", rows: str = "") -> Recipe:
 
 def blobs(root: pathlib.Path) -> dict[pathlib.Path, tuple[int, int]]:
     """Every blob in the root, and what changes when one is written again: inode and time of writing."""
-    found = root.glob("parts/table/*/*.blob")
+    found = root.glob("parts/table/*/*/*.blob")
     return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
 
@@ -67,14 +67,13 @@ def test_a_column_in_a_new_group_leaves_the_blobs_of_all_others_untouched(drive,
 
 def test_the_version_says_in_which_folders_its_blobs_lie(drive, root):
     build_at(recipe_of(drive, "{groups: {peak: [ego.peak]}}", columns=PEAK), root)
-    store = Store.at(str(root))
-    for _, entry in entries_of(store, read_manifest(store).logs):
-        paths = [store.local / entry.path_of(file) for file in entry.files]
+    store, manifest = open_root(Store.at(str(root)))
+    for _, entry in entries_of(store, manifest.logs):
+        paths = [store.path_of(entry.path_of(file)) for file in entry.files]
         assert all(path.is_file() for path in paths)
-        holding = {path.parent for path in paths} | {
-            store.local / entry.folder
-        }  # the latter its entry, at least
-        assert holding == {store.local / folder for folder in entry.folders}
+        # the latter has its entry, at least
+        holding = {path.parent for path in paths} | {store.path_of(entry.folder)}
+        assert holding == {store.path_of(folder) for folder in entry.folders}
 
 
 def test_another_index_and_fewer_columns_write_no_blob(drive, root):
@@ -110,12 +109,12 @@ def test_a_version_with_kept_groups_holds_the_bytes_of_one_built_at_once(drive, 
 
 
 def test_a_build_that_was_cut_off_between_groups_keeps_the_finished_ones(drive, root):
-    store = Store.at(str(root))
-    entry = next(entry for _, entry in entries_of(store, read_manifest(store).logs) if entry.rows)
+    store, manifest = open_root(Store.at(str(root)))
+    entry = next(entry for _, entry in entries_of(store, manifest.logs) if entry.rows)
     before = digests(root)
     lost = next(file for file in entry.files if file.name.endswith("lidar.points.blob"))
-    shutil.rmtree(root / entry.folder)
-    shutil.rmtree((root / entry.path_of(lost)).parent)
+    shutil.rmtree(store.path_of(entry.folder))
+    shutil.rmtree(store.path_of(entry.path_of(lost)).parent)
     shutil.rmtree(root / "versions")
     shutil.rmtree(root / "v00000001")
     kept = blobs(root)

@@ -181,7 +181,7 @@ def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, workers, tmp_pa
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 60
-    while not list(root.glob("parts/*/*/entry.json")) and time.monotonic() < deadline:
+    while not list(root.glob("parts/*/*/*/entry.json")) and time.monotonic() < deadline:
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: workers get it, too
     said = process.communicate(timeout=60)[1]
@@ -220,7 +220,7 @@ def test_verify_says_equal_or_lists_what_is_not(built, tmp_path):
     assert json.loads(good.stdout)["findings"] == []
     root = tmp_path / "root"
     shutil.copytree(built, root)
-    victim = next(root.glob("parts/tar/*/shard.tar"))
+    victim = next(root.glob("parts/tar/*/*/shard.tar"))
     victim.chmod(0o644)
     victim.write_bytes(victim.read_bytes()[:-1])
     bad = logloom("verify", root)

@@ -22,9 +22,10 @@ from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.bags.format import BagsFormat
 from logloom.io.entries import unit_folder
 from logloom.io.foreign import open_foreign
-from logloom.io.manifest import entries_of, read_manifest
+from logloom.io.manifest import entries_of, open_root, read_manifest
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
+from logloom.pipelines import convert as convert_module
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plain import PlainFolder, can_copy, copy_out
 from logloom.pipelines.convert_plan import plan_convert
@@ -32,6 +33,8 @@ from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.head import head
 from logloom.pipelines.verify import reading_of, verify
 from logloom.runners import RunnerOptions
+from logloom.transforms import outcomes
+from logloom.transforms.job import Target
 from tests.pipelines.conftest import digests
 
 NUMBERS = itertools.count()
@@ -56,8 +59,7 @@ def digested(root):
     """The digest of every column of a version's rows, read through its readers: parts joined, log by log."""
     from logloom.digests import RowsDigest
 
-    store = Store.at(str(root))
-    manifest = read_manifest(store)
+    store, manifest = open_root(Store.at(str(root)))
     reading = reading_of(store, manifest)
     logs = {}
     for _, entry in entries_of(store, manifest.logs):
@@ -136,10 +138,33 @@ def test_parts_that_go_together_give_the_same_bytes_and_are_found_finished_one_b
     assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
     (tmp_path / "root-3/versions/00000001.json").unlink()
     (output, identity), *_ = plan.unit_identities()
-    shutil.rmtree(tmp_path / "root-3" / unit_folder(output, identity))
+    shutil.rmtree(plan.job.store.path_of(unit_folder(output, identity)))
     again = convert(plan)
     assert (again.built, again.reused) == (1, len(plan.parts) - 1)
     assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
+
+
+def test_very_many_parts_go_to_workers_by_files_and_give_the_same_bytes(built, tmp_path, monkeypatch):
+    plan = plan_convert(open_source(str(built)), str(tmp_path / "graph"), "tar")
+    convert(plan)
+    for module in (convert_module, outcomes):
+        monkeypatch.setattr(module, "GROUP", 1)
+    held = []
+    plain = convert_module.staged_packed
+    monkeypatch.setattr(convert_module, "staged_packed", lambda *told: held.append(told[0]) or plain(*told))
+    converted(built, tmp_path / "files", "tar")
+    assert len(held) == len(plan.parts)
+    assert digests(tmp_path / "graph") == digests(tmp_path / "files")
+
+
+def test_a_file_of_parts_that_somebody_changed_is_not_unpacked(tmp_path):
+    job = Target(store=Store.at(str(tmp_path)), name="t", recipe={}, outputs={}, number=1, parent=None)
+    (digest,) = outcomes.stage_packed(job, [b"x"])
+    (path,) = tmp_path.glob("runs/*/*.tasks")
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DatasetError, match="changed while the job ran"):
+        outcomes.staged_packed(digest, job)
 
 
 def test_columns_that_are_chosen_bring_their_ages_and_no_others(built, tmp_path):
@@ -168,7 +193,7 @@ def test_a_source_that_changed_since_it_was_built_is_an_error_that_names_the_col
 
     copy = tmp_path / "copy"
     shutil.copytree(built, copy)
-    shard = max(copy.glob("parts/tar/*/shard.tar"), key=lambda path: path.stat().st_size)
+    shard = max(copy.glob("parts/tar/*/*/shard.tar"), key=lambda path: path.stat().st_size)
     data = bytearray(shard.read_bytes())
     header = data.index(b".imu.npy") // 512 * 512
     data[header + 512 + 128] ^= 1  # the first value, behind the header of tar and that of npy
@@ -218,7 +243,7 @@ def test_a_file_that_is_damaged_or_gone_is_not_copied_out(built, tmp_path):
 
     copy = tmp_path / "copy"
     shutil.copytree(built, copy)
-    shard = sorted(copy.glob("parts/tar/*/shard.tar"))[0]
+    shard = sorted(copy.glob("parts/tar/*/*/shard.tar"))[0]
     shard.chmod(0o644)
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
     with pytest.raises(DatasetError, match="its bytes changed"):
@@ -328,7 +353,7 @@ def test_a_damaged_foreign_part_stops_the_conversion_and_names_it(tmp_path):
 
 def flip_largest_shard(root):
     """Flips a bit in the largest unit of tar; gives what undoes it."""
-    shard = max(root.glob("parts/tar/*/shard.tar"), key=lambda path: path.stat().st_size)
+    shard = max(root.glob("parts/tar/*/*/shard.tar"), key=lambda path: path.stat().st_size)
     whole = shard.read_bytes()
     data = bytearray(whole)
     data[data.index(b".imu.npy") // 512 * 512 + 512 + 128] ^= 1  # the first value

@@ -5,7 +5,7 @@ import pytest
 import logloom.io.tables as tt
 from logloom.errors import StorageError, UsageError
 from logloom.io import retries
-from logloom.io.manifest import entries_of, read_assembled, read_manifest
+from logloom.io.manifest import entries_of, open_root, read_assembled
 from logloom.io.storage import Store
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
@@ -49,8 +49,7 @@ def everything(drive, tmp_path_factory):
 def version(everything, faults):
     """The version of `everything` in the store that fails."""
     put_all(everything, "root")
-    store = Store.at(f"{faulty.ROOT}/root")
-    return store, read_manifest(store)
+    return open_root(Store.at(f"{faulty.ROOT}/root"))
 
 
 def put_all(folder, name):

@@ -9,7 +9,7 @@ import pytest
 
 from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
 from logloom.io import ages, removals
-from logloom.io.entries import ENTRY, read_log_part, write_log_part
+from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
 from logloom.io.manifest import (
     read_manifest,
     resolve_version,
@@ -24,11 +24,11 @@ from logloom.io.storage import Store
 from logloom.pipelines import gc
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import kept_versions
-from logloom.pipelines.status import RunningNote
 from logloom.recipe import Keep
 from logloom.transforms import taking
 from logloom.transforms.finish import create_version
 from logloom.transforms.finished import finished_unit
+from logloom.transforms.running_note import RunningNote
 from logloom.transforms.taking import removed_meanwhile, taken_unit
 from tests import faulty
 from tests.pipelines.roots import DAY, age, commit_version, contents, following, made_up_unit, write_unit
@@ -36,9 +36,9 @@ from tests.pipelines.roots import DAY, age, commit_version, contents, following,
 LAST = Keep(last=1)
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    return Store.at(str(tmp_path / "root"))
+@pytest.fixture(params=[0, 2], ids=["as-before", "in-folders"])
+def store(tmp_path, request) -> Store:
+    return Store(str(tmp_path / "root"), fan_out=request.param)
 
 
 def test_retention_keeps_the_last_ones_those_of_days_and_those_with_tags():
@@ -84,10 +84,10 @@ def test_what_nobody_needs_goes_once_it_is_old_and_all_else_stays_to_the_byte(st
     assert dataclasses.replace(done, dry_run=True) == told
     left = contents(store.local)
     assert {name for name in left if name not in before} == {
-        f"{folder}/{file}" for folder in young for file in (ENTRY, "rows.bin")
+        f"{store.stored_name(folder)}/{file}" for folder in young for file in (ENTRY, "rows.bin")
     }
     assert before.items() < left.items()
-    assert not (store.local / made_up_unit("old").folder).exists()
+    assert not store.path_of(made_up_unit("old").folder).exists()
     assert not collect_garbage(str(store.local)).amounts
 
 
@@ -294,8 +294,8 @@ def test_an_interrupted_collection_is_run_again(store, leftover, monkeypatch):
     assert taken_unit(job, unit) is None
     monkeypatch.undo()
     collect_garbage(str(store.local))
-    assert not (store.local / unit.folder).exists()
-    assert len(store.names("parts/tar")) == 2
+    assert not store.path_of(unit.folder).exists()
+    assert len(list(unit_names(store, "tar"))) == 2
 
 
 def test_what_the_parent_names_is_not_written_again(store, leftover):

@@ -27,7 +27,7 @@ from logloom.io.assembled import find_assembled
 from logloom.io.bags import BagReader, BagWriter
 from logloom.io.entries import find_entry
 from logloom.io.l5kit import ChunkedDataset
-from logloom.io.manifest import read_manifest
+from logloom.io.manifest import open_root, read_manifest
 from logloom.io.shards import read_shard
 from logloom.io.storage import Store
 from logloom.pipelines.convert_plan import plan_convert
@@ -186,8 +186,7 @@ def read_rows(uri: str, **choices: Any) -> None:
 
 
 def view_of(root: Place) -> None:
-    store = Store.at(str(root.folder))
-    make_view(store, read_manifest(store))
+    make_view(*open_root(Store.at(str(root.folder))))
 
 
 def convert(uri: str) -> None:
@@ -285,7 +284,7 @@ def changed_assembled(root: Place, count: int | None) -> Iterator[str]:
     name = "versions/00000001.json"
     manifest = root.json(name)
     for number, part in enumerate(manifest["assembled"]):
-        file = f"parts/{part['output']}/{part['identity']}/entry.json"
+        file = f"parts/{part['output']}/{part['identity'][:2]}/{part['identity']}/entry.json"
         entry = root.json(file)
         for what, edited in edits_of(entry, count, part["output"]):
             data = text_of(edited)
@@ -300,8 +299,8 @@ def changed_assembled(root: Place, count: int | None) -> Iterator[str]:
 def changed_entries(root: Place, count: int | None) -> Iterator[str]:
     """The entries of units themselves, which only builds read."""
     for output in ("tar", "table"):
-        folder = sorted((root.folder / f"parts/{output}").iterdir())[0]
-        file = f"parts/{output}/{folder.name}/entry.json"
+        folder = sorted((root.folder / f"parts/{output}").glob("*/*"))[0]
+        file = f"{folder.relative_to(root.folder)}/entry.json"
         entry = root.json(file)
         for what, edited in edits_of(entry, count, output):
             root.write(file, text_of(edited))
@@ -341,11 +340,11 @@ def strange_in_root(root: Place, recipe: Recipe, kind: str, count: int | None) -
 
 
 def find_all(root: Place) -> None:
-    store = Store.at(str(root.folder))
-    assembled = {part.identity for part in read_manifest(store).assembled}
-    for folder in root.folder.glob("parts/*/*"):
+    store, manifest = open_root(Store.at(str(root.folder)))
+    assembled = {part.identity for part in manifest.assembled}
+    for folder in root.folder.glob("parts/*/*/*"):
         find = find_assembled if folder.name in assembled else find_entry
-        find(store, folder.parent.name, folder.name)
+        find(store, folder.parts[-3], folder.name)
 
 
 FILES = {
@@ -426,7 +425,7 @@ def test_an_assembled_entry_that_names_a_file_elsewhere_makes_no_view(root):
     """Somebody else's root: all digests are as they should be."""
     manifest, name = root.json("versions/00000001.json"), "versions/00000001.json"
     number, part = next((n, p) for n, p in enumerate(manifest["assembled"]) if p["output"] == "zarr")
-    file = f"parts/zarr/{part['identity']}/entry.json"
+    file = f"parts/zarr/{part['identity'][:2]}/{part['identity']}/entry.json"
     entry = root.json(file)
     store = Store.at(str(root.folder))
     for stolen in (
@@ -439,7 +438,7 @@ def test_an_assembled_entry_that_names_a_file_elsewhere_makes_no_view(root):
         data = text_of(changed(entry, ("files", 0, "name"), stolen))
         root.write(file, data)
         root.write(name, text_of(changed(manifest, ("assembled", number, "entry"), blake3(data).hexdigest())))
-        for read in (lambda: make_view(store, read_manifest(store)), lambda: verify_view(root)):
+        for read in (lambda: make_view(*open_root(store)), lambda: verify_view(root)):
             with pytest.raises(DatasetError, match=r"entry\.json: files.*"):
                 read()
         assert outside(root) == []
@@ -458,9 +457,8 @@ def verify_view(root: Place) -> None:
 
 
 def test_a_symbolic_link_among_a_units_files_leads_no_view_out_of_the_root(root, tmp_path):
-    store = Store.at(str(root.folder))
-    manifest = read_manifest(store)
-    path = next((root.folder / "parts/tar").glob("*/*.tar"))
+    store, manifest = open_root(Store.at(str(root.folder)))
+    path = next((root.folder / "parts/tar").glob("*/*/*.tar"))
     data = path.read_bytes()
     for target in (tmp_path, tmp_path / "file"):
         (tmp_path / "file").write_bytes(data)
@@ -484,6 +482,6 @@ def test_unfinished_work_is_not_written_through_a_link(root, tmp_path):
     shutil.rmtree(root.folder / "tmp", ignore_errors=True)
     (root.folder / "tmp").symlink_to(tmp_path)
     with pytest.raises(StorageError, match="tmp: a symbolic link; remove it"):
-        make_view(store, read_manifest(store))
+        make_view(*open_root(store))
     (root.folder / "tmp").unlink()
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import logloom.io.bags as bags
 import logloom.io.tables as tt
 from logloom.digests import RowsDigest
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import entries_of, read_manifest
+from logloom.io.manifest import entries_of, open_root
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
 from logloom.pipelines.verify import reading_of, verify
@@ -34,8 +34,7 @@ def every(drive, tmp_path_factory):
 
 def test_all_formats_agree_in_the_digest_of_every_column(every):
     root, _ = every
-    store = Store.at(str(root))
-    manifest = read_manifest(store)
+    store, manifest = open_root(Store.at(str(root)))
     reading = reading_of(store, manifest)
     of_partition = {}
     for _, entry in entries_of(store, manifest.logs):
@@ -58,7 +57,7 @@ def test_every_format_verifies_against_the_logs(every):
 
 def test_the_view_opens_as_a_table_a_bag_dataset_and_tar_shards_with_equal_rows(every):
     root, view = every
-    schema = reading_of(Store.at(str(root)), read_manifest(Store.at(str(root)))).schema
+    schema = reading_of(*open_root(Store.at(str(root)))).schema
     tar = TarReader(sorted(map(str, view.glob("tar/all/*.tar"))), schema)
     index = tt.read_index(f"{view}/table/all")
     loader = tt.row_loader(index)
@@ -92,7 +91,7 @@ def test_a_table_that_refers_to_an_earlier_one_stores_only_what_changed(every, d
     table = f"table: {{index: [ego.speed], reference: '{reference}'}}"
     text = drive.text[: drive.text.index("\noutputs:")] + f"\noutputs:\n  {table}\npartition: {{rows: 10}}\n"
     built = build_at(Recipe.from_yaml(text), tmp_path / "root")
-    blobs = sum(path.stat().st_size for path in (tmp_path / "root").glob("parts/table/*/*.blob"))
+    blobs = sum(path.stat().st_size for path in (tmp_path / "root").glob("parts/table/*/*/*.blob"))
     stored = sum(path.stat().st_size for path in pathlib.Path(reference).rglob("*.blob"))
     assert stored > 100_000
     assert blobs < stored // 50
@@ -148,7 +147,7 @@ def test_a_built_table_opens_by_its_root_with_or_without_a_view(every, place, tm
 def test_a_table_without_a_view_is_verified_and_its_parts_are_named(every, tmp_path):
     root = without_view(every[0], tmp_path)
     assert tt.verify(str(root)) == []
-    blob = min(root.glob("parts/table/*/*!lidar.points.blob"))
+    blob = min(root.glob("parts/table/*/*/*!lidar.points.blob"))
     blob.chmod(0o644)
     blob.write_bytes(blob.read_bytes()[:-10])
     part = blob.name.partition("!")[0]
@@ -167,7 +166,7 @@ def test_a_table_without_a_view_serves_as_reference(every, drive, tmp_path):
     table = f"table: {{index: [ego.speed], reference: '{root}@1'}}"
     text = drive.text[: drive.text.index("\noutputs:")] + f"\noutputs:\n  {table}\npartition: {{rows: 10}}\n"
     built = build_at(Recipe.from_yaml(text), tmp_path / "new")
-    assert sum(path.stat().st_size for path in (tmp_path / "new").glob("parts/table/*/*.blob")) < 10_000
+    assert sum(path.stat().st_size for path in (tmp_path / "new").glob("parts/table/*/*/*.blob")) < 10_000
     assert tt.verify(built.view + "/table/all") == []
     assert list((root / "referenced-by").iterdir())
     build_at(drive.recipe(), root)  # the note doesn't make it a folder of somebody else's

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from logloom.io.entries import ENTRY, Entry
-from logloom.io.manifest import read_manifest
+from logloom.io.manifest import open_root
 from logloom.io.metadata import canonical, checked
 from logloom.io.storage import Store
 from logloom.pipelines.convert import convert
@@ -26,8 +26,7 @@ def root(built, tmp_path):
     """A copy of a good version with a view of hard links, that may be damaged."""
     copy = tmp_path / "root"
     shutil.copytree(built, copy, ignore=shutil.ignore_patterns("v????????"))
-    store = Store.at(str(copy))
-    make_view(store, read_manifest(store))
+    make_view(*open_root(Store.at(str(copy))))
     return copy
 
 
@@ -40,13 +39,13 @@ def remove_folder(path):
 
 
 DAMAGE = {
-    "a flipped bit in a shard": ("parts/tar/*/shard.tar", flip),
-    "a shard that is gone": ("parts/tar/*/shard.tar", os.unlink),
-    "a folder that is gone": ("parts/tar/*/shard.tar", remove_folder),
-    "a flipped bit in a stage": ("parts/l5kit/*/frames", flip),
-    "an entry that is gone": ("parts/l5kit/*/entry.json", os.unlink),
-    "a chunk of an assembled output": ("parts/l5kit/*/agents/0", flip),
-    "the entry of an assembled output": ("parts/l5kit/*/agents", lambda path: (path.parent / ENTRY).unlink()),
+    "a flipped bit in a shard": ("parts/tar/*/*/shard.tar", flip),
+    "a shard that is gone": ("parts/tar/*/*/shard.tar", os.unlink),
+    "a folder that is gone": ("parts/tar/*/*/shard.tar", remove_folder),
+    "a flipped bit in a stage": ("parts/l5kit/*/*/frames", flip),
+    "an entry that is gone": ("parts/l5kit/*/*/entry.json", os.unlink),
+    "a chunk of an assembled output": ("parts/l5kit/*/*/agents/0", flip),
+    "the entry of an assembled output": ("parts/l5kit/*/*/agents", lambda at: (at.parent / ENTRY).unlink()),
     "the part of a log": ("logs/*.parquet", flip),
     "a part of a log that is gone": ("logs/*.parquet", os.unlink),
 }
@@ -68,7 +67,7 @@ def test_what_is_damaged_or_lost_is_built_again_with_the_same_bytes(root, built,
     assert done.is_sound
     assert digests(root) == digests(built)
     assert verify(str(root), num_workers=1).findings == ()
-    for path in root.glob("parts/*/*/*"):
+    for path in root.glob("parts/*/*/*/*"):
         assert path.is_dir() or not path.stat().st_mode & 0o222
 
 
@@ -76,13 +75,13 @@ def test_a_view_that_links_a_damaged_file_is_given_the_repaired_one(root):
     shard = first(root, "v00000001/tar/all/*.tar")
     flip(shard)  # the unit's file is the same one
     repair(str(root), num_workers=1)
-    stored = next(p for p in root.glob("parts/tar/*/shard.tar") if p.samefile(shard))
+    stored = next(p for p in root.glob("parts/tar/*/*/shard.tar") if p.samefile(shard))
     assert stored.read_bytes() == shard.read_bytes()
     assert verify(str(root), num_workers=1).findings == ()
 
 
 def test_an_entry_that_says_something_else_than_the_manifest_is_found_and_written_again(root, built):
-    path = next(p for p in sorted(root.glob("parts/tar/*/entry.json")))
+    path = next(p for p in sorted(root.glob("parts/tar/*/*/entry.json")))
     told = json.loads(path.read_text())
     path.chmod(0o644)
     path.write_text(json.dumps(told | {"rows": told["rows"] + 1}))
@@ -104,7 +103,7 @@ def test_what_cant_be_repaired_is_said_with_the_reason_and_nothing_wrong_takes_i
     build_at(drive.recipe(**{str(drive.logs[0].parent): str(logs)}), root)
     (logs / drive.logs[0].name).unlink()
     shutil.copy(drive.logs[0], logs / drive.logs[1].name)
-    for path in root.glob("parts/tar/*/shard.tar"):
+    for path in root.glob("parts/tar/*/*/shard.tar"):
         path.unlink()
     before = digests(root)
     done = repair(str(root), num_workers=1)
@@ -117,7 +116,7 @@ def test_what_cant_be_repaired_is_said_with_the_reason_and_nothing_wrong_takes_i
 
 
 def test_files_that_come_out_otherwise_are_not_put_in_place(root, monkeypatch):
-    victim = first(root, "parts/tar/*/shard.tar")
+    victim = first(root, "parts/tar/*/*/shard.tar")
     victim.unlink()
     monkeypatch.setattr("logloom.transforms.partition.file_digest", lambda path: "other")
     monkeypatch.setattr("logloom.pipelines.repair_units.software", lambda: {"logloom": "9.9"})
@@ -129,7 +128,7 @@ def test_files_that_come_out_otherwise_are_not_put_in_place(root, monkeypatch):
 
 
 def test_a_unit_says_which_software_made_it_and_one_of_before_says_nothing(root):
-    path = first(root, "parts/tar/*/entry.json")
+    path = first(root, "parts/tar/*/*/entry.json")
     told = json.loads(path.read_text())
     assert told["software"]["numpy"]
     del told["software"]
@@ -142,7 +141,7 @@ def test_a_unit_says_which_software_made_it_and_one_of_before_says_nothing(root)
 
 
 def test_the_recipe_of_a_repaired_version_still_finds_it_up_to_date(root, drive):
-    first(root, "parts/tar/*/shard.tar").unlink()
+    first(root, "parts/tar/*/*/shard.tar").unlink()
     repair(str(root), num_workers=1)
     assert plan_build(drive.recipe(), str(root)).up_to_date
 

@@ -6,6 +6,7 @@ Chunks of L5Kit arrays are made small here, so that a few short drives fill some
 import pathlib
 import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import fsspec
@@ -14,13 +15,14 @@ import pytest
 import logloom.datasets
 from logloom.demo import make_drives
 from logloom.errors import ReadBackError
+from logloom.io.entries import unit_folder
 from logloom.io.l5kit.dtypes import ARRAYS
-from logloom.io.manifest import entries_of, read_assembled, read_manifest
+from logloom.io.manifest import entries_of, open_root, read_assembled
 from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from logloom.transforms import assembly
+from logloom.transforms import assembly, finish
 from tests.pipelines.conftest import build_at, digests
 
 LOGS = 5
@@ -71,9 +73,13 @@ class Archive:
 
     def entry(self, number, output):
         """Of what a version has of an output."""
-        store = Store.at(str(self.root))
-        (part,) = [part for part in read_manifest(store, number).assembled if part.output == output]
+        store, manifest = open_root(Store.at(str(self.root)), number)
+        (part,) = [part for part in manifest.assembled if part.output == output]
         return read_assembled(store, part)
+
+    def folder_of(self, output, identity):
+        """Of a unit, a portion, or an assembled output."""
+        return open_root(Store.at(str(self.root)))[0].path_of(unit_folder(output, identity))
 
     def findings(self, number):
         return [str(one) for one in verify(str(self.root), number, num_workers=1).findings]
@@ -106,8 +112,8 @@ def archive(grown, tmp_path):
 
 def names_of(written, output):
     """Names within the dataset of the files of an output that were written, its small ones left out."""
-    found = (name.split("/", 2) for name in written)
-    names = {rest for own, _, rest in found if own == output}
+    found = (name.split("/", 3) for name in written)
+    names = {rest for own, *_, rest in found if own == output}
     return {name for name in names if "/c/" in name or (output == "l5kit" and name.split("/")[-1].isdigit())}
 
 
@@ -178,7 +184,7 @@ def flip(archive, output):
     """A file of the first portion of an output, which all versions name, with a bit of it flipped."""
     portion = archive.entry(1, output).portions[0]
     assert portion in archive.entry(5, output).portions
-    folder = archive.root / "parts" / output / portion.identity
+    folder = archive.folder_of(output, portion.identity)
     path = next(path for path in sorted(folder.rglob("*[0-9]")) if path.is_file())
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -202,9 +208,9 @@ def test_damage_is_named_in_every_version_that_shares_it_and_one_repair_mends_al
 
 def test_a_lost_entry_of_an_output_whose_portions_are_there_is_put_together_again(archive):
     for output in ("l5kit", "zarr"):
-        store = Store.at(str(archive.root))
-        (part,) = [part for part in read_manifest(store, 5).assembled if part.output == output]
-        (archive.root / "parts" / output / part.identity / "entry.json").unlink()
+        _, manifest = open_root(Store.at(str(archive.root)), 5)
+        (part,) = [part for part in manifest.assembled if part.output == output]
+        (archive.folder_of(output, part.identity) / "entry.json").unlink()
     mended = repair(str(archive.root), 5, num_workers=1)
     assert (mended.unrepaired, mended.is_sound) == ((), True)
     assert archive.findings(5) == []
@@ -215,15 +221,18 @@ def test_what_the_parent_has_is_trusted_unless_all_is_to_be_read(archive):
     with pytest.raises(ReadBackError, match=r"logloom repair .*@\d+` builds again what is damaged"):
         archive.build(0, 1, 2, 4, verify="all")
     archive.build(0, 1, 2, 4)
+    _, manifest = open_root(Store.at(str(archive.root)), 6)
+    # L5Kit's arrays lie finished since the build before, so all of them are read.
+    assert (manifest.trusted["assembled"], manifest.trusted["portions"]) == (0, 4)
     assert any(f"{path}: its bytes changed" in finding for finding in archive.findings(6))
 
 
 def test_units_that_nothing_new_is_made_of_are_not_read(archive):
-    store = Store.at(str(archive.root))
-    units = [e for _, e in entries_of(store, read_manifest(store).logs) if e.log_id == "drive-00" and e.rows]
+    store, manifest = open_root(Store.at(str(archive.root)))
+    units = [e for _, e in entries_of(store, manifest.logs) if e.log_id == "drive-00" and e.rows]
     for output, built in (("zarr", True), ("l5kit", False)):
         unit = next(entry for entry in units if entry.output == output)
-        path = archive.root / unit.path_of(unit.files[0])
+        path = store.path_of(unit.path_of(unit.files[0]))
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -234,16 +243,27 @@ def test_units_that_nothing_new_is_made_of_are_not_read(archive):
                 archive.build(0, 3, 4, verify="all")
 
 
-def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
-    kept = archive.entry(5, "zarr").portions
-    for number in range(2, 6):
+def forget_versions(archive, first):
+    """Leaves of versions what builds that died before their commit would have left."""
+    for number in range(first, 6):
         (archive.root / f"versions/{number:08d}.json").unlink()
         (archive.root / f"versions/{number:08d}.blake3").unlink()
         shutil.rmtree(archive.root / f"v{number:08d}")
     for output in ("l5kit", "zarr"):
-        for path in (archive.root / "parts" / output).glob("*/entry.json"):
+        for path in (archive.root / "parts" / output).glob("*/*/entry.json"):
             if b'"split"' in path.read_bytes():
                 path.unlink()
+
+
+def damage(path):
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
+    kept = archive.entry(5, "zarr").portions
+    forget_versions(archive, 2)
     before = archive.files()
     written = archive.build(0, 1, 2, 3, 4)
     assert not [name for name in written if name.startswith("zarr/") and not name.endswith("entry.json")]
@@ -251,13 +271,36 @@ def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
     assert before <= archive.files()
 
 
+def test_a_build_that_fails_takes_no_portion_from_another_that_is_about_to_commit(archive, monkeypatch):
+    portions = {portion.path: portion.identity for portion in archive.entry(5, "zarr").portions}
+    forget_versions(archive, 2)
+    damage(archive.folder_of("zarr", portions["drive-04"]) / "drive-04/timestamp/c/0")
+    real = finish.create_version
+
+    def create_after_another_failed(*arguments):
+        monkeypatch.setattr(finish, "create_version", real)
+        with ThreadPoolExecutor(1) as pool, pytest.raises(ReadBackError):
+            pool.submit(archive.build, 0, 1, 2, 3, 4).result()
+        return real(*arguments)
+
+    monkeypatch.setattr(finish, "create_version", create_after_another_failed)
+    archive.build(0, 1, 2)  # it found the portion of drive 2, as the other one did
+    assert [portion.path for portion in archive.entry(2, "zarr").portions] == [
+        "drive-00",
+        "drive-01",
+        "drive-02",
+    ]
+    assert archive.findings(2) == []
+    archive.build(0, 1, 2, 3, 4)  # what was damaged is made anew
+    assert archive.findings(3) == []
+
+
 def test_what_lists_the_portions_of_a_build_that_failed_is_replaced(archive, monkeypatch):
     for name in ("versions/00000005.json", "versions/00000005.blake3"):
         (archive.root / name).unlink()
-    store = Store.at(str(archive.root))
     named = {p.identity for number in range(1, 5) for p in archive.entry(number, "zarr").portions}
-    for path in (archive.root / "parts" / "zarr").glob("*/drive-04/timestamp/c/0"):
-        assert path.parts[len(archive.root.parts) + 2] not in named
+    for path in (archive.root / "parts" / "zarr").glob("*/*/drive-04/timestamp/c/0"):
+        assert path.parts[len(archive.root.parts) + 3] not in named
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -265,15 +308,14 @@ def test_what_lists_the_portions_of_a_build_that_failed_is_replaced(archive, mon
         archive.build(0, 1, 2, 3, 4)
     monkeypatch.setattr(assembly, "software", lambda: {"logloom": "another"})
     archive.build(0, 1, 2, 3, 4)
-    (part,) = [part for part in read_manifest(store, 5).assembled if part.output == "zarr"]
-    assert read_assembled(store, part).software == {"logloom": "another"}
+    assert archive.entry(5, "zarr").software == {"logloom": "another"}
     assert archive.findings(5) == []
 
 
 def test_a_portion_that_other_software_makes_again_is_that_of_earlier_versions_too(archive, monkeypatch):
     archive.build(0, 2, 3)
     (portion,) = [p for p in archive.entry(5, "zarr").portions if p.path == "drive-01"]
-    path = archive.root / "parts" / "zarr" / portion.identity / "entry.json"
+    path = archive.folder_of("zarr", portion.identity) / "entry.json"
     path.unlink()
     path.write_bytes(b"{}")
     monkeypatch.setattr(assembly, "software", lambda: {"logloom": "another"})

@@ -172,7 +172,7 @@ class ChunkedDataset:
             raise UsageError("this dataset lies in memory, there is nothing to open")
         store, key = Store.at(self.path, self.storage_options), self.key.strip("/")
         if store.uri.endswith(zipped.SUFFIX) and not (store.local is not None and store.local.is_dir()):
-            return zipped.ZipStore(store.uri, store.options, f"{key}/" if key else "")
+            return zipped.ZipStore(store.uri, store.options, folder=f"{key}/" if key else "")
         return Store(store.uri_of(key), store.options)
 
     def _group(self, mode: str) -> Any:

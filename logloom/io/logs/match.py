@@ -18,7 +18,7 @@ from typing import Any
 from logloom.errors import LogloomError, UsageError
 from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
 from logloom.io.logs.bag_metadata import METADATA
-from logloom.io.logs.base import LogSummary
+from logloom.io.logs.base import Log, LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, parent_of
 from logloom.io.logs.listing import MAGIC, changed_ns
 from logloom.uris import is_local, shown
@@ -123,6 +123,17 @@ def unique_template(uris: Iterable[str]) -> str | None:
     return None
 
 
+def check_files(log: LogFiles, open_files: Callable[[Sequence[str]], Log]) -> None:
+    """Checks that a log's files, if there are several, can be one recording.
+
+    Raises:
+        UsageError: see `check_one_recording`.
+        LogReadError: one can't be read alone.
+    """
+    if len(log.uris) > 1:
+        check_one_recording(log, [open_files([uri]).summary for uri in log.recordings])
+
+
 def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
     """Checks that files with one log_id can be one recording: no topic overlaps in time.
 
@@ -210,8 +221,13 @@ def named(found: Iterable[FoundLog], log_id_of: Callable[[str], str]) -> list[Lo
 
 
 def _files_of(log_id: str, stamps: Mapping[str, str], given: Iterable[str]) -> LogFiles:
-    uris = tuple(sorted(stamps, key=lambda uri: (file_name_of(uri) == METADATA, uri)))
+    uris = in_name_order(stamps)
     return LogFiles(log_id, uris, tuple(stamps[uri] for uri in uris), tuple(sorted(given)))
+
+
+def in_name_order(uris: Iterable[str]) -> tuple[str, ...]:
+    """The files of a log as a listing has them."""
+    return tuple(sorted(uris, key=lambda uri: (file_name_of(uri) == METADATA, uri)))
 
 
 # --- files ----------------------------------------------------------------------------------------------

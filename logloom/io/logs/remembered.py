@@ -22,7 +22,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.io.logs.base import LogSummary
-from logloom.io.logs.match import LogFiles
+from logloom.io.logs.match import LogFiles, in_name_order
 from logloom.io.logs.sidecar import Sidecars
 
 NAME = "listing"
@@ -80,24 +80,20 @@ class RememberedLog:
 
     @classmethod
     def of(
-        cls, files: LogFiles, summary: LogSummary, topics: Iterable[str], shared: _Shared
+        cls, uris: Sequence[str], summary: LogSummary, topics: Iterable[str], shared: _Shared | None = None
     ) -> RememberedLog | None:
         """What is worth remembering of a log that was opened; None where no listing would tell it again.
 
         Args:
+            uris: its files, as they were listed.
             shared: the topics of other logs; gains those of this one, so that equal ones are held once.
         """
-        is_told = (
-            len(files.stamps) == len(files.uris)
-            and all(files.stamps)
-            and summary.is_told_by_files
-            and sorted(summary.uris) == sorted(files.uris)
-            and _CONTENT.fullmatch(summary.content_id)
-        )
-        if not is_told:
+        is_told = summary.is_told_by_files and sorted(summary.uris) == sorted(uris)
+        if not is_told or not _CONTENT.fullmatch(summary.content_id):
             return None
         kinds = topic_kinds(summary, topics)
-        kinds = shared.setdefault(tuple(sorted(kinds.items())), kinds)
+        if shared is not None:
+            kinds = shared.setdefault(tuple(sorted(kinds.items())), kinds)
         return cls(summary.uris, summary.content_id, kinds, dict(summary.unfinished))
 
 
@@ -129,42 +125,73 @@ class Memory:
         cls,
         hash: str,
         topics: Iterable[str],
-        logs: Iterable[tuple[LogFiles, RememberedLog]] = (),
+        logs: Iterable[tuple[str, RememberedLog]] = (),
         bags: Mapping[str, str] | None = None,
     ) -> Memory:
-        """What is remembered of these logs; logs without one is what a new root has."""
-        rows = sorted(((_print(files), files, log) for files, log in logs), key=lambda row: row[0])
+        """What is remembered of these logs, each beside its `print_of`; without any, what a new root has."""
+        rows = sorted(((bytes.fromhex(print_), log) for print_, log in logs), key=lambda row: row[0])
         profiles: dict[tuple[tuple[str, TopicKind], ...], int] = {}
         seen: dict[int, int] = {}  # logs share the topics of those they were remembered with
         kinds = np.empty(len(rows), np.int32)
         orders: dict[int, Sequence[int]] = {}
-        for row, (_, files, log) in enumerate(rows):
+        for row, (_, log) in enumerate(rows):
             if id(log.topics) not in seen:
                 profile = tuple(sorted(log.topics.items()))
                 seen[id(log.topics)] = profiles.setdefault(profile, len(profiles))
             kinds[row] = seen[id(log.topics)]
-            if log.uris != files.uris:
-                orders[row] = [files.uris.index(uri) for uri in log.uris]
+            if log.uris != (listed := in_name_order(log.uris)):
+                orders[row] = [listed.index(uri) for uri in log.uris]
         return cls(
             hash,
             tuple(sorted(topics)),
-            np.frombuffer(b"".join(key for key, _, _ in rows), PRINT),
-            np.frombuffer(bytes.fromhex("".join(log.content_id for *_, log in rows)), np.uint8).reshape(
+            np.frombuffer(b"".join(key for key, _ in rows), PRINT),
+            np.frombuffer(bytes.fromhex("".join(log.content_id for _, log in rows)), np.uint8).reshape(
                 -1, 32
             ),
             kinds,
             [dict(profile) for profile in profiles],
             orders,
-            {row: log.unfinished for row, (*_, log) in enumerate(rows) if log.unfinished},
+            {row: log.unfinished for row, (_, log) in enumerate(rows) if log.unfinished},
             bags or {},
+        )
+
+    def with_more(self, others: Iterable[Memory]) -> Memory:
+        """What is remembered here and there, of topics that all tell of; of one log what was said last."""
+        told = [self, *(one for one in others if one.hash == self.hash)]
+        profiles: dict[tuple[tuple[str, TopicKind], ...], int] = {}
+        orders: dict[int, Sequence[int]] = {}
+        unfinished: dict[int, Mapping[str, str]] = {}
+        kinds, base = [], 0
+        for one in told:
+            known = [profiles.setdefault(tuple(sorted(p.items())), len(profiles)) for p in one.profiles]
+            kinds.append(np.array(known, np.int32)[one.kinds])
+            orders |= {base + row: order for row, order in one.orders.items()}
+            unfinished |= {base + row: why for row, why in one.unfinished.items()}
+            base += len(one.prints)
+        prints = np.concatenate([one.prints for one in told], dtype=PRINT)  # or it turns the bytes around
+        order = np.lexsort((prints["low"], prints["high"]))
+        following = np.append(prints[order][1:] != prints[order][:-1], [True] * (base > 0))
+        chosen = order[following.astype(bool)]
+        new = dict(zip(chosen.tolist(), range(len(chosen)), strict=True))
+        return Memory(
+            self.hash,
+            tuple(sorted(set(self.topics).intersection(*(one.topics for one in told)))),
+            prints[chosen],
+            np.concatenate([one.contents for one in told])[chosen],
+            np.concatenate(kinds)[chosen],
+            [dict(profile) for profile in profiles],
+            {new[row]: order for row, order in sorted(orders.items()) if row in new},
+            {new[row]: why for row, why in sorted(unfinished.items()) if row in new},
+            {name: what for one in told for name, what in one.bags.items()},
         )
 
     def recall(self, logs: Sequence[LogFiles]) -> dict[str, RememberedLog]:
         """Those of the logs that were listed with the same files and stamps before, by log_id."""
-        asked = [log for log in logs if all(log.stamps) and len(log.stamps) == len(log.uris)]
-        if not len(self.prints) or not asked:
+        prints = {log.log_id: bytes.fromhex(print_of(log)) for log in logs} if len(self.prints) else {}
+        asked = [log for log in logs if prints.get(log.log_id)]
+        if not asked:
             return {}
-        wanted = np.frombuffer(b"".join(map(_print, asked)), PRINT)
+        wanted = np.frombuffer(b"".join(prints[log.log_id] for log in asked), PRINT)
         rows = np.searchsorted(self.prints["high"], wanted["high"])
         rows[rows == len(self.prints)] = 0
         return {
@@ -224,18 +251,18 @@ class Memory:
         )
 
     @classmethod
-    def load(cls, sidecars: Sidecars, hash: str, topics: Iterable[str]) -> Memory:
+    def load(cls, sidecars: Sidecars, hash: str, topics: Iterable[str], name: str = NAME) -> Memory:
         """What a root remembers that tells of all these topics; nothing where it is lost or damaged."""
         empty = cls.of(hash, topics)
         try:
-            found = cls.from_data(sidecars.load(NAME))
+            found = cls.from_data(sidecars.load(name))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
             return empty
         return found if found.hash == hash and set(empty.topics) <= set(found.topics) else empty
 
-    def save(self, sidecars: Sidecars) -> None:
+    def save(self, sidecars: Sidecars, name: str = NAME) -> None:
         """Replaces what the root remembers."""
-        sidecars.save(NAME, self.to_data())
+        sidecars.save(name, self.to_data())
 
 
 @functools.lru_cache(maxsize=256)
@@ -243,8 +270,14 @@ def _digest(definition: bytes) -> str:
     return blake3(definition).hexdigest()
 
 
-def _print(files: LogFiles) -> bytes:
-    return blake3("\0".join((*files.uris, *files.stamps)).encode()).digest(length=16)
+def print_of(files: LogFiles) -> str:
+    """What tells a log in later listings, in hex: a digest of the URIs and stamps of its files.
+
+    "" where no listing would tell it again.
+    """
+    if len(files.stamps) != len(files.uris) or not all(files.stamps):
+        return ""
+    return blake3("\0".join((*files.uris, *files.stamps)).encode()).hexdigest(length=16)
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import read_log_part, unit_folder
 from logloom.io.filesystems import absolute_uri
-from logloom.io.manifest import Manifest, read_manifest, split_root, version_numbers, view_folder
+from logloom.io.manifest import Manifest, open_root, split_root, version_numbers, view_folder
 from logloom.io.storage import Store
 from logloom.io.tables import description as d
 
@@ -117,12 +117,12 @@ def _find_version(
     if match := _IN_VIEW.fullmatch(place):
         store = Store.at(match["root"], storage_options)
         if version_numbers(store):
-            return store, read_manifest(store, int(match["version"])), match["split"]
+            return *open_root(store, int(match["version"])), match["split"]
     root, version = split_root(place)
     for candidate, chosen in ((place, "latest"), (root, version)):
         store = Store.at(candidate, storage_options)
         if version_numbers(store):
-            return store, read_manifest(store, chosen), None
+            return *open_root(store, chosen), None
     return None
 
 

@@ -88,6 +88,11 @@ def column_type(spec: FieldSpec) -> ColumnType:
     return ColumnType(np.dtype("<f4"), (None, len(names)))
 
 
+def needs_message(spec: FieldSpec) -> bool:
+    """Whether only a message tells the type of a value."""
+    return spec.adapter == NAME and spec.dtype is None
+
+
 def settled(log: Log, topic: str, spec: FieldSpec) -> FieldSpec:
     """The spec with what only a message tells: the fields of `points`, by the topic's last one in the log.
 
@@ -95,7 +100,7 @@ def settled(log: Log, topic: str, spec: FieldSpec) -> FieldSpec:
         UsageError: the topic has no message, or its messages are no clouds.
         LogReadError: the last one is damaged, or a column can't hold its points.
     """
-    if spec.adapter != NAME or spec.dtype is not None:
+    if not needs_message(spec):
         return spec
     sample = log.last_message(topic)
     if len(sample) == 0:

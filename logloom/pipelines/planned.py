@@ -1,0 +1,191 @@
+"""What a build will do, as values: the logs that it reads, those that stay, and its size.
+
+Here: `BuildPlan`, and `PlannedLog`.
+Elsewhere: making one (logloom.pipelines.plan), what people are told of it (logloom.pipelines.plan_summary).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.entries import ENTRY, unit_folder
+from logloom.io.logs.base import LogSummary
+from logloom.io.logs.remembered import Memory
+from logloom.io.shards import LogRecord, RecordShard
+from logloom.pipelines.versions import KeptLogs
+from logloom.transforms.columns import RowPlan, Span, TopicClock
+from logloom.transforms.job import Job, LogTask
+from logloom.transforms.spans import ByteIndex, plan_spans
+
+MANY = 1000  # partitions of a log; so many with few messages are told of
+
+
+@dataclass(frozen=True)
+class PlannedLog:
+    """A log that will be read: what is worth remembering of its index, for there may be very many logs.
+
+    Attributes:
+        num_messages, message_bytes: in the log; bytes uncompressed.
+        num_ticks: as many rows as there can be, before `rows:` drops any.
+        bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where a
+            topic is the clock.
+        reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, its halo left out.
+    """
+
+    task: LogTask
+    num_messages: int
+    message_bytes: int
+    num_ticks: int
+    bounds: NDArray[np.int64]
+    reads: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
+        """Plans a log's partitions, from its index."""
+        spans = plan_spans(summary, plan)
+        if isinstance(plan.clock, TopicClock):
+            topic = summary.topics.get(plan.clock.topic)
+            num_ticks = topic.num_messages if topic is not None else 0
+        else:
+            num_ticks = sum(span.ticks[1] - span.ticks[0] for span in spans if span.ticks is not None)
+        rows = [(span.start, span.stop, *(span.ticks or ())) for span in spans]
+        bounds = np.array(rows, np.int64) if rows else np.empty((0, 2), np.int64)
+        sizes = ByteIndex(summary)
+        reads = [(sizes.between(s.start, s.stop), sizes.chunks(s.start, s.stop)) for s in spans]
+        of_spans = np.array(reads, np.int64).reshape(-1, 2)
+        size = int(summary.chunk_bytes.sum())
+        return cls(task, summary.num_messages, size, num_ticks, bounds, of_spans)
+
+    @property
+    def warning(self) -> str:
+        """What is strange about its partitions; "" for nothing."""
+        if len(self.bounds) < MANY or 10 * len(self.bounds) < self.num_messages:
+            return ""
+        days = (self.bounds[-1, 0] - self.bounds[0, 1]) / 86400e9
+        return (
+            f"{self.task.uris[0]}: {len(self.bounds):,} partitions for {self.num_messages:,} messages: its "
+            f"log times lie {days:,.1f} days apart, so some are probably wrong; each costs a worker "
+            "some milliseconds and a unit. `logloom doctor` says more; a larger partition.rows makes fewer"
+        )
+
+    @property
+    def spans(self) -> Iterator[Span]:
+        """Its partitions, in time order."""
+        for start, stop, *ticks in self.bounds.tolist():
+            yield Span(start, stop, (ticks[0], ticks[1]) if ticks else None)
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a build will do.
+
+    Attributes:
+        logs: that will be read, and were opened.
+        left: those that workers open first. Figures of the plan count each as one of the others on average.
+        up_to_date: the newest version already says all that a new one would.
+        unreadable: logs that are skipped.
+        left_out: logs that somebody dropped.
+        num_unsettled: how many logs wait for a later build, since their files changed lately.
+        sources: URIs and globs, or the table, that the recipe's `logs` name.
+        kept: logs of the newest version that need no work.
+        changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
+        staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
+        opened: logs that were, in name order; the others are listed as they were when a build opened them.
+        samples: of these, the remembered ones that were opened only to hold the recipe to.
+        memory: what the next plan may remember of the logs; None where the root has it.
+    """
+
+    job: Job
+    logs: tuple[PlannedLog, ...]
+    left: tuple[LogTask, ...] = ()
+    notes: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    up_to_date: bool = False
+    unreadable: tuple[LogRecord, ...] = ()
+    left_out: tuple[str, ...] = ()
+    num_unsettled: int = 0
+    sources: tuple[str, ...] = ()
+    kept: KeptLogs = field(default_factory=KeptLogs)
+    changes: tuple[LogRecord, ...] = ()
+    opened: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
+    memory: Memory | None = None
+    staged: tuple[RecordShard, ...] = ()
+
+    @property
+    def tasks(self) -> Iterator[LogTask]:
+        """The logs that will be read."""
+        return itertools.chain((log.task for log in self.logs), self.left)
+
+    @property
+    def num_logs(self) -> int:
+        return len(self.logs) + len(self.left)
+
+    @property
+    def partitions(self) -> Iterator[tuple[LogTask, Span]]:
+        """Those of the logs that were opened."""
+        return ((log.task, span) for log in self.logs for span in log.spans)
+
+    @property
+    def num_partitions(self) -> int:
+        return self._of_all(len(log.bounds) for log in self.logs)
+
+    @property
+    def message_bytes(self) -> int:
+        return self._of_all(log.message_bytes for log in self.logs)
+
+    @property
+    def largest_partition(self) -> int:
+        """Bytes of messages in the largest partition: what becomes one shard of each output."""
+        return max((int(log.reads[:, 0].max(initial=0)) for log in self.logs), default=0)
+
+    @property
+    def chunk_reads(self) -> int:
+        """Chunks to read, one that two partitions share counted twice; as many range requests at most."""
+        return self._of_all(int(log.reads[:, 1].sum()) for log in self.logs)
+
+    @property
+    def num_ticks(self) -> int:
+        """Ticks of the logs that will be read: as many rows as there can be, before `rows:` drops any."""
+        return self._of_all(log.num_ticks for log in self.logs)
+
+    @property
+    def ticks_of_left(self) -> int:
+        """Of one log that workers open first."""
+        return self.num_ticks // max(1, self.num_logs)
+
+    def _of_all(self, counts: Iterable[int]) -> int:
+        """A sum over the logs that will be read, by those that were opened."""
+        return sum(counts) * self.num_logs // max(1, len(self.logs))
+
+    @property
+    def work(self) -> dict[str, tuple[int, int]]:
+        """Of each log that will be read, its bytes of messages and its partitions."""
+        found = {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
+        mean = self.message_bytes // max(1, self.num_logs), -(-self.num_partitions // max(1, self.num_logs))
+        return found | dict.fromkeys((task.log_id for task in self.left), mean)
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether figures are averages of the logs that were opened."""
+        return bool(self.left)
+
+    def unit_identities(self) -> list[tuple[str, str]]:
+        """(output, identity) of every unit of the logs that will be read, and were opened."""
+        return [
+            (output, self.job.unit_identity(output, task, span))
+            for task, span in self.partitions
+            for output in self.job.outputs
+        ]
+
+    def finished(self) -> int:
+        """How many units lie finished in the root."""
+        return sum(
+            self.job.store.exists(f"{unit_folder(output, identity)}/{ENTRY}")
+            for output, identity in self.unit_identities()
+        )

@@ -1,0 +1,72 @@
+"""Summaries: logs that workers are the first to open, where there are more new ones than the driver opens.
+
+    listed: URIs, split  ->  opened: content id, key, held to the plan  ->  partitions
+                                        |
+                                        what the next plan may remember of it
+
+Here: `summarize`, and `remembered`.
+Elsewhere: the logs that the driver opens (logloom.pipelines.plan_logs), the plan that these make
+(logloom.transforms.resolve), how what is remembered comes into the root (logloom.transforms.outcomes).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from logloom.errors import LogloomError, LogReadError, StorageError
+from logloom.io.logs.base import unfinished_words
+from logloom.io.logs.match import LogFiles, check_files
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.remembered import Memory, RememberedLog
+from logloom.recipe.logs import split_of
+from logloom.transforms.bundles import packed
+from logloom.transforms.job import Job, LogTask, opened, opened_now
+from logloom.transforms.partition import Failure
+from logloom.transforms.resolve import hold_to, named_topics
+
+_log = logging.getLogger("logloom.build")  # engines show it on their pages
+
+
+def summarize(job: Job, log: LogTask) -> tuple[LogTask, Failure | None]:
+    """A log with all that its index says, opened unless the driver has; and why it can't be built, if so.
+
+    Raises:
+        StorageError: a store or disk refused.
+    """
+    recipe = job.held_to
+    if log.content_id or recipe is None:
+        return log, None
+    kind = "log"
+    try:
+        found = opened_now(job, log.uris)
+        check_files(LogFiles(log.log_id, log.uris), lambda uris: open_log(uris, job.open_options))
+        uris, content_id = found.summary.uris, found.summary.content_id
+        split = split_of(recipe, log.log_id, uris)
+        key = job.log_key(log.log_id, content_id, uris, split)
+        log = replace(log, uris=uris, content_id=content_id, split=split, key=key)
+        kind = "recipe"
+        hold_to(job.plan, recipe, log.log_id, found)
+    except StorageError:
+        raise
+    except LogloomError as error:
+        kind = kind if isinstance(error, LogReadError) else "recipe"
+        return log, Failure(log.log_id, "", kind, str(error))
+    for uri, why in found.summary.unfinished.items():
+        _log.warning("%s: %s; what is in it now is built", uri, unfinished_words(why))
+    return log, None
+
+
+def remembered(job: Job, log: LogTask) -> bytes:
+    """What the next plan may remember of a log that a worker was the first to open, "" for nothing.
+
+    It is the data of a `Memory`, packed.
+    """
+    if job.held_to is None or not (log.listed and log.content_id):
+        return b""
+    topics = named_topics(job.held_to)
+    try:
+        one = RememberedLog.of(log.uris, opened(job, log).summary, topics)
+    except LogReadError:
+        return b""
+    return packed([Memory.of(job.held_to.hash, topics, [(log.listed, one)]).to_data()]) if one else b""

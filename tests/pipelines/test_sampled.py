@@ -1,0 +1,265 @@
+"""Many new logs: the driver opens a sample, workers open the others, and versions have the same bytes."""
+
+import pathlib
+import shutil
+
+import pytest
+
+from logloom.errors import LogReadError, RecipeError
+from logloom.io.logs import listing
+from logloom.io.logs.opening import open_log
+from logloom.io.storage import Store
+from logloom.pipelines import build as job
+from logloom.pipelines import plan_logs
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.plan_logs import PlanLogs
+from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.planned import BuildPlan
+from logloom.pipelines.progress import Meter, UnitLooker, Watch
+from logloom.recipe import Recipe
+from logloom.transforms import outcomes
+from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
+
+NAMES = tuple(f"car-{number}" for number in range(7))
+OTHER_SPEED = ("demo_msgs/msg/Speed", "int32 speed\nint32 gear\n")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """Files that were written just now count as settled, so that tests need not wait for a minute."""
+    monkeypatch.setattr(listing, "SETTLED_NS", -3600 * SECOND)
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[str]:
+    """The names of the logs that the driver opens."""
+    names: list[str] = []
+
+    def note(uris, options):
+        names.append(pathlib.PurePath(uris[0]).stem)
+        return open_log(uris, options)
+
+    monkeypatch.setattr(plan_logs, "open_log", note)
+    return names
+
+
+@pytest.fixture
+def archive(tmp_path) -> pathlib.Path:
+    (tmp_path / "logs").mkdir()
+    for number, name in enumerate(NAMES):
+        write_log(tmp_path / f"logs/{name}.mcap", {"/can": (SPEED, speeds(count=12 + number))})
+    return tmp_path
+
+
+def planned(
+    archive: pathlib.Path, *more: str, root: str = "root", sample: int | None = 2, **choices
+) -> BuildPlan:
+    lines = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\ncolumns:\n  speed: {topic: /can, field: speed"
+    column, outputs = choices.pop("column", ""), choices.pop("outputs", "table: {}")
+    text = f"{lines}{column}}}\noutputs: {{{outputs}}}\n" + "".join(more)
+    recipe = Recipe.from_yaml(text, source="drive.yaml")
+    return plan_build(recipe, str(archive / root), base=str(archive), sample=sample, **choices)
+
+
+def files(root: pathlib.Path) -> dict[str, bytes]:
+    """All files of a root that versions are made of."""
+    found = (path for path in root.rglob("*") if path.is_file())
+    names = {path: str(path.relative_to(root)) for path in found}
+    return {
+        n: path.read_bytes() for path, n in names.items() if not n.startswith(("index/", "runs/", "tmp/"))
+    }
+
+
+def test_a_version_has_the_same_bytes_whoever_opens_its_logs(archive, opened):
+    (archive / "logs/split").mkdir()
+    for number, part in enumerate(("two", "one")):  # the second file by name is the first by time
+        messages = speeds(start=START + number * 10 * SECOND, count=12)
+        write_log(archive / f"logs/split/{part}.mcap", {"/can": (SPEED, messages)})
+    more = (
+        "split: {train: 0.5, val: 0.5, by: '{stem}'}\n",
+        "log_id: {match: 'logs/(?P<name>[^/.]*)', as: '{name}'}\n",
+    )
+    plans = []
+    for root, sample in (("all", None), ("some", 2)):
+        opened.clear()
+        text = (
+            "name: t\nlogs: ['logs/*.mcap', 'logs/split/*.mcap']\nclock: {rate: 10}\n"
+            "columns:\n  speed: {topic: /can, field: speed}\npartition: {rows: 5}\noutputs: {table: {}}\n"
+        )
+        recipe = Recipe.from_yaml(text + "".join(more), source="drive.yaml")
+        plans.append(plan_build(recipe, str(archive / root), base=str(archive), sample=sample))
+        build(plans[-1])
+    assert [len(plan.left) for plan in plans] == [0, len(NAMES) - 1]
+    assert {*opened} == {NAMES[0], "one", "two"}
+    assert files(archive / "all") == files(archive / "some")
+    assert (archive / "all/index/listing").read_bytes() == (archive / "some/index/listing").read_bytes()
+
+
+def test_what_workers_opened_is_remembered_and_the_next_night_opens_what_is_new(archive, opened):
+    plan = planned(archive)
+    assert (len(plan.logs), len(plan.left)) == (2, 5)
+    assert any("opened 2 of 7 logs to hold the recipe to (car-0, car-6)" in note for note in plan.notes)
+    build(plan)
+    opened.clear()
+    assert planned(archive).up_to_date
+    assert opened == ["car-0"]
+    write_log(archive / "logs/new.mcap", {"/can": (SPEED, speeds(count=12))})
+    again = planned(archive)
+    assert ([log.task.log_id for log in again.logs], again.left, again.kept.logs) == (["new"], (), 7)
+
+
+def test_another_recipe_opens_a_sample_of_what_it_builds_again(archive, opened):
+    build(planned(archive))
+    opened.clear()
+    plan = planned(archive, column=", resample: nearest")
+    assert (len(plan.logs), len(plan.left)) == (3, 4)  # car-0 for the recipe, and two of the others
+    assert sorted(set(opened)) == ["car-0", "car-1", "car-6"]
+    second = build(plan).manifest
+    assert second.version == 2
+    build(planned(archive, column=", resample: nearest", root="other", sample=None))
+    others = files(archive / "other")
+    assert {n for n in others if n.startswith("logs/")} <= files(archive / "root").keys()
+    assert planned(archive, column=", resample: nearest").up_to_date
+
+
+def test_logs_that_a_version_has_are_compared_before_anything_is_built(archive, opened):
+    build(planned(archive))
+    (archive / "root/index/listing").unlink()
+    opened.clear()
+    assert planned(archive).up_to_date
+    assert sorted(opened) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("sample", [None, 2])
+def test_an_unreadable_log_fails_the_build_or_is_left_out_alike(archive, sample):
+    (archive / "logs/car-3.mcap").write_bytes(b"no log at all")
+    with pytest.raises(LogReadError, match=r"car-3\.mcap: "):
+        build(planned(archive, sample=sample))
+    manifest = build(planned(archive, "on_error: skip\n", sample=sample)).manifest
+    assert manifest.logs.statuses == {"whole": 6, "skipped": 1}
+    (record,) = [one for one in manifest.logs if one.status == "skipped"]
+    assert record.log_id == "car-3"
+    assert "car-3.mcap" in record.reasons[0]
+    assert planned(archive, "on_error: skip\n", sample=sample).up_to_date
+
+
+def test_a_skipped_log_has_the_same_record_whoever_found_it_unreadable(archive):
+    (archive / "logs/car-3.mcap").write_bytes(b"no log at all")
+    for root, sample in (("all", None), ("some", 2)):
+        build(planned(archive, "on_error: skip\n", root=root, sample=sample))
+    assert files(archive / "all") == files(archive / "some")
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_a_log_that_disagrees_fails_with_its_name_and_the_recipe_s_line_as_in_a_plan(
+    archive, on_error, opened
+):
+    write_log(archive / "logs/car-3.mcap", {"/can": (OTHER_SPEED, speeds(count=12))})
+    said = r"drive\.yaml:5: columns\.speed\.field: logs disagree .*: float64 in .* but int32 in log car-3"
+    more = f"on_error: {on_error}\n"
+    with pytest.raises(RecipeError, match=said):
+        planned(archive, more, sample=None)
+    with pytest.raises(LogReadError, match=said):
+        build(planned(archive, more))
+    assert not (archive / "root/versions").exists()
+    # What the build has seen, the next plan knows.
+    opened.clear()
+    with pytest.raises(RecipeError, match=r"float64 in log car-0 but int32 in log car-3"):
+        planned(archive, more)
+
+
+def test_a_log_without_a_topic_that_none_may_lack_fails_the_build(archive):
+    write_log(archive / "logs/car-3.mcap", {"/other": (SPEED, speeds(count=12))})
+    with pytest.raises(LogReadError, match=r"drive\.yaml:5: .*1 log \(car-3\) has no message of /can"):
+        build(planned(archive, column=", missing: fail"))
+    manifest = build(planned(archive)).manifest
+    assert manifest.totals["logs"] == 7
+
+
+def test_a_topic_that_the_sample_lacks_is_looked_for_in_more_logs(archive, opened):
+    for name in NAMES[:2] + NAMES[3:]:
+        write_log(archive / f"logs/{name}.mcap", {"/other": (SPEED, speeds(count=12))})
+    plan = planned(archive)
+    assert NAMES[2] in plan.opened
+    for root, sample in (("all", None), ("some", 2)):
+        build(planned(archive, root=root, sample=sample))
+    assert files(archive / "all") == files(archive / "some")
+    with pytest.raises(RecipeError, match="none of the 7 logs has topic '/lidar'"):
+        planned(archive, "time: {topics: {/lidar: log}}\n", root="none")
+
+
+def test_a_mistake_that_no_other_log_could_mend_is_said_without_opening_them(archive, opened):
+    with pytest.raises(RecipeError, match=r"outputs\.tar"):
+        planned(archive, outputs="tar: {ext: {speed: jpg}}")
+    assert sorted(opened) == ["car-0", "car-6"]
+
+
+def test_figures_of_a_plan_follow_from_the_sample_and_all_opens_all(archive):
+    exact, guessed = plan_summary(planned(archive, sample=None)), plan_summary(planned(archive))
+    assert (exact["logs_left_to_workers"], guessed["logs_left_to_workers"]) == (0, 5)
+    assert (exact["logs_to_read"], guessed["logs_to_read"]) == (7, 7)
+    assert guessed["rows_at_most"] == pytest.approx(exact["rows_at_most"], rel=0.2)
+    assert guessed["partitions"] == exact["partitions"] == 7
+    assert guessed["message_bytes"] == pytest.approx(exact["message_bytes"], rel=0.2)
+
+
+def test_progress_of_logs_that_workers_open_is_told_by_what_they_find(archive, monkeypatch):
+    plan, exact = planned(archive), planned(archive, sample=None)
+    meters = []
+
+    class Remembering(Watch):
+        def __enter__(self):
+            super().__enter__()
+            meters.append(self._meter)
+            return self
+
+        def __exit__(self, *error):
+            self._look()
+            super().__exit__(*error)
+
+    monkeypatch.setattr(Store, "remove_all", lambda store, name: None)  # marks of what was read back stay
+    looker = UnitLooker(plan)
+    assert list(looker.new()) == []
+    build(plan, watch=Remembering)
+    (meter,) = meters
+    assert meter.total == pytest.approx(meter.built) == exact.message_bytes
+    far = Meter(plan.work)
+    for note in looker.new():
+        far.take(note, 0.0)
+    assert far.built == pytest.approx(far.total)
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_tasks_and_what_is_remembered_go_by_files_where_logs_are_many(archive, monkeypatch, group):
+    build(planned(archive, root="graph"))
+    monkeypatch.setattr(job, "GROUP", group)
+    monkeypatch.setattr(outcomes, "GROUP", group)
+    plan = planned(archive, root="staged")
+    assert job.prepared(plan).staged
+    build(plan)
+    assert files(archive / "graph") == files(archive / "staged")
+    left_over = [path.name for path in (archive / "staged/runs/00000001").iterdir() if path.is_file()]
+    assert all(name.endswith(".json") for name in left_over), left_over
+    listed = [(archive / root / "index/listing").read_bytes() for root in ("graph", "staged")]
+    assert listed[0] == listed[1]
+
+
+def test_what_a_failed_build_opened_need_not_be_opened_again(archive, opened):
+    shutil.copy2(archive / "logs/car-1.mcap", archive / "logs/car-9.mcap")
+    (archive / "logs/car-3.mcap").write_bytes(b"no log at all")
+    with pytest.raises(LogReadError):
+        build(planned(archive))
+    (archive / "logs/car-3.mcap").unlink()
+    logs = PlanLogs(
+        planned(archive).job.held_to or Recipe.from_yaml(""), planned(archive).job.store, str(archive)
+    )
+    assert len(logs.remembered) == 7
+
+
+def test_a_plan_tells_of_a_log_whose_stray_stamp_makes_thousands_of_empty_partitions(archive):
+    days = [*speeds(count=12), *speeds(start=START + 2 * 86400 * SECOND, count=1)]
+    write_log(archive / "logs/car-3.mcap", {"/can": (SPEED, days)})
+    (told,) = [note for note in planned(archive, sample=None).notes if "car-3" in note]
+    assert "car-3.mcap: 1,7" in told
+    assert "partitions for 13 messages: its log times lie 2.0 days apart" in told
