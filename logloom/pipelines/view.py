@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import shlex
 import shutil
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folde
 from logloom.io.storage import UNITS, Store
 from logloom.io.units import format_named
 from logloom.transforms.finished import check_file
+from logloom.words import OnMessage
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store
@@ -130,6 +132,25 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another build made the same view
                 raise
     return target, copied
+
+
+def show(store: Store, manifest: Manifest, view: str, on_message: OnMessage) -> tuple[str, bool]:
+    """Makes the view of a version that was just committed, as `view` of `logloom build` says.
+
+    Returns:
+        Its folder, "" where none was made, and whether files had to be copied because the disk has no links.
+    """
+    on_disk = store.local is not None
+    with viewing(store, manifest.version, copies=not on_disk):
+        if on_disk and view == "auto" and is_large(manifest):
+            command = f"logloom view {shlex.quote(f'{store.uri}@{manifest.version}')}"
+            on_message(f"no view, since the version has more than {MAX_UNITS:,} units; `{command}` makes it")
+        elif on_disk and view != "none":
+            folder, copied = make_view(store, manifest)
+            return str(folder), copied
+        elif view == "copy":
+            return copy_view(store, manifest), False
+    return "", False
 
 
 def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -> list[str]:
