@@ -7,6 +7,7 @@ LogloomError
 |   |-- TruncatedLogError
 |   `-- UnknownEncodingError
 |-- DatasetError             what lies in a dataset is damaged, missing or of another kind
+|   |-- PurgedError          what is asked for was erased on purpose
 |   `-- ReadBackError        what was read back differs from what was written
 |-- CommitConflictError      another build committed this version first
 `-- StorageError             a disk or an object store refused
@@ -19,6 +20,7 @@ __all__ = [
     "DatasetError",
     "LogReadError",
     "LogloomError",
+    "PurgedError",
     "ReadBackError",
     "RecipeError",
     "StorageError",
@@ -57,6 +59,10 @@ class UnknownEncodingError(LogReadError):
 
 class DatasetError(LogloomError):
     """What lies in a dataset is damaged, missing or of another kind."""
+
+
+class PurgedError(DatasetError):
+    """What is asked for was erased on purpose, from all versions."""
 
 
 class ReadBackError(DatasetError):

@@ -58,6 +58,14 @@ def test_the_page_on_commands_runs_from_top_to_bottom_and_tells_of_each(tmp_path
     assert told == {command.name or command.callback.__name__ for command in app.registered_commands}
 
 
+@pytest.mark.slow
+def test_the_page_on_deleting_runs_from_top_to_bottom(tmp_path):
+    for text in blocks("docs/deleting.md", "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    (program,) = blocks("docs/deleting.md", "python")
+    assert "was purged (request 1187)" in run([sys.executable, "-c", program], tmp_path)
+
+
 def test_the_index_has_one_row_for_each_page():
     rows = re.findall(r"^\| \[.*?\]\((.*?)\) \|", (REPOSITORY / "docs/index.md").read_text(), re.MULTILINE)
     docs = REPOSITORY / "docs"

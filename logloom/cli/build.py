@@ -75,16 +75,28 @@ def build(
             "beside it).",
         ),
     ] = False,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="KEY=VALUE",
+            help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
+            "repeated.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
     engine: EngineOptions,
 ) -> None:
     """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
-    runner = engine.with_workers(workers)
-    plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+    from logloom.runners.options import parse_labels
+
+    runner, known = engine.with_workers(workers), parse_labels(labels or ())
+    choices = {"verify": verify, "allow_empty": allow_empty, "labels": known}
+    plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
-        plan = plan_recipe(recipe, logs, storage_option, quiet, verify=verify, allow_empty=allow_empty)
+        plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     from logloom.pipelines.progress import Watch, steps
 
     with steps("starting", quiet=quiet):

@@ -43,6 +43,7 @@ from logloom.io.metadata import (
     checked,
     parsed,
 )
+from logloom.io.purged import check_purged
 from logloom.io.remote import MISSING
 from logloom.io.storage import UNITS, Store
 from logloom.words import counted
@@ -375,6 +376,7 @@ def read_log_part(store: Store, part: str, *, brief: bool = False) -> LogUnits:
     try:
         data = store.read(name)
     except MISSING:
+        check_purged(store, place, part=part)
         raise DatasetError(
             f"{place}: a log's part of the manifest is missing; {repair_hint(place)}"
         ) from None

@@ -39,6 +39,7 @@ from logloom.io.entries import (
 )
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
+from logloom.io.purged import check_purged
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
@@ -364,6 +365,7 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
     found = find_assembled(store, part.output, part.identity)
     place = store.uri_of(f"{unit_folder(part.output, part.identity)}/{ENTRY}")
     if found is None:
+        check_purged(store, place, folder=unit_folder(part.output, part.identity))
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
     entry, digest = found
     if digest != part.entry:

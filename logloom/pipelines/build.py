@@ -220,13 +220,15 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     if plan.up_to_date:
         return {"up_to_date": True}
     check_reach(runner, _uris(plan))
-    with tempfile.TemporaryDirectory(
-        prefix="logloom-"
-    ) as scratch:  # shards have the names that they would have
+    # Shards have the names that they would have.
+    with tempfile.TemporaryDirectory(prefix="logloom-") as scratch:
         elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
         changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
     told = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
-    return describe(lambda pipeline: construct(pipeline, told), runner, _size(plan), name=job_name(plan.job))
+    labelled = runner.with_labels(plan.job.labels)
+    return describe(
+        lambda pipeline: construct(pipeline, told), labelled, _size(plan), name=job_name(plan.job)
+    )
 
 
 def _size(plan: BuildPlan) -> Size:
@@ -264,6 +266,7 @@ def _run(
 ) -> Finished | Submitted:
     job = plan.job
     check_reach(runner, _uris(plan))
+    runner = runner.with_labels(job.labels)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:

@@ -35,7 +35,7 @@ from logloom.io.removals import REMOVING, are_in, forget_removals, mark_removed,
 from logloom.io.shards import SHARDS
 from logloom.io.storage import TEMPORARY, UNITS, Store
 from logloom.io.tables.versions import OUTPUT as TABLE
-from logloom.pipelines.gc_needed import Needed, check_versions, is_view_used, kept_versions, users_of
+from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, users_of, view_users
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 from logloom.recipe import Keep
@@ -50,7 +50,7 @@ _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times)")
 _VIEW = re.compile(r"v(\d{8})")
 _RUN = re.compile(r"\d{8}")
-_OF_VERSIONS = re.compile(r"shards|tags\.json|\d{8}\.(json|blake3|removed)")
+_OF_VERSIONS = re.compile(r"shards|purged|tags\.json|\d{8}\.(json|blake3|removed)")
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
 
@@ -183,7 +183,7 @@ class _Collection:
         times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
         tags = set(read_tags(store).values())
         kept = kept_versions(times, tags, rule)
-        used = [number for number in numbers if number not in kept and is_view_used(store, number)]
+        used = [number for number in numbers if number not in kept and view_users(store, number)]
         for number in used:
             done.notes.append(f"version {number} stays, since tables elsewhere point into its view")
         kept.update(used)
@@ -215,7 +215,7 @@ class _Collection:
         folder = view_folder(number)
         if folder not in self._store.names():
             return
-        if is_view_used(self._store, number):
+        if view_users(self._store, number):
             self.done.notes.append(
                 f"{self._store.uri_of(folder)}: stays, since tables elsewhere point into it"
             )

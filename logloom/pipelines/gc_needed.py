@@ -27,10 +27,11 @@ from logloom.io.manifest import (
     view_folder,
 )
 from logloom.io.metadata import Text, checked, parsed
+from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, key_of
 from logloom.io.shards import shard_file
-from logloom.io.storage import Store
+from logloom.io.storage import UNITS, Store
 from logloom.io.tables.index import read_log
 from logloom.io.tables.references import USERS
 from logloom.io.tables.versions import OUTPUT, open_table
@@ -92,7 +93,7 @@ class Needed:
         """
         names, parts, assembled, shards = _Names(), set[str](), set[tuple[str, str]](), set[str]()
         names.add(others)
-        are_told = True
+        are_told, purged = True, Purged(store)
         for manifest in manifests:
             for logs in _new_logs(store, manifest, shards):
                 columns = logs.columns("part", "content_id", "uris", "reasons")
@@ -101,12 +102,14 @@ class Needed:
                 are_told &= all(uris.count('","') == 0 for uris in columns["uris"].to_pylist())
                 parts.update(columns["part"].to_pylist())
             for part in manifest.assembled:
+                if unit_folder(part.output, part.identity) in purged.folders:
+                    continue
                 if (part.output, part.identity) not in assembled:
                     assembled.add((part.output, part.identity))
                     portions = read_assembled(store, part).portions
                     folders = [part.identity, *(portion.identity for portion in portions)]
                     names.add(unit_folder(part.output, folder) for folder in folders)
-        parts.discard("")
+        parts -= {"", *purged.parts}
         names.add(f"{shard}.parquet" for shard in shards)
         names.add(f"logs/{part}.parquet" for part in parts)
         for units in ahead(lambda part: read_log_part(store, part, brief=True), sorted(parts)):
@@ -181,10 +184,13 @@ def users_of(store: Store) -> Users:
     return Users(tuple(sorted(names)), tuple(unknown))
 
 
-def is_view_used(store: Store, number: int) -> bool:
-    """Whether tables elsewhere point into the view of a version, which holds its files by links."""
-    folder = f"{view_folder(number)}/{OUTPUT}"
-    return any(store.names(f"{folder}/{split}/{USERS}") for split in store.names(folder))
+def view_users(store: Store, number: int) -> list[str]:
+    """The notes of tables elsewhere that point into the view of a version, which holds its files by links."""
+    folders = [
+        f"{view_folder(number)}/{OUTPUT}/{split}/{USERS}"
+        for split in store.names(f"{view_folder(number)}/{OUTPUT}")
+    ]
+    return [f"{folder}/{name}" for folder in folders for name in store.names(folder)]
 
 
 def _pointed_to(store: Store, uri: str) -> set[str]:
@@ -193,7 +199,7 @@ def _pointed_to(store: Store, uri: str) -> set[str]:
     Raises:
         LogloomError: it can't be read.
     """
-    prefix = store.uri_of(unit_folder(OUTPUT, ""))
+    prefix = f"{store.uri}/{UNITS}/{OUTPUT}/"
     found: set[str] = set()
     elsewhere = Store.at(uri, store.options)
     tables = [uri]

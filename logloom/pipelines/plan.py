@@ -45,6 +45,7 @@ def plan_build(
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     sample: int | None = SAMPLE,
+    labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
     """Plans a build.
@@ -62,6 +63,7 @@ def plan_build(
         storage_options: fsspec options by protocol.
         sample: how many of the logs to build are opened here, where there are more; workers open the
             others. None opens all of them.
+        labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -78,7 +80,7 @@ def plan_build(
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
     parent, following = next_version(store)
-    following |= {"plan": row_plan, "open_options": logs.options, "verify": verify}
+    following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
     before = Before(parent)
     is_same = parent is not None and is_unchanged(job, parent)
@@ -219,16 +221,18 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
+    purged = logs.purged(before.known)
     for log_id in sorted(logs.opened):
         task = _task_of(job, recipe, logs, log_id)
-        if not _stands(before, task):
+        if log_id not in purged and not _stands(before, task):
             planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
     notes = [*notes, *(log.warning for log in planned if log.warning)]
     left = tuple(_task_left(recipe, logs, log_id) for log_id in sorted(logs.left))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.known.keys() - logs.files.keys())
+    gone = sorted(before.known.keys() - logs.files.keys() - purged)
     vanished = _vanished(job, recipe, gone, before)
-    lost = [] if recipe.vanished == "keep" else gone
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *(purged & before.known.keys())])
+    notes = [*notes, *(f"{log_id}: left out, since it was purged" for log_id in sorted(purged)[:20])]
     changes = before.changes([*vanished, *unreadable], lost)
     new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
     kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])

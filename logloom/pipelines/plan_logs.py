@@ -20,6 +20,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.logs.remembered import Memory, RememberedLog, print_of
 from logloom.io.logs.sidecar import Sidecars
+from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs
@@ -66,6 +67,7 @@ class PlanLogs(Mapping[str, Outline]):
         """
         self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
         self._topics = named_topics(recipe)
+        self._purged = Purged(store)
         sidecars = Sidecars(store.uri_of("index"), store.options)
         # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
@@ -107,6 +109,15 @@ class PlanLogs(Mapping[str, Outline]):
     def __contains__(self, log_id: object) -> bool:
         return log_id in self.opened or log_id in self.remembered
 
+    def purged(self, known: Collection[str]) -> set[str]:
+        """The logs that were erased from the root, and must not come back with the content that they had.
+
+        Args:
+            known: logs of the newest version.
+        """
+        there = {log_id for log_id in self if self._purged.has(log_id, self.content_of(log_id)[0])}
+        return there | {log_id for log_id in known if log_id not in self.files and self._purged.has(log_id)}
+
     def open_some(self, log_ids: Sequence[str]) -> None:
         """Opens logs that are to be built; of many a sample, spread evenly over their names.
 
@@ -114,6 +125,8 @@ class PlanLogs(Mapping[str, Outline]):
             LogReadError: see `open`.
         """
         chosen = _spread(sorted(log_ids), self._sample)
+        # Whether one that was purged is that log again, its content says.
+        chosen = sorted({*chosen, *filter(self._purged.has, log_ids)})
         self.left |= {log_id: self.remembered.pop(log_id, None) for log_id in sorted({*log_ids} - {*chosen})}
         self.open(chosen)
 

@@ -29,6 +29,8 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.manifest_digest import write_digest
+from logloom.io.purged import Purged
+from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
@@ -102,11 +104,23 @@ def repair(
             version should hold.
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
-    manifest, broken = whole_logs(manifest)
+    manifest, broken = whole_logs(_without_purged(store, manifest))
     access = with_access(store.options, logs)
     remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
     mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)
     return mending.run(dry_run, broken)
+
+
+def _without_purged(store: Store, manifest: Manifest) -> Manifest:
+    """A version without what was erased from it, which no repair brings back."""
+    purged = Purged(store)
+    if not purged.parts.intersection(manifest.logs.column("part").to_pylist()):
+        return manifest
+    left = [record for record in manifest.logs if record.part not in purged.parts]
+    assembled = (
+        part for part in manifest.assembled if unit_folder(part.output, part.identity) not in purged.folders
+    )
+    return dataclasses.replace(manifest, logs=LogRecords.of(left), assembled=tuple(assembled))
 
 
 def _readable_entries(

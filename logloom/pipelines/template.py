@@ -9,6 +9,7 @@ The template's parameters for users stand in logloom/runners/dataflow/template.j
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from logloom.io.filesystems import folder_of
 from logloom.pipelines.build import construct, prepared
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
+from logloom.runners.options import parse_labels
 
 with beam_needed():
     import apache_beam as beam
@@ -47,7 +49,14 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--allow_derive", type=str.split, default=[], help="packages that `derive` may import")
     found.add_argument("--storage_options", type=json.loads, default={}, help="JSON: fsspec's, by protocol")
+    found.add_argument(
+        "--labels", action="append", default=[], help="KEY=VALUE, with spaces between; or a JSON object"
+    )
     return found
+
+
+def _labels(given: Sequence[str]) -> dict[str, str]:
+    return parse_labels(itertools.chain.from_iterable([t] if t.startswith("{") else t.split() for t in given))
 
 
 def _flag(text: str) -> bool:
@@ -59,6 +68,8 @@ def _flag(text: str) -> bool:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Plans the build that the arguments ask for, and submits it; an up-to-date one is a job without work."""
     own, beams = parser().parse_known_args(arguments)
+    labels = _labels(own.labels)
+    beams += [f"--labels={key}={value}" for key, value in labels.items()]
     recipe = Recipe.load(own.recipe, own.storage_options)
     given = {"logs": tuple(own.log), "on_error": own.on_error, "hash": own.hash}
     plan = plan_build(
@@ -71,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         py_files=own.py,
         allow_derive=own.allow_derive,
         storage_options=own.storage_options,
+        labels=labels,
     )
     plan = prepared(plan)
     pipeline = beam.Pipeline(options=PipelineOptions(beams, save_main_session=False))

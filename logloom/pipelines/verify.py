@@ -21,9 +21,10 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.ahead import ahead, in_order
-from logloom.io.entries import Entry, FileEntry, read_log_part
+from logloom.io.entries import Entry, FileEntry, read_log_part, unit_folder
 from logloom.io.filesystems import with_access
 from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled, view_folder
+from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs
@@ -44,7 +45,8 @@ class Report:
 
     Attributes:
         units, rows, bytes: that were read back.
-        findings: what is wrong; empty proves the version.
+        purged: logs of the version that were erased on purpose, of which nothing is checked.
+        findings: what is wrong; empty proves the version, but for what was purged.
         manifest: "checked" by its digest, or why not.
         verified, trusted: what the build that committed the version read back (see `Manifest`).
         committed_by: software of that build.
@@ -62,6 +64,7 @@ class Report:
     trusted: Mapping[str, int]
     committed_by: Mapping[str, str]
     made_by: tuple[Mapping[str, Any], ...]
+    purged: int = 0
 
     @property
     def is_proven(self) -> bool:
@@ -128,7 +131,7 @@ def verify(
         manifest.version,
         checking.units,
         checking.rows,
-        checking.bytes + sum(part.size for part in manifest.assembled),
+        checking.bytes + sum(part.size for part in checking.assembled),
         against_logs,
         (*findings, *checking.lost, *checking.findings),
         manifest=state,
@@ -138,6 +141,7 @@ def verify(
         made_by=tuple(
             {"software": dict(made_by), "units": count} for made_by, count in sorted(checking.made_by.items())
         ),
+        purged=checking.purged,
     )
 
 
@@ -147,6 +151,8 @@ class _Checking:
     Attributes:
         num_tasks: how many there are, as far as is known.
         units, rows, bytes: that are read back.
+        assembled: outputs that weren't erased.
+        purged: logs that were.
         made_by: how many units which software made, of the logs that were looked at.
         lost: shards and parts of logs that can't be read.
         findings: what is wrong else, by what parts of logs say, and by the view.
@@ -159,8 +165,14 @@ class _Checking:
         """
         self._store, self._manifest, self._job = store, manifest, job
         self._logs, self._sample = sampled_logs(manifest.version, len(manifest.logs), sample)
-        self.num_tasks = len(manifest.assembled)
-        self.units = self.rows = self.bytes = 0
+        self._purged = Purged(store)
+        self.assembled = [
+            part
+            for part in manifest.assembled
+            if unit_folder(part.output, part.identity) not in self._purged.folders
+        ]
+        self.num_tasks = len(self.assembled)
+        self.units = self.rows = self.bytes = self.purged = 0
         self.made_by: Counter[tuple[tuple[str, str], ...]] = Counter()
         self.lost: list[Finding] = []
         self.findings: list[Finding] = []
@@ -170,7 +182,7 @@ class _Checking:
         store, manifest = self._store, self._manifest
         reading = reading_of(store, manifest)
         claims = Claims(store, manifest)
-        for record, units in read_parts(store, manifest.logs.take(self._logs)):
+        for record, units in read_parts(store, self._left(manifest.logs.take(self._logs))):
             if isinstance(units, Finding):
                 self.lost.append(units)
                 self.findings += claims.check(record, None)
@@ -181,10 +193,18 @@ class _Checking:
             if self._job is not None:
                 self.findings += check_spans(self._job, record, units)
             yield from self._read_back(reading, record, units)
-        yield from (Task(_check_assembled, (reading, part)) for part in manifest.assembled)
+        yield from (Task(_check_assembled, (reading, part)) for part in self.assembled)
         self.findings += claims.check_all(is_lost=bool(self.lost))
-        if not self.lost and len(self._logs) == len(manifest.logs):
+        if not (self.lost or self.purged) and len(self._logs) == len(manifest.logs):
             self.findings += check_view(store, manifest)
+
+    def _left(self, records: Iterable[LogRecord]) -> Iterator[LogRecord]:
+        """The records of logs that weren't erased."""
+        for record in records:
+            if record.part in self._purged.parts:
+                self.purged += 1
+            else:
+                yield record
 
     def _read_back(self, reading: Reading, record: LogRecord, units: Sequence[Entry]) -> Iterator[Task]:
         self.made_by.update(tuple(sorted(entry.software.items())) for entry in units)

@@ -18,7 +18,7 @@ from logloom.runners.flink.rest import FORGOTTEN, FlinkCluster
 _FLINK = re.compile(r"http://((?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})/#/job/([0-9a-f]{32})")
 _DATAFLOW = re.compile(
     r"https://console\.cloud\.google\.com/dataflow/jobs/([a-z0-9-]{1,40})/([\w-]{1,100})"
-    r"\?project=([a-z0-9][a-z0-9.:-]{1,80})"
+    r"\?project=([a-z0-9][a-z0-9.:-]{0,80})"
 )
 _SECONDS = 10.0
 # Of both engines; all other states are of a job that still runs.

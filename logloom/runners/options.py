@@ -6,7 +6,7 @@ import importlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logloom.errors import UsageError
@@ -24,6 +24,8 @@ _CONFIGS = {
     "process": '{"command": "/path/of/a/program"}',
     "docker": "an image that holds logloom",
 }
+_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _ENDPOINT = re.compile(r"(?:[^\s/:]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 # Settings that are Dataflow's alone, and the options of commands that set them.
 DATAFLOW_OPTIONS = {
@@ -162,6 +164,14 @@ class RunnerOptions:
             )
         return command
 
+    def with_labels(self, labels: Mapping[str, str]) -> RunnerOptions:
+        """The same with labels of the job; engines other than Dataflow know none."""
+        if self.name != "dataflow" or not labels:
+            return self
+        given = self.settings.get("labels", [])
+        own = [*(given if isinstance(given, list) else [given]), *(f"{k}={v}" for k, v in labels.items())]
+        return replace(self, settings={**self.settings, "labels": own})
+
     def beam_flags(self) -> list[str]:
         """The settings that are Beam's, as flags."""
         return [
@@ -250,6 +260,40 @@ def engine_class(name: str) -> Any:
     """The class of the engine of this name."""
     module, _, name = RUNNERS[name].partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def parse_labels(labels: Iterable[str]) -> dict[str, str]:
+    """["team=perception"] as {"team": "perception"}.
+
+    Args:
+        labels: KEY=VALUE, or some as a JSON object, as Google writes them.
+
+    Raises:
+        UsageError: one that Google Cloud would refuse; a key that comes twice, or is ours.
+    """
+    found: dict[str, str] = {}
+    for label in labels:
+        if label.startswith("{"):
+            try:
+                pairs = [(str(key), str(value)) for key, value in json.loads(label).items()]
+            except ValueError as error:
+                raise UsageError(f"labels {label!r}: no JSON: {error}") from None
+        else:
+            key, equals, value = label.partition("=")
+            if not equals:
+                raise UsageError(f"label {label!r}: expected KEY=VALUE, like team=perception")
+            pairs = [(key, value)]
+        for key, value in pairs:
+            if not (_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+                raise UsageError(
+                    f"label {key}={value}: a key begins with a small letter, and key and value hold at most "
+                    "63 small letters, digits, - and _"
+                )
+            if key in found or key.startswith("logloom-"):
+                why = "is logloom's own" if key not in found else "comes twice"
+                raise UsageError(f"label {key}={value}: the key {why}; choose another")
+            found[key] = value
+    return found
 
 
 def parse_settings(settings: list[str]) -> dict[str, str | list[str]]:

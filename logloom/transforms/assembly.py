@@ -45,6 +45,7 @@ from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
 from logloom.transforms.outcomes import LogOutcomes, kept_records, records_of
 from logloom.transforms.partition import Failure, Reading, damaged, differences, is_sampled
+from logloom.transforms.read_marks import is_marked, leave_mark, mark_of
 from logloom.transforms.taking import refresh_assembled, taken_portion
 
 
@@ -317,17 +318,22 @@ def entry_of(
 def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResult:
     """Reads an assembled output back, and writes the entry that marks it as complete.
 
-    What the parent version has, all of it or portions, is trusted, unless all is to be read.
+    What the parent version has, all of it or portions, is trusted, unless all is to be read. What an earlier
+    attempt at this version read isn't read again.
     """
     entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
     problems: list[str] = []
     is_trusted = candidate.found and identity in {part.identity for part in job.assembled}
+    mark = mark_of(job, [output, identity, blake3(entry.to_bytes()).hexdigest()])
+    is_known = (is_trusted and job.verify != "all") or (candidate.found and is_marked(job, mark))
     if candidate.found and not is_trusted and not refresh_assembled(job, identity, entry):
         problems = [f"{job.store.uri_of(unit_folder(output, identity))}: removed while this build ran"]
-    elif is_sampled(job.verify, identity) and (not is_trusted or job.verify == "all"):
+    elif is_sampled(job.verify, identity) and not is_known:
         are_all = candidate.found or job.verify == "all" or len(candidate.fresh) == len(entry.portions)
         fresh = None if are_all else frozenset(candidate.fresh)
         problems = list(assembled_differences(job.store, identity, entry, fresh))
+        if not problems:
+            leave_mark(job, mark)
     if problems:
         way_out = withdraw_assembled(job.store, output, identity) if candidate.found else ""
         way_out = withdraw_portions(job.store, entry) or way_out or _MADE_ANEW

@@ -22,6 +22,7 @@ from logloom.io.logs.base import Refusal
 from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
+from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import LogRecord
@@ -293,6 +294,12 @@ def commit(
 def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled]) -> Iterator[Failure]:
     """What the version would name and is no more."""
     made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
+    purged = Purged(job.store)
+    for record in made if len(purged) else ():
+        if record.part and purged.has(record.log_id, record.content_id):
+            yield Failure(
+                record.log_id, "", "log", "was purged while this build ran; build again, without it"
+            )
     for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
         message = f"{place}: removed by `logloom gc` while this build ran; build again"
         yield Failure(what, "", "readback", message)

@@ -1,18 +1,20 @@
 """What was read back, so that a build that starts again doesn't read it again.
 
 A bundle whose units were read back, and found right, leaves an empty file in runs/, named by the units' files
-and columns: units with other bytes have another name. Marks are gone once their version is committed.
-Here: `read_back_bundle` and `units_read_back`.
-Elsewhere: reading one partition's units back (logloom.transforms.partition).
+and columns: units with other bytes have another name. So does an assembled output, named by its entry.
+Marks are gone once their version is committed.
+Here: `read_back_bundle`, `units_read_back`, and the marks of assembled outputs.
+Elsewhere: reading one partition's units back (logloom.transforms.partition), or an assembled output
+(logloom.transforms.assembly).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from logloom.digests import digest_of
-from logloom.io.entries import Entry
 from logloom.io.manifest import runs_folder
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
@@ -25,22 +27,33 @@ _MARK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}-(\d{1,9})")
 def read_back_bundle(job: Target, results: Sequence[PartitionResult]) -> tuple[list[PartitionResult], int]:
     """Reads the units of a bundle back, unless they are known to be right; gives how many were known."""
     entries = [entry for result in results for entry in result.entries]
-    mark = _mark_of(job, entries) if entries and job.verify != "none" else ""
-    if mark and job.verify != "all" and job.store.exists(mark):
+    # Units with these names that hold just these bytes.
+    said = [[one.output, one.identity, [file.digest for file in one.files], one.columns] for one in entries]
+    mark = mark_of(job, said, len(entries)) if entries and job.verify != "none" else ""
+    if mark and is_marked(job, mark):
         for result in results:
             job.journal.write(Note(READING_BACK, result.log.log_id, found=True))
         return list(results), len(entries)
     read = [read_back(job, result) for result in results]
     if mark and not any(result.failures for result in read):
-        job.store.create(mark, b"", durable=False)
+        leave_mark(job, mark)
     return read, 0
 
 
-def _mark_of(job: Target, entries: Sequence[Entry]) -> str:
-    """The mark of units that hold just these bytes, read to the same extent."""
-    said = [[one.output, one.identity, [file.digest for file in one.files], one.columns] for one in entries]
+def mark_of(job: Target, said: Any, units: int = 0) -> str:
+    """The mark of what is told apart by JSON values, read to the same extent."""
     digest = digest_of([job.verify, said])[:32]
-    return f"{marks_folder(job.number)}/{digest[:2]}/{digest[2:]}-{len(entries)}"
+    return f"{marks_folder(job.number)}/{digest[:2]}/{digest[2:]}-{units}"
+
+
+def is_marked(job: Target, mark: str) -> bool:
+    """Whether what has this mark needn't be read again."""
+    return job.verify != "all" and job.store.exists(mark)
+
+
+def leave_mark(job: Target, mark: str) -> None:
+    """Notes that something was read back, and found right."""
+    job.store.create(mark, b"", durable=False)
 
 
 def marks_folder(number: int) -> str:

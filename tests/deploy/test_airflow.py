@@ -35,15 +35,40 @@ def airflow(tmp_path):
     return run
 
 
+@pytest.fixture
+def drives(tmp_path):
+    subprocess.run([LOGLOOM, "demo"], cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path / "demo"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_airflow_imports_the_dag_and_a_run_of_it_builds_and_verifies(airflow, tmp_path):
-    subprocess.run([LOGLOOM, "demo"], cwd=tmp_path, check=True, capture_output=True)
+def test_a_run_that_leaves_damaged_logs_out_fails_at_once_though_its_version_is_there(
+    airflow, drives, tmp_path
+):
+    log = sorted(drives.rglob("*.mcap"))[0]
+    data = bytearray(log.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    log.write_bytes(data)
+    recipe = drives / "recipe.yaml"
+    recipe.write_text(f"{recipe.read_text()}\non_error: skip\n")
+    airflow("dags", "reserialize")
+    conf = {"recipe": str(recipe), "root": str(tmp_path / "root")}
+    airflow("dags", "test", "logloom_urban", "--conf", json.dumps(conf))
+    assert [path.name for path in (tmp_path / "root/versions").glob("*.json")] == ["00000001.json"]
+    states = airflow("dags", "list-runs", "logloom_urban", "--output", "json")
+    assert '"state": "failed"' in states
+    assert len(list((tmp_path / "root/runs").glob("*/*.running.json"))) == 1  # and no other try
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_airflow_imports_the_dag_and_a_run_of_it_builds_and_verifies(airflow, drives, tmp_path):
     errors = airflow("dags", "list-import-errors", "--output", "json")
     assert "No data found" in errors or errors.strip().endswith("[]"), errors
     airflow("dags", "reserialize")
     root = tmp_path / "it's a root"
-    conf = {"recipe": str(tmp_path / "demo/recipe.yaml"), "root": str(root)}
+    conf = {"recipe": str(drives / "recipe.yaml"), "root": str(root)}
     airflow("dags", "test", "logloom_urban", "--conf", json.dumps(conf))
     assert [path.name for path in (root / "versions").glob("*.json")] == ["00000001.json"]
     states = airflow("dags", "list-runs", "logloom_urban", "--output", "json")

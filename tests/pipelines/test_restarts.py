@@ -5,11 +5,14 @@ import json
 
 import pytest
 
-from logloom.errors import LogReadError
+from logloom.errors import LogloomError, LogReadError
+from logloom.io.manifest import read_manifest
+from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
-from logloom.transforms import partition, read_marks
+from logloom.transforms import assembly, finish, partition, read_marks
 from logloom.transforms.read_marks import read_back_bundle, units_read_back
+from tests.pipelines.conftest import build_at
 
 
 @pytest.fixture
@@ -69,6 +72,36 @@ def test_a_bundle_with_a_damaged_unit_leaves_no_mark(units):
     read, _ = read_back_bundle(job, built)
     assert read[0].failures
     assert units_read_back(job.store, job.number) == 0
+
+
+def test_an_assembled_output_that_was_read_back_is_not_read_again_by_the_next_attempt(
+    drive, tmp_path, monkeypatch
+):
+    read = []
+    real = assembly.assembled_differences
+
+    def watched(store, identity, *rest):
+        read.append(identity)
+        return real(store, identity, *rest)
+
+    monkeypatch.setattr(assembly, "assembled_differences", watched)
+    with monkeypatch.context() as patch:
+        patch.setattr(finish, "create_version", _killed)
+        with pytest.raises(LogloomError, match="killed"):
+            build_at(drive.recipe(), tmp_path)
+    assert read
+    made = len(read)
+    assert build_at(drive.recipe(), tmp_path).manifest.version == 1
+    assert len(read) == made
+    part = read_manifest(Store.at(str(tmp_path))).assembled[0]
+    (tmp_path / "versions/00000001.json").unlink()
+    (tmp_path / f"parts/{part.output}/{part.identity}/entry.json").unlink()
+    build_at(drive.recipe(), tmp_path, verify="all")
+    assert len(read) > made
+
+
+def _killed(*_):
+    raise LogloomError("killed")
 
 
 def test_marks_are_gone_with_the_commit_and_strangers_files_count_nothing(drive, tmp_path):

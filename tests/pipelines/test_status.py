@@ -183,6 +183,20 @@ def test_a_second_build_of_a_version_is_refused_and_told_of_the_first(plan, reci
     assert plan.finished() == 0
 
 
+def test_labels_of_a_build_are_shown_with_it_and_stand_in_no_version(recipe, tmp_path):
+    root = tmp_path / "root"
+    done = command("build", recipe, "--to", str(root), "--labels", "team=perception", "--labels", "night=7")
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(command("status", str(root), "--json").stdout)
+    assert one["labels"] == {"team": "perception", "night": "7"}
+    (outcome,) = (path for path in root.glob("runs/*/*.json") if "running" not in path.name)
+    assert json.loads(outcome.read_bytes())["labels"] == one["labels"]
+    assert "night=7 team=perception" in command("status", str(root)).stdout
+    assert not any(
+        b"perception" in path.read_bytes() for path in root.glob("versions/**/*") if path.is_file()
+    )
+
+
 def restated(plan, **changes):
     """Changes the note of a build."""
     note = note_of(plan)

@@ -1,9 +1,12 @@
 """Engines that lose parts of themselves in mid-build: a version ends right, or a second build ends it."""
 
+import json
 import os
 import pathlib
 import signal
+import sys
 import tempfile
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +14,7 @@ from logloom.demo import make_drives
 from logloom.errors import LogloomError
 from logloom.pipelines.build import build
 from logloom.recipe import Recipe
+from logloom.runners import RunnerOptions
 from tests.pipelines.conftest import digests
 from tests.runners.breaking import RECIPE, BuildCommand, Building, plan_at, started_pool
 from tests.runners.conftest import build_on
@@ -151,6 +155,57 @@ def test_one_poisoned_log_among_fifty_leaves_the_others_whole(options, fifty, tm
     assert set(status.values()) == {"whole"}
     assert len(status) == 49
     assert digests(tmp_path / "root") == expected
+
+
+DEADLY = """\
+import os
+import logloom
+
+@logloom.derive
+def same(columns):
+    if (columns["sec"] >= 1767175200).any():  # the second drive
+        {body}
+    return columns["ego.speed"]
+"""
+
+
+@pytest.fixture
+def deadly(tmp_path):
+    """Plans a build of two drives, of which one ends each worker that builds it."""
+    make_drives(tmp_path / "logs", seconds=1)
+    text = RECIPE.format(logs=tmp_path / "logs").replace("rows: 4", "rows: 5")
+    text = text.replace("from: [ego.speed]", "from: [ego.speed, sec]")
+    column = "  sec: {topic: /odom, field: header.stamp.sec, resample: previous}\n"
+    recipe = text.replace("  slow:", f"{column}  slow:") + "on_error: skip\n"
+    (tmp_path / "recipe.yaml").write_text(recipe)
+
+    def plan(body):
+        (tmp_path / "slowly.py").write_text(DEADLY.format(body=body))
+        return plan_at(tmp_path, tmp_path / "root")
+
+    return plan
+
+
+@pytest.mark.parametrize("engine", ["direct", "flink"])
+def test_a_log_that_ends_every_worker_is_left_out_and_built_once_the_code_changes(engine, deadly, tmp_path):
+    options = RunnerOptions(engine, workers=2)
+    if engine == "flink":
+        script = tmp_path / "worker"
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} -m logloom.runners.worker "$@"\n')
+        script.chmod(0o755)
+        config = json.dumps({"command": str(script)})
+        options = replace(options, environment="process", environment_config=config)
+    else:  # it starts no worker again, but the next build knows of the death
+        with pytest.raises(LogloomError, match="a worker process ended before its work did"):
+            build(deadly("os._exit(7)"), runner=options)
+    built = build(deadly("os._exit(7)"), runner=options)
+    status = {log.log_id: log.status for log in built.manifest.logs}
+    assert status == {"drive-00": "whole", "drive-01": "skipped"}
+    for reason in built.manifest.logs[1].reasons:  # one for each partition
+        assert "worker processes died of it, the last one ended with code 7" in reason
+        assert "tried again once the log, the recipe or logloom changes" in reason
+    assert deadly("os._exit(7)").up_to_date
+    assert build(deadly("pass"), runner=RunnerOptions("direct", workers=1)).is_whole
 
 
 def test_a_worker_killed_in_mid_build_is_started_again_by_flink(slow, undisturbed, tmp_path):

@@ -21,7 +21,7 @@ from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
 from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
-from logloom.runners.options import engine_of, parse_settings
+from logloom.runners.options import engine_of, parse_labels, parse_settings
 from logloom.runners.prism import prism_binary
 from logloom.runners.processes import Child
 from logloom.runners.running import own_error
@@ -420,3 +420,36 @@ else:
     while is_alive(pid) and time.monotonic() < until:
         time.sleep(0.05)
     assert not is_alive(pid)
+
+
+def test_labels_are_those_that_google_cloud_takes():
+    assert parse_labels(["team=perception", "night=", '{"cost": "a-1", "n": 2}']) == {
+        "team": "perception",
+        "night": "",
+        "cost": "a-1",
+        "n": "2",
+    }
+    given = RunnerOptions("dataflow", settings={"labels": "a=b"}).with_labels({"team": "x"})
+    assert given.beam_flags() == ["--labels=a=b", "--labels=team=x"]
+    assert RunnerOptions("direct").with_labels({"team": "x"}).settings == {}
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("team", "expected KEY=VALUE"),
+        ("Team=x", "a key begins with a small letter"),
+        ("team=X y", "at most 63 small letters"),
+        (f"team={'x' * 64}", "at most 63"),
+        ("=x", "a key begins"),
+        ("team=y\n", "a key begins"),
+        ("logloom-version=9", "is logloom's own"),
+        ('{"team": ', "no JSON"),
+        ('{"a": {}}', "a key begins"),
+    ],
+)
+def test_a_label_that_google_cloud_would_refuse_is_refused_on_every_engine(label, said):
+    with pytest.raises(UsageError, match=said):
+        parse_labels([label])
+    with pytest.raises(UsageError, match="comes twice"):
+        parse_labels(["a=b", "a=c"])

@@ -136,7 +136,10 @@ def dataflow_stand_in(fetch: Callable[[str], bytes]) -> Iterator[StandIn]:
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             found = _PATH.match(self.path)
-            if stand_in.busy and self.command == "GET" and found and not found["what"]:
+            if found and found["job"] and found["job"] not in stand_in.jobs:
+                self.send_response(404)
+                data = json.dumps({"error": {"code": 404, "message": "not found"}}).encode()
+            elif stand_in.busy and self.command == "GET" and found and not found["what"]:
                 stand_in.busy -= 1
                 self.send_response(429)
                 data = json.dumps({"error": {"code": 429, "message": "slow down"}}).encode()

@@ -6,15 +6,16 @@ import re
 import time
 
 import pytest
-from google.cloud.dataflow import JobType
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.dataflow import JobsV1Beta3Client, JobType
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines import build as job
-from logloom.pipelines import template
+from logloom.pipelines import status, template
 from logloom.pipelines.plan import plan_build
-from logloom.runners import RunnerOptions, dataflow, running
+from logloom.runners import RunnerOptions, dataflow, detached, running
 from tests.pipelines.conftest import digests
 from tests.stores.dataflow import dataflow_stand_in, image_of
 
@@ -175,6 +176,41 @@ def test_a_requirements_file_is_staged_for_the_workers(source, gcs, bucket, serv
     assert ended(service.jobs[submitted.engine_id]) == "JOB_STATE_DONE"
 
 
+def test_a_detached_job_is_asked_of_and_has_its_labels(source, gcs, bucket, service, monkeypatch):
+    service.hold.clear()
+    monkeypatch.setattr(
+        detached,
+        "_dataflow_client",
+        lambda: JobsV1Beta3Client(
+            credentials=AnonymousCredentials(),
+            client_options={"api_endpoint": service.endpoint},
+            transport="rest",
+        ),
+    )
+    planned = plan(source, gcs, bucket, labels={"team": "perception"})
+    submitted = job.submit(planned, options(bucket, service))
+    served = service.jobs[submitted.engine_id]
+    assert served.sent["labels"] == {
+        "team": "perception",
+        "logloom-dataset": "demo",
+        "logloom-version": "1",
+    }
+
+    def told():
+        (one,) = status.builds(planned.job.store)
+        assert one.labels == {"team": "perception"}
+        return one.state, one.problem
+
+    assert told() == ("running", "")
+    service.busy = 1000
+    assert told()[0] == "unknown"
+    service.busy = 0
+    served.state = "JOB_STATE_CANCELLED"
+    assert told() == ("stopped", f"job {submitted.engine_id} cancelled; it committed nothing. Build again")
+    service.jobs.clear()
+    assert told()[0] == "failed"
+
+
 def test_a_dry_run_shows_the_job_and_submits_nothing(source, gcs, bucket, service):
     shown = job.dry_run(plan(source, gcs, bucket), options(bucket, service))
     assert (shown["project"], shown["region"], shown["images"]) == ("p", "europe-west4", [IMAGE])
@@ -205,6 +241,7 @@ def test_a_flex_template_s_launcher_submits_the_same_job(source, gcs, bucket, se
     asked |= {"allow_derive": "labels", "limit": "1", "on_error": "salvage", "hash": "full"}
     asked |= {"log": f"{bucket}/logs/*", "allow_empty": "true", "py": "/opt/mine/labels.py"}
     asked["storage_options"] = json.dumps(gcs.storage_options)
+    asked["labels"] = "team=perception night=2026-11-22"
     parameters = json.loads((FOLDER / "template.json").read_text())["parameters"]
     assert {parameter["name"] for parameter in parameters} == set(asked)
     assert all(re.search(parameter["regexes"][0], asked[parameter["name"]]) for parameter in parameters)
@@ -215,6 +252,7 @@ def test_a_flex_template_s_launcher_submits_the_same_job(source, gcs, bucket, se
     template.main([*flags, f"--sdk_container_image={IMAGE}", "--sdk_location=container"])
     (served,) = service.jobs.values()
     assert served.sent["name"] == "weave"
+    assert served.sent["labels"] == {"team": "perception", "night": "2026-11-22"}
     assert ended(served) == "JOB_STATE_DONE"
     manifest = read_manifest(Store.at(f"{bucket}/root", gcs.storage_options))
     assert manifest.verified == "none"
