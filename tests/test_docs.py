@@ -49,13 +49,20 @@ def test_the_recipe_and_the_program_of_the_readme_work_on_a_drive(tmp_path):
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
 
 
+OF_COMMANDS = ("docs/commands.md", "docs/versions.md")
+
+
 @pytest.mark.slow
-def test_the_page_on_commands_runs_from_top_to_bottom_and_tells_of_each(tmp_path):
-    texts = blocks("docs/commands.md", "sh")
-    for text in texts:
+@pytest.mark.parametrize("page", OF_COMMANDS)
+def test_a_page_on_commands_runs_from_top_to_bottom(page, tmp_path):
+    for text in blocks(page, "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
-    told = set(re.findall(r"^## (\w+)$", (REPOSITORY / "docs/commands.md").read_text(), re.MULTILINE))
-    assert told == {command.name or command.callback.__name__ for command in app.registered_commands}
+
+
+def test_the_pages_on_commands_tell_of_each():
+    pages = [(REPOSITORY / page).read_text() for page in OF_COMMANDS]
+    told = [name for page in pages for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)]
+    assert sorted(told) == sorted(one.name or one.callback.__name__ for one in app.registered_commands)
 
 
 @pytest.mark.slow

@@ -40,6 +40,25 @@ class View(enum.StrEnum):
     none = "none"
 
 
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--labels",
+        metavar="KEY=VALUE",
+        help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
+        "repeated.",
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
+        "beside it).",
+    ),
+]
+
+
 @app.command(
     epilog=examples(
         "logloom build recipe.yaml --to /data/urban",
@@ -67,23 +86,8 @@ def build(
             "(auto), even then (link), in object stores too (copy), or nowhere (none)."
         ),
     ] = View.auto,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
-            "beside it).",
-        ),
-    ] = False,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--labels",
-            metavar="KEY=VALUE",
-            help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
-            "repeated.",
-        ),
-    ] = None,
+    wait: Wait = False,
+    labels: Labels = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from logloom.errors import UsageError
+from logloom.errors import LogloomError, UsageError
 from logloom.words import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -70,10 +70,34 @@ AllowDerive = Annotated[
         help="Package that the recipe's `derive` may import, which runs its code. May be repeated.",
     ),
 ]
+
+
+def complete_version(incomplete: str) -> list[str]:
+    """ROOT@7 and ROOT@gold for what is typed of it; nothing for roots that aren't on this machine's disks."""
+    from logloom.io.manifest import version_numbers
+    from logloom.io.storage import Store
+    from logloom.io.tags import read_tags
+
+    root, at, _ = incomplete.rpartition("@")
+    try:
+        store = Store.at(root)
+        if not at or store.local is None:
+            return []
+        names = [*sorted(read_tags(store)), *map(str, reversed(version_numbers(store)))]
+    except (LogloomError, OSError):
+        return []
+    return [f"{root}@{name}" for name in names]
+
+
 Root = Annotated[
     str,
-    typer.Argument(metavar="ROOT[@VERSION]", help="A dataset's folder or URI (default: its newest version)."),
+    typer.Argument(
+        metavar="ROOT[@VERSION]",
+        help="A dataset's folder or URI (default: its newest version).",
+        autocompletion=complete_version,
+    ),
 ]
+BareRoot = Annotated[str, typer.Argument(metavar="ROOT", help="A dataset's folder or URI.")]
 PyFiles = Annotated[
     list[str] | None,
     typer.Option(
@@ -160,7 +184,8 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
 def read_in_words(manifest: Manifest) -> str:
     """What a build read back of a version, and what it took over from the version before without reading."""
     words = {"new": "all that is new", "all": "all", "none": "nothing"}
-    names = {"logs": "logs", "assembled": "assembled outputs"}
-    kept = " and ".join(f"{count} {names[what]}" for what, count in manifest.trusted.items() if count)
+    names = {"logs": "logs", "assembled": "assembled outputs", "portions": "portions of others"}
+    said = {what: count for what, count in manifest.trusted.items() if count}
+    kept = " and ".join(f"{count} {names.get(what, what)}" for what, count in said.items())
     read = f"read back: {words.get(manifest.verified, manifest.verified)}"
     return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read

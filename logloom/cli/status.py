@@ -8,6 +8,7 @@ import typer
 
 from logloom.cli.common import (
     FAILED,
+    NOT_WHOLE,
     Json,
     Quiet,
     StorageOption,
@@ -65,6 +66,8 @@ def wait(
     _show(found, store.uri, json)
     if not all(one.state == "committed" for one in found):
         raise typer.Exit(FAILED)
+    if not all(one.whole for one in found):
+        raise typer.Exit(NOT_WHOLE)
 
 
 def _show(found: list[BuildStatus], root: str, json: bool) -> None:
@@ -108,6 +111,8 @@ def in_words(status: BuildStatus) -> str:
         words.append(f"last heard of {human_seconds(max(0, status.heard))} ago")
     elif status.built or status.reused:
         words.append(f"{status.built} units built, {status.reused} found finished")
+    if status.state == "committed" and not status.whole:
+        words.append("but logs were skipped or salvaged")
     if status.failed:
         words.append(f"{status.failed} failed ({', '.join(status.failure_files)})")
     if status.problem:

@@ -50,8 +50,8 @@ class LogsSource(ChainedSource):
             open_unit: gives the rows of a unit; picklable.
         """
         self._store, self._output, self._logs, self._open_unit = store, output, logs, open_unit
-        self._found: LruCache[_Units] = LruCache(_PARTS, least=1)
-        self._units: LruCache[RowSource] = LruCache(_UNITS, size=_one)
+        self._log_units: LruCache[_Units] = LruCache(_PARTS, least=1)
+        self._open_units: LruCache[RowSource] = LruCache(_UNITS, size=_one)
         place = f"{store.uri_of(view_folder(manifest.version))}/{output}"
         super().__init__(place, (), Schema.from_json(manifest.schema), max_gap, timed_by)
         if len(logs):
@@ -65,10 +65,10 @@ class LogsSource(ChainedSource):
     def _bounds(self) -> Ints:
         return self.stretches.bounds
 
-    def _every_part(self) -> Iterator[RowSource]:
+    def _every_part(self) -> Iterator[Callable[[], RowSource]]:
         for log, found in ahead(lambda log: (log, self._units_of(log)), range(len(self._logs))):
             for number in range(len(found.numbers)):
-                yield self._unit(log, number)
+                yield functools.partial(self._unit, log, number)
 
     def _groups(self, positions: Ints) -> list[tuple[RowSource, Ints, Ints]]:
         return [
@@ -82,19 +82,19 @@ class LogsSource(ChainedSource):
         Raises:
             DatasetError: the log's part is missing or damaged, or has other rows than the manifest says.
         """
-        found = self._found.get(log)
+        found = self._log_units.get(log)
         if found is None:
             part, rows = self._logs["part"][log].as_py(), self._logs["rows"][log].as_py()
             found = _Units.of(self._store, part, self._output, rows)
-            self._found.put(log, found)
+            self._log_units.put(log, found)
         return found
 
     def _unit(self, log: int, number: int) -> RowSource:
-        unit = self._units.get((log, number))
+        unit = self._open_units.get((log, number))
         if unit is None:
             found = self._units_of(log)
             unit = self._open_unit(found.part[int(found.numbers[number])])
-            self._units.put((log, number), unit)
+            self._open_units.put((log, number), unit)
         return unit
 
 

@@ -21,10 +21,10 @@ from logloom.io.assembled import assembled_store
 from logloom.io.checks import check_all, known_files, unit_files, with_check
 from logloom.io.entries import Entry
 from logloom.io.manifest import Manifest, view_folder
-from logloom.io.sources import ChainedSource, ReaderSource, RowSource
+from logloom.io.sources import ChainedSource, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
-from logloom.io.units import AssembledFormat, Reader, by_preference, format_named, options_of
+from logloom.io.units import AssembledFormat, by_preference, format_named, options_of
 from logloom.schema import Schema
 
 if TYPE_CHECKING:
@@ -155,11 +155,18 @@ def _by_log(counts: Ints, splits: Ints) -> Ints:
 
 
 def _unit_source(store: Store, schema: Schema, options: Any, check: bool, entry: Entry) -> RowSource:
+    """The rows of a finished unit.
+
+    Args:
+        schema: of the recipe's columns; the output may hold fewer.
+    """
     files = functools.partial(unit_files, store, entry)
     storage = with_check(store.options, files) if check else store.options
+    form = format_named(entry.output)
+    if not form.compares_files:
+        check_all(storage)
     folder = store.uri_of(entry.folder)
-    opener = functools.partial(_open_unit, entry.output, folder, schema, options, entry.unit, storage)
-    return ReaderSource(folder, opener)
+    return form.reader(folder, schema, options, entry.unit, storage_options=storage)
 
 
 def _whole_dataset(
@@ -193,23 +200,3 @@ def _whole_dataset(
         return form.rows(assembled_store(within, output, parts[split].identity), told=told)
 
     return opened
-
-
-def _open_unit(
-    output: str,
-    folder: str,
-    schema: Schema,
-    options: Any,
-    unit: Mapping[str, Any],
-    storage_options: Mapping[str, Any],
-) -> Reader:
-    """The reader of a finished unit.
-
-    Args:
-        schema: of the recipe's columns; the output may hold fewer.
-        unit: what its writer said on closing.
-    """
-    form = format_named(output)
-    if not form.compares_files:
-        check_all(storage_options)
-    return form.reader(folder, schema, options, unit, storage_options=storage_options)

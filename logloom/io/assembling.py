@@ -23,7 +23,8 @@ from logloom.io.metadata import Count, Text
 from logloom.io.remote import MISSING
 
 if TYPE_CHECKING:
-    from logloom.io.units import Reader, StagedUnit
+    from logloom.io.sources import RowSource
+    from logloom.io.units import StagedUnit
 
 CHECK_BYTES = 16 << 20  # of a block that is read back
 
@@ -187,9 +188,9 @@ def part_problems(
             yield from told(str(part), functools.partial(check, part))
 
 
-def row_problems(unit: Mapping[str, Any], readers: Sequence[Reader]) -> Iterator[str]:
-    """As `part_problems`, of a dataset whose readers give all rows in the order of the units."""
-    blocks = (block for reader in readers for block in reader.blocks(None, CHECK_BYTES))
+def row_problems(unit: Mapping[str, Any], sources: Sequence[RowSource]) -> Iterator[str]:
+    """As `part_problems`, of a dataset whose sources give all rows in the order of the units."""
+    blocks = (block for source in sources for block in source.blocks(None, CHECK_BYTES))
     block, used = None, 0
     for part in parts_of(unit):
         digest, left = None, part.rows
@@ -199,7 +200,7 @@ def row_problems(unit: Mapping[str, Any], readers: Sequence[Reader]) -> Iterator
             if block is None:
                 yield f"ends before {part}"
                 return
-            digest = digest or RowsDigest(readers[0].schema)
+            digest = digest or RowsDigest(sources[0].schema)
             rows = slice(used, min(len(block), used + left))
             digest.update(Block(block.log_id, block.partition, 0, block.take(rows)))
             used, left = rows.stop, left - (rows.stop - used)

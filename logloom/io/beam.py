@@ -1,4 +1,4 @@
-"""Blocks from and to datasets of any format, in Beam: `ReadFrom` and `WriteTo`.
+"""Blocks from and to datasets of any format, in Beam: `ReadFrom` (`ReadUnits`) and `WriteTo`.
 
 Elsewhere: formats (logloom.io.units), the transforms named after them (`beam.py` in each format's package),
 builds from recipes, whose units outlive a job (logloom.transforms.build_logs).
@@ -15,7 +15,7 @@ import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
@@ -24,12 +24,12 @@ from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit
 from logloom.io.filesystems import explained
 from logloom.io.rows import uris_of
+from logloom.io.sources import BLOCK_BYTES, RowSource
 from logloom.io.storage import Store
 from logloom.io.units import (
     AssembledFormat,
     AssemblyPlan,
     Format,
-    Reader,
     ReferringFormat,
     StagedUnit,
     UnitContext,
@@ -41,24 +41,10 @@ with beam_needed():
     import apache_beam as beam
 
 
-@runtime_checkable
-class LogByLog(Protocol):
-    """A reader whose logs can be read apart."""
-
-    @property
-    def logs(self) -> Iterable[Any]:
-        """Its logs, by whatever `log_blocks` knows them."""
-        ...
-
-    def log_blocks(self, log: Any, columns: Sequence[str] | None, max_bytes: int) -> Iterator[Block]:
-        """The rows of one of them."""
-        ...
-
-
-Units = Callable[[Store], Sequence[Reader | LogByLog]]  # picklable
+Rows = Callable[[Store], RowSource]  # picklable
 _SPLIT = "all"
 _PIECES = "tmp/pieces"
-_Share = tuple[str, int, Any]  # uri, number of the unit, log; None for all logs
+_Share = tuple[str, int, int | None]  # of the rows of a URI; see `RowSource.shares`
 
 
 class ReadFrom(beam.PTransform):
@@ -69,52 +55,75 @@ class ReadFrom(beam.PTransform):
         uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         form: Format,
         columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
+        max_bytes: int = BLOCK_BYTES,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        units: Units | None = None,
+        rows: Rows | None = None,
     ):
         """
         Args:
             uris: of one dataset of the format, or of several.
             columns: names or globs; all, ages and availabilities too, by default.
             max_bytes: about how much a block holds.
-            units: opens a dataset, where `form.units` would have to know more.
+            rows: opens a dataset, where `form.rows` would have to know more.
         """
         super().__init__()
         self._uris = uris_of(uris)
-        self._units: Units = units or form.units
+        self._rows: Rows = rows or form.rows
         self._columns, self._max_bytes, self._storage_options = columns, max_bytes, storage_options
 
     def expand(self, begin: Any) -> Any:
         return (
             begin
             | "NameDatasets" >> beam.Create(self._uris)
-            | "ListShares" >> beam.FlatMap(_shares, self._units, self._storage_options)
+            | "ListShares" >> beam.FlatMap(_shares, self._rows, self._storage_options)
             | "SpreadShares" >> beam.Reshuffle()
             | "ReadShare"
-            >> beam.FlatMap(_read, self._units, self._storage_options, self._columns, self._max_bytes)
+            >> beam.FlatMap(_read, self._rows, self._storage_options, self._columns, self._max_bytes)
         )
 
 
-def _shares(uri: str, units: Units, storage_options: Mapping[str, Any] | None) -> Iterator[_Share]:
-    for number, unit in enumerate(units(Store.at(uri, storage_options))):
-        for log in unit.logs if isinstance(unit, LogByLog) else (None,):
-            yield uri, number, log
+class ReadUnits(ReadFrom):
+    """The rows of units whose files don't say all types; each is read by one worker."""
+
+    form: ClassVar[Format]
+    units: ClassVar[Callable[..., RowSource]]
+
+    def __init__(
+        self,
+        uris: Sequence[str | os.PathLike[str]],
+        schema: Schema,
+        columns: Sequence[str] | None = None,
+        max_bytes: int = BLOCK_BYTES,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """
+        Args:
+            uris: of units that `schema` describes.
+            columns: names or globs; all, ages and availabilities too, by default.
+            max_bytes: about how much a block holds.
+        """
+        rows = functools.partial(_unit_rows, self.units, schema)
+        super().__init__(uris, self.form, columns, max_bytes, storage_options, rows=rows)
+
+
+def _unit_rows(units: Callable[..., RowSource], schema: Schema, store: Store) -> RowSource:
+    return units(store.uri, schema, storage_options=store.options)
+
+
+def _shares(uri: str, rows: Rows, storage_options: Mapping[str, Any] | None) -> list[_Share]:
+    return [(uri, *share) for share in rows(Store.at(uri, storage_options)).shares()]
 
 
 def _read(
     share: _Share,
-    units: Units,
+    rows: Rows,
     storage_options: Mapping[str, Any] | None,
     columns: Sequence[str] | None,
     max_bytes: int,
 ) -> Iterator[Block]:
-    uri, number, log = share
-    unit: Any = units(Store.at(uri, storage_options))[number]
-    found: Iterator[Block]
-    found = unit.blocks(columns, max_bytes) if log is None else unit.log_blocks(log, columns, max_bytes)
-    return found
+    uri, start, stop = share
+    return rows(Store.at(uri, storage_options)).blocks(columns, max_bytes, start, stop)
 
 
 class WriteTo(beam.PTransform):
@@ -303,7 +312,7 @@ class _WrittenDataset:
                 rows += len(block)
         writer.close()
 
-    def _reader(self, entry: Entry) -> Reader:
+    def _reader(self, entry: Entry) -> RowSource:
         folder, stored = self.stage.uri_of(entry.folder), self.stage.options
         return self.form.reader(folder, self.schema, self.options, entry.unit, storage_options=stored)
 

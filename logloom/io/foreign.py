@@ -9,15 +9,14 @@ say what a row is (pieces, survey, surveyed).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
 from logloom.io.folders import walk
-from logloom.io.pieces import PieceReader
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
-from logloom.io.surveyed import SurveyedSource
+from logloom.io.stretches import Stretches
 from logloom.io.units import FolderKind, format_named, format_names
 
 
@@ -53,25 +52,31 @@ def open_foreign(
             f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
         )
         raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
-    pieces = form.pieces(store)
-    if pieces is None:
-        return form.rows(store, columns)
-    return SurveyedSource(pieces, columns, num_workers=num_workers, on_error=on_error)
+    return form.typed_rows(store, columns, num_workers=num_workers, on_error=on_error)
 
 
-class _Lance(FolderKind):
+class _Learnt(FolderKind, Protocol):
+    """A kind of folders whose types are learnt for training, too."""
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+    ) -> RowSource:
+        return self.typed_rows(store, columns)
+
+
+class _Lance(_Learnt):
     name = "lance"
 
     def recognises(self, store: Store) -> bool:
         return bool(store.names("_versions")) and not store.exists("spec.json")
 
-    def pieces(self, store: Store) -> PieceReader:
-        from logloom.io.lance import LanceReader
+    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
+        from logloom.io.lance import LanceSource
 
-        return LanceReader(store)
+        return LanceSource(store, columns, **how)
 
 
-class _Parquet(FolderKind):
+class _Parquet(_Learnt):
     name = "parquet"
     is_generic = True
 
@@ -83,10 +88,10 @@ class _Parquet(FolderKind):
             return bool(walk(store, SUFFIXES, depth=1))
         return braceexpand(store.uri)[0].lower().endswith(SUFFIXES)
 
-    def pieces(self, store: Store) -> PieceReader:
-        from logloom.io.parquet import ParquetReader
+    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
+        from logloom.io.parquet import ParquetSource
 
-        return ParquetReader(store)
+        return ParquetSource(store, columns, **how)
 
 
 def kinds() -> dict[str, FolderKind]:

@@ -12,55 +12,54 @@ from typing import Any
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow import chosen, columns_of, raw_columns
-from logloom.io.pieces import Batch, DatasetPiece, PieceReader
-from logloom.io.storage import Store
+from logloom.io.pieces import Batch, DatasetPiece
+from logloom.io.surveyed import SurveyedSource
 
 _BATCH_ROWS = 1024
 
 
-class LanceReader(PieceReader):
-    """See `PieceReader`; a piece is a fragment of the newest version."""
+class LanceSource(SurveyedSource):
+    """See `SurveyedSource`; a piece is a fragment of the newest version."""
 
     kind = "lance"
 
-    def __init__(self, store: Store):
+    def find(self) -> None:
         """
         Raises:
             UsageError: pylance isn't installed.
             DatasetError: there is no table.
         """
-        self._store, self.uri = store, store.uri
-        self._version = int(self._open(None).version)
+        self._version = int(self._table(None).version)
 
-    def _open(self, version: int | None) -> Any:
+    def _table(self, version: int | None) -> Any:
         try:
             import lance  # type: ignore[import-not-found,import-untyped,unused-ignore]
         except ImportError as error:
-            raise UsageError(f"{self.uri}: Lance tables need pylance: pip install pylance") from error
-        options = dict(self._store.options.get(self.uri.partition("://")[0], {})) or None
+            raise UsageError(f"{self.place}: Lance tables need pylance: pip install pylance") from error
+        options = dict(self._store.options.get(self.place.partition("://")[0], {})) or None
         try:
-            return lance.dataset(self.uri, version=version, storage_options=options)
+            return lance.dataset(self.place, version=version, storage_options=options)
         except (ValueError, OSError) as error:
-            raise DatasetError(f"{self.uri}: no Lance table, or a damaged one ({error})") from error
+            raise DatasetError(f"{self.place}: no Lance table, or a damaged one ({error})") from error
 
     def names(self) -> Sequence[str]:
         """Of the table."""
-        return [column.name for column in columns_of(self._open(self._version).schema)]
+        return [column.name for column in columns_of(self._table(self._version).schema)]
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """The fragments in their order."""
         found = []
-        for fragment in self._open(self._version).get_fragments():
+        for fragment in self._table(self._version).get_fragments():
             said = fragment.metadata.to_json()
             content = digest_of(said if isinstance(said, dict) else json.loads(said))
             number = fragment.fragment_id
             size = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
-            found.append(DatasetPiece(f"{self.uri}: fragment {number}", number, content, size))
+            found.append(DatasetPiece(f"{self.place}: fragment {number}", number, content, size))
         return found
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `PieceReader.batches`."""
-        table = self._open(self._version)
+        """See `SurveyedSource.batches`."""
+        table = self._table(self._version)
         columns = chosen(columns_of(table.schema), names, piece.place)
         roots = list(dict.fromkeys(column.path[0] for column in columns))
         fragment = table.get_fragment(piece.where)

@@ -1,6 +1,6 @@
-"""Manifests: what a version holds, and from which logs; the versions of a root and their names.
+"""Manifests: what a version holds, and from which logs; the versions of a root.
 
-Here: manifests, versions, tags, and where the files lie:
+Here: manifests, versions, and where the files lie:
 
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     versions/00000007.blake3               its digest, see logloom.io.manifest_digest
@@ -8,9 +8,9 @@ Here: manifests, versions, tags, and where the files lie:
     versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.shards
     runs/<number>/<run>.json               what became of one build that was to be that number
 
-Elsewhere: the logs of a version as a sequence (logloom.io.records); entries of units and logs' parts, which
-records name (logloom.io.entries); how whole files appear (logloom.io.storage); views of a version
-(logloom.pipelines.view).
+Elsewhere: the logs of a version as a sequence (logloom.io.records); names of versions (logloom.io.tags);
+entries of units and logs' parts, which records name (logloom.io.entries); how whole files appear
+(logloom.io.storage); views of a version (logloom.pipelines.view).
 """
 
 from __future__ import annotations
@@ -44,13 +44,12 @@ from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
+from logloom.io.tags import Version, read_tags
 from logloom.schema import Schema
 
 FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
 FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
-_TAGS = "versions/tags.json"
-Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
 _VERSION_FILE = re.compile(r"(\d{8})\.(json|removed)")
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
@@ -87,8 +86,10 @@ class Manifest:
             "none". Versions of format 1 say "all" for "new".
         software: of the build that committed it; entries of units say what made these.
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent, or where that wasn't noted.
-        trusted: how many "logs" and "assembled" outputs were taken over from the parent without being read.
+        trusted: how many "logs", whole "assembled" outputs, and "portions" of others were taken over from
+            the parent without being read.
         fan_out: how units lie in the root (see `Store`); as in all versions before.
+        reason: why somebody made it, where no build did: a rollback, or drives that were dropped.
     """
 
     __pydantic_config__ = STRICT
@@ -108,13 +109,15 @@ class Manifest:
     parent_digest: Text = ""
     trusted: Mapping[str, Count] = field(default_factory=dict)
     fan_out: Annotated[int, Strict(), Field(ge=0, le=MAX_FAN_OUT)] = 0
+    reason: Text = ""
     format: Count = field(default=FLAT_FORMAT)
 
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
         said = asdict(replace(self, logs=LogRecords()))
-        if not self.fan_out:
-            del said["fan_out"]
+        for name in ("fan_out", "reason"):  # so that earlier software reads what has none
+            if not said[name]:
+                del said[name]
         return canonical(said | {"logs": [asdict(shard) for shard in self.logs.shards]})
 
     @classmethod
@@ -307,20 +310,6 @@ def resolve_version(store: Store, version: int | str) -> int:
     if number in removed:
         raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc`; there are {known}")
     raise UsageError(f"{store.uri}: no version {version!r}; there are {known}")
-
-
-def read_tags(store: Store) -> dict[str, int]:
-    """The versions that tags name.
-
-    Raises:
-        DatasetError: the file of tags can't be read.
-    """
-    try:
-        data = store.read(_TAGS)
-    except FileNotFoundError:
-        return {}
-    place = store.uri_of(_TAGS)
-    return checked(dict[str, Version], parsed(data, place), place)
 
 
 def manifest_at(store: Store, number: int) -> Manifest:

@@ -1,7 +1,7 @@
 """Merging: the shards of a version from those of its parent and what changed since.
 
-Here: cutting sorted rows into shards, and merging sorted rows a shard at a time. A shard into which no change
-falls is taken over by its name, unread.
+Here: sorted rows taken piece by piece (`SortedRows`), cutting them into shards, and merging them a shard at a
+time. A shard into which no change falls is taken over by its name, unread.
 Elsewhere: shards themselves (logloom.io.shards), which changes there are (logloom.transforms.finish).
 
     parent   | a b c | D e f g | H i |        capitals: a shard begins with them, whatever its neighbours
@@ -52,10 +52,10 @@ def merge_records(store: Store, parent: LogRecords, changes: Sequence[LogRecords
         DatasetError: a shard that is needed is missing or damaged.
     """
     shards = _Shards(store, SHARDS)
-    coming = [_SortedRows(one.tables()) for one in changes]
+    coming = [SortedRows(one.tables()) for one in changes]
     if not parent.is_stored:  # from before there were shards
         tables = (table.sort_by("log_id") for table in parent.tables())
-        for table in _merged(_SortedRows(tables), coming, None):
+        for table in _merged(SortedRows(tables), coming, None):
             shards.add(table)
         return shards.close()
     runs = _runs(parent.shards)
@@ -64,7 +64,7 @@ def merge_records(store: Store, parent: LogRecords, changes: Sequence[LogRecords
         if run and all(one.is_past(end) for one in coming):
             shards.take(run)
             continue
-        rows = _SortedRows(read_shard(store, shard, parent.folder) for shard in run)
+        rows = SortedRows(read_shard(store, shard, parent.folder) for shard in run)
         for table in _merged(rows, coming, end):
             shards.add(table)
     return shards.close()
@@ -80,7 +80,7 @@ def _runs(shards: Sequence[RecordShard]) -> list[list[RecordShard]]:
     return runs
 
 
-class _SortedRows:
+class SortedRows:
     """Sorted rows that come table by table, and are taken up to some log_id."""
 
     def __init__(self, tables: Iterable[pa.Table]):
@@ -112,7 +112,7 @@ class _SortedRows:
         return taken
 
 
-def _merged(parent: _SortedRows, changes: Sequence[_SortedRows], end: str | None) -> Iterator[pa.Table]:
+def _merged(parent: SortedRows, changes: Sequence[SortedRows], end: str | None) -> Iterator[pa.Table]:
     """The rows before a log_id, sorted; a change stands for the parent's row of its log."""
     import pyarrow as pa
     import pyarrow.compute as pc

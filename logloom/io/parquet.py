@@ -18,25 +18,25 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow import chosen, columns_of, raw_columns
 from logloom.io.filesystems import stored_file
 from logloom.io.folders import content_of, files_of
-from logloom.io.pieces import Batch, DatasetPiece, PieceReader
-from logloom.io.storage import Store
+from logloom.io.pieces import Batch, DatasetPiece
+from logloom.io.surveyed import SurveyedSource
 
 SUFFIXES = (".parquet", ".pq")
 _PARTITION = re.compile(r"[^/=]+=[^/]*/")
 
 
-class ParquetReader(PieceReader):
-    """See `PieceReader`; a piece is a row group."""
+class ParquetSource(SurveyedSource):
+    """See `SurveyedSource`; a piece is a row group."""
 
     kind = "parquet"
 
-    def __init__(self, store: Store):
+    def find(self) -> None:
         """
         Raises:
             DatasetError: there is no file.
             UsageError: folders are named key=value, whose values rows would lose.
         """
-        self.uri = store.uri
+        store = self._store
         self._store, self._files = files_of(store, SUFFIXES)
         if not self._files:
             raise DatasetError(f"{store.uri}: no Parquet files")
@@ -49,7 +49,7 @@ class ParquetReader(PieceReader):
 
     def names(self) -> Sequence[str]:
         """Of the first file."""
-        with self._opened(self._files[0]) as file:
+        with self._open_file(self._files[0]) as file:
             return [column.name for column in columns_of(file.schema_arrow)]
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
@@ -58,7 +58,7 @@ class ParquetReader(PieceReader):
         for name in self._files:
             content, size = content_of(self._store, [name])
             try:
-                with self._opened(name) as file:
+                with self._open_file(name) as file:
                     groups = file.metadata.num_row_groups
             except DatasetError:
                 groups = 1  # whoever reads it will be told; others may go on without it
@@ -70,9 +70,9 @@ class ParquetReader(PieceReader):
         return found
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `PieceReader.batches`."""
+        """See `SurveyedSource.batches`."""
         name, group = piece.where
-        with self._opened(name) as file:
+        with self._open_file(name) as file:
             columns = chosen(columns_of(file.schema_arrow), names, piece.place)
             said = file.metadata.row_group(group)
             step = max(1, max_bytes * said.num_rows // max(1, said.total_byte_size))
@@ -89,7 +89,7 @@ class ParquetReader(PieceReader):
         return stored_file(uri, self._store.options)
 
     @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[Any]:
+    def _open_file(self, name: str) -> Iterator[Any]:
         uri = self._store.uri_of(name)
         try:
             with (

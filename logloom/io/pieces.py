@@ -1,17 +1,17 @@
 """Datasets whose files don't say what a row is, piece by piece, and what is seen of them.
 
-Here: `PieceReader`, what a kind of dataset offers, and `survey_all`, which goes through its pieces once.
-Elsewhere: the kinds (in each format's package), types from values (survey), their rows (surveyed).
+Here: `DatasetPiece`, and `survey_all`, which goes through the pieces once.
+Elsewhere: types from values (survey), what a kind of dataset offers, and its rows (surveyed).
 """
 
 from __future__ import annotations
 
 import itertools
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class DatasetPiece:
 
     Attributes:
         place: a file or folder and what of it, for errors.
-        where: for the reader alone.
+        where: for the source alone.
         content: digest of its files.
         size: about how many bytes it takes.
     """
@@ -41,35 +41,8 @@ class DatasetPiece:
     size: int
 
 
-class PieceReader(Protocol):
-    """A kind of dataset. Picklable.
-
-    Attributes:
-        kind: what `--from` calls it.
-    """
-
-    kind: str
-    uri: str
-
-    def names(self) -> Sequence[str]:
-        """What rows hold, by the names in the files."""
-        ...
-
-    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
-        """All pieces of the named columns, in row order; None is all columns. Opens no more than it must."""
-        ...
-
-    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """The rows of a piece, by the names in the files; None is all of them.
-
-        Raises:
-            DatasetError: damage; names file and place.
-        """
-        ...
-
-    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """What bytes hold, where names or files tell: jpg, png, msgpack, …"""
-        return {}
+# Gives the rows of a piece, by the names in the files; see `SurveyedSource.batches`.
+Batches = Callable[[DatasetPiece, Sequence[str] | None, int], Iterator[Batch]]
 
 
 @dataclass(frozen=True)
@@ -97,7 +70,7 @@ class Survey:
 
 
 def survey_piece(
-    reader: PieceReader, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int = 64 << 20
+    batches: Batches, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int = 64 << 20
 ) -> Survey:
     """Goes through the named columns of all rows of a piece; None is all columns.
 
@@ -105,7 +78,7 @@ def survey_piece(
         DatasetError: it is damaged, or rows don't fit each other; names file and column.
     """
     survey = Survey()
-    for batch in reader.batches(piece, names, max_bytes):
+    for batch in batches(piece, names, max_bytes):
         rows = num_rows(batch)
         if survey.rows and batch.keys() != survey.seen.keys():
             odd = sorted(batch.keys() ^ survey.seen.keys())
@@ -163,19 +136,19 @@ def stamps_of(batch: Batch) -> Ints | None:
 
 
 def survey_all(
-    reader: PieceReader, pieces: Sequence[DatasetPiece], names: Sequence[str] | None, num_workers: int
+    batches: Batches, pieces: Sequence[DatasetPiece], names: Sequence[str] | None, num_workers: int
 ) -> list[Survey | DatasetError]:
     if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
-        return [_surveyed(reader, piece, names) for piece in pieces]
+        return [_surveyed(batches, piece, names) for piece in pieces]
     # Not fork: threads of the caller (progress, fsspec) may hold locks.
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(min(num_workers, len(pieces)), context) as pool:
         count = len(pieces)
-        return list(pool.map(_surveyed, [reader] * count, pieces, [names] * count))
+        return list(pool.map(_surveyed, [batches] * count, pieces, [names] * count))
 
 
-def _surveyed(reader: PieceReader, piece: DatasetPiece, names: Sequence[str] | None) -> Survey | DatasetError:
+def _surveyed(batches: Batches, piece: DatasetPiece, names: Sequence[str] | None) -> Survey | DatasetError:
     try:
-        return survey_piece(reader, piece, names)
+        return survey_piece(batches, piece, names)
     except DatasetError as error:
         return error

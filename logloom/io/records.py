@@ -153,14 +153,28 @@ class LogRecords(Sequence[LogRecord]):
 
     def find(self, log_id: str) -> LogRecord | None:
         """The record of a log, from the one shard that may hold it."""
-        number = bisect.bisect_right([shard.first for shard in self.shards], log_id) - 1
-        if not self.is_stored:
-            number = 0
-        if number < 0 or not self.shards:
+        shard = self.shard_for(log_id)
+        if shard is None:
             return None
+        number = self.shards.index(shard)
         table = self._table(number)
         row = table["log_id"].index(log_id).as_py()
         return None if row < 0 else records_of(table.slice(row, 1), self._place(number))[0]
+
+    def shard_for(self, log_id: str) -> RecordShard | None:
+        """The one shard that may hold a log."""
+        number = bisect.bisect_right([shard.first for shard in self.shards], log_id) - 1
+        if not self.is_stored:
+            number = 0
+        return self.shards[number] if number >= 0 and self.shards else None
+
+    def without(self, shards: Iterable[RecordShard]) -> LogRecords:
+        """The records that don't lie in these shards."""
+        left_out = {shard.digest for shard in shards if shard.digest}
+        if not any(shard.digest in left_out for shard in self.shards):
+            return self
+        kept = (shard for shard in self.shards if shard.digest not in left_out)
+        return LogRecords(self._store, kept, self.folder)
 
     def where(self, column: str, values: Iterable[str]) -> NDArray[np.int64]:
         """Positions of the logs whose split, say, is one of some; ascending."""
@@ -193,9 +207,18 @@ class LogRecords(Sequence[LogRecord]):
             return str(error)
         return ""
 
-    def tables(self) -> Iterator[pa.Table]:
-        """All rows, a table a shard, read some ahead."""
-        yield from ahead(self._table, range(len(self.shards)), threads=2)
+    def tables(self, *names: str) -> Iterator[pa.Table]:
+        """All rows, a table a shard, read some ahead.
+
+        Args:
+            names: of columns, which are read by ranges; none for all of them.
+        """
+        if not names or not self.is_stored:
+            for table in ahead(self._table, range(len(self.shards)), threads=2):
+                yield table.select(names) if names else table
+            return
+        for shard, data in ahead(lambda one: (one, self._fetched(one, names)), self.shards, threads=2):
+            yield rows_of(self._at, shard, data, names, self.folder)
 
     @property
     def _at(self) -> Store:

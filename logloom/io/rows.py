@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import bisect
+import functools
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from logloom.batches import Batch, rows_of
 from logloom.blocks import Array, Block, Ragged, Values, concatenate, python_value, take
 from logloom.errors import DatasetError
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.schema import ColumnType, Schema
 
 Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
@@ -29,11 +32,13 @@ def uris_of(uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
     return [os.fspath(uri) for uri in ([uris] if isinstance(uris, str | os.PathLike) else uris)]
 
 
-class UnitRows(abc.ABC):
-    """A reader of units that follow each other; counts their rows when first asked for one."""
+class UnitRows(RowSource):
+    """Units that follow each other; counts their rows when first asked for one."""
 
-    def __init__(self, schema: Schema):
-        self.schema = schema
+    def __init__(self, schema: Schema, uris: Sequence[str]):
+        self._schema = schema
+        self.place = uris[0] if uris else ""
+        self._num_units = len(uris)
         self._bounds: list[int] | None = None
         self._selected: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -41,16 +46,20 @@ class UnitRows(abc.ABC):
     def _row_counts(self) -> Iterable[int]:
         """How many rows each unit has."""
 
-    @abc.abstractmethod
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """See `Reader.row`."""
-
     def __len__(self) -> int:
         return self._row_bounds()[-1]
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """Row `index`, without ages and availabilities."""
-        return self.row(index)
+    def rows(self, positions: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
+        """See `RowSource.rows`."""
+        if len(positions) > 1:
+            return rows_of(self.get_many(positions, names), len(positions))
+        return [self.row(position, names) for position in positions.tolist()]
+
+    def batch(
+        self, positions: NDArray[np.int64], names: Sequence[str], out: Mapping[str, Array] | None = None
+    ) -> Batch:
+        """See `RowSource.batch`."""
+        return self.get_many(positions, names, out)
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Many rows in the order asked for, as loaders ask for them."""
@@ -118,6 +127,19 @@ class UnitRows(abc.ABC):
                 yield run
                 start += len(run[0])
 
+    def _spans(self, start: int, stop: int | None) -> Iterator[tuple[int, int, int | None]]:
+        """(number of a unit, first row, row behind the last) for the units that hold rows [start, stop).
+
+        Rows count within the unit; None is its end, so that no unit is counted before it is read.
+        """
+        if start == 0 and stop is None:
+            yield from ((number, 0, None) for number in range(self._num_units))
+            return
+        for number, (first, last) in enumerate(itertools.pairwise(self._row_bounds())):
+            low, high = max(start, first), last if stop is None else min(stop, last)
+            if low < high:
+                yield number, low - first, high - first
+
     def _row_bounds(self) -> list[int]:
         if self._bounds is None:
             self._bounds = [0, *itertools.accumulate(self._row_counts())]
@@ -146,6 +168,14 @@ class UnitRows(abc.ABC):
         return self._selected[key]
 
 
+def clipped(cuts: Iterable[tuple[int, int]], low: int, high: int | None) -> Iterator[tuple[int, int]]:
+    """What of some ranges lies within [low, high); None is no limit."""
+    for start, stop in cuts:
+        start, stop = max(start, low), stop if high is None else min(stop, high)
+        if start < stop:
+            yield start, stop
+
+
 def _batched(name: str, values: Values, ctype: ColumnType) -> Any:
     """A column as `get_many` gives it."""
     if ctype.kind != "array":
@@ -158,13 +188,11 @@ def _batched(name: str, values: Values, ctype: ColumnType) -> Any:
     return values
 
 
-class LoadedReader(abc.ABC):
-    """A reader that loads its unit whole when it is first asked; see `Reader` in logloom.io.units.
+class LoadedReader(RowSource):
+    """A source that loads its unit whole when it is first asked.
 
     Pickles without what it loaded, serves many threads, and crosses a fork.
     """
-
-    _loaded: tuple[Schema, Block | None] | None = None
 
     @abc.abstractmethod
     def load(self) -> tuple[Schema, Block | None]:
@@ -174,44 +202,30 @@ class LoadedReader(abc.ABC):
             DatasetError: it is damaged, or missing.
         """
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_loaded"}
-
-    def _all(self) -> tuple[Schema, Block | None]:
-        if self._loaded is None:
-            self._loaded = self.load()
-        return self._loaded
+    @functools.cached_property
+    def _loaded(self) -> tuple[Schema, Block | None]:
+        return self.load()
 
     @property
     def schema(self) -> Schema:
         """Of its rows."""
-        return self._all()[0]
+        return self._loaded[0]
 
     def __len__(self) -> int:
-        block = self._all()[1]
+        block = self._loaded[1]
         return 0 if block is None else len(block)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """See `Reader.row`."""
-        schema, block = self._all()
-        if block is None or not -len(block) <= index < len(block):
-            raise IndexError(f"row {index} of {len(self)}")
-        try:
-            return block.row(index % len(block), schema, schema.select(columns))
-        except UnicodeDecodeError as error:
-            raise DatasetError(f"row {index} of {block.log_id}: a text is no UTF-8 ({error})") from error
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """See `Reader.blocks`."""
-        schema, block = self._all()
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`."""
+        schema, block = self._loaded
         if block is None:
             return
         names = ("timestamp", *(schema.all if columns is None else schema.select(columns)))
         step = max(1, max_bytes * len(block) // max(1, block.nbytes))
-        for first in range(0, len(block), step):
-            rows = slice(first, first + step)
+        last = len(block) if stop is None else stop
+        for first in range(start, last, step):
+            rows = slice(first, min(first + step, last))
             found = {name: take(block.columns[name], rows) for name in names}
-            yield Block(block.log_id, block.partition, first, found)
+            yield Block(block.log_id, block.partition, first - start, found)

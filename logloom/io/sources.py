@@ -1,7 +1,7 @@
-"""The one protocol for the rows of a dataset, whatever its format and whoever wrote it.
+"""The one protocol for rows, whatever their format, whoever wrote them, of a unit or of a whole dataset.
 
-Here: `RowSource`, which training (logloom.datasets) and conversions (logloom.pipelines.convert) read,
-`ChainedSource`, several as one, and `UnitsSource` for folders of units.
+Here: `RowSource`, which whatever reads rows reads: builds, the commands, training, Beam's pipelines;
+`ChainedSource`, several as one; `UnitsSource`, for folders of units.
 Elsewhere: the formats' own sources (in each format's package), what rows belong to (stretches), which of the
 rows a dataset shows and in which order (logloom.datasets.dataset), rows into batches (logloom.batches).
 
@@ -17,12 +17,12 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from logloom.batches import Batch, rows_of, scattered, stacked_rows
-from logloom.blocks import Array, Block
+from logloom.batches import Batch, scattered, stacked_rows
+from logloom.blocks import Array, Block, Ragged, Values
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ahead import ahead
@@ -31,16 +31,18 @@ from logloom.io.storage import Store
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, end_to_end
 from logloom.schema import Schema
 
-if TYPE_CHECKING:
-    from logloom.io.units import Reader
-
+BLOCK_BYTES = 64 << 20
+Columns = Sequence[str] | None  # names or globs; what None means, each function says
+_FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
 _THREADS = 8  # that ask for timestamps, each of another file
 
 
 class RowSource(abc.ABC):
-    """All rows of a dataset, by position.
+    """Rows by position: those of a unit, of a folder, of a version.
 
-    Opens what it reads when first asked; pickles without it; a forked process opens its own.
+    A subclass gives the schema, and either `blocks` or `rows`; the rest follows, and is to be overridden
+    where a format can do better. Opens what it reads when first asked; pickles without it; serves many
+    threads; a forked process opens its own. Never gives a value that it can't vouch for.
 
     Attributes:
         place: the URI, for messages.
@@ -52,28 +54,32 @@ class RowSource(abc.ABC):
         period: of a rate clock, in ns; None where rows have none.
     """
 
-    place: str
+    place: str = ""
     kind: str = ""
     period: int | None = None
     max_gap: int | None = None
     has_stamps: bool = True
     unknown: str = ""
     left_out: Mapping[str, str] = MappingProxyType({})
+    _schema: Schema
     _opened: tuple[int, Any] | None = None
 
-    @property
-    @abc.abstractmethod
-    def schema(self) -> Schema: ...
+    # --- what there is ----------------------------------------------------------------------------------
 
     @property
-    def name(self) -> str:
+    def schema(self) -> Schema:
+        """Of the rows."""
+        return self._schema
+
+    @property
+    def dataset_name(self) -> str:
         """What a dataset made of these rows is called."""
         return self.place.rstrip("/").rpartition("/")[2]
 
     @property
     def recipe(self) -> Mapping[str, Any]:
         """What its manifest says instead of a recipe."""
-        return {"name": self.name, "columns": {}, "convert": {"from": self.place, "kind": self.kind}}
+        return {"name": self.dataset_name, "columns": {}, "convert": {"from": self.place, "kind": self.kind}}
 
     @property
     def hints(self) -> Mapping[str, Mapping[str, Any]]:
@@ -85,27 +91,138 @@ class RowSource(abc.ABC):
         """For people, how rows were made."""
         return ()
 
-    @property
-    @abc.abstractmethod
-    def stretches(self) -> Stretches: ...
+    @functools.cached_property
+    def _by_blocks(self) -> tuple[Stretches, Ints]:
+        blocks = list(self.blocks(()))
+        runs = [
+            (log_id, sum(map(len, run)))
+            for log_id, run in itertools.groupby(blocks, lambda block: block.log_id)
+        ]
+        stamps = np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
+        return Stretches.of_logs([log_id for log_id, _ in runs], [rows for _, rows in runs]), stamps
 
     @property
-    @abc.abstractmethod
+    def stretches(self) -> Stretches:
+        """What the rows belong to."""
+        return self._by_blocks[0]
+
+    @property
     def stamps(self) -> Ints | None:
         """(rows,) timestamps, int64 ns since the Unix epoch; None where rows have none."""
+        return self._by_blocks[1]
 
     @property
     def small(self) -> Mapping[str, Array]:
         """Columns that are in memory anyway, (rows,) each."""
         return {}
 
-    @abc.abstractmethod
+    def __len__(self) -> int:
+        return self.stretches.num_rows
+
+    # --- rows -------------------------------------------------------------------------------------------
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Row `index` as users see it (see `Block.row`), without ages and availabilities."""
+        return self.row(index)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """Row `index`: log_id and timestamp where there are any, then the columns.
+
+        Args:
+            index: from 0; negative ones count from the end.
+            columns: names or globs; all but ages and availabilities by default.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetError: what is stored is damaged.
+        """
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        index %= len(self)
+        names = self.schema.select(columns)
+        (block,) = self.blocks(names, 1, index, index + 1)
+        return self.row_of(block, 0, names)
+
+    def row_of(self, block: Block, index: int, names: Sequence[str]) -> dict[str, Any]:
+        """A row of one of the blocks.
+
+        Raises:
+            DatasetError: a text is no UTF-8.
+        """
+        try:
+            row = block.row(index, self.schema, names)
+        except UnicodeDecodeError as error:
+            raise DatasetError(
+                f"{self.place}: row {index} of {block.log_id}: a text is no UTF-8 ({error})"
+            ) from error
+        return row if self.has_stamps else {name: row[name] for name in names}
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Rows in the order asked for: log_id and timestamp where there are any, then the named columns."""
+        return [self.row(position, names) for position in positions.tolist()]
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """Rows as one array or list per column; see `logloom.batches`.
+
+        Args:
+            out: arrays to fill, where columns have a fixed shape; the others are ignored.
+        """
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
+
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """Rows [start, stop) in order, in blocks of about `max_bytes`, each of one log, of one row at least.
+
+        Args:
+            columns: names or globs, beside `timestamp`; None is all, ages and availabilities too.
+
+        Raises:
+            DatasetError: files are damaged, gone, or hold something else than before.
+        """
+        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+        step = _FIRST_ROWS
+        for log_id, first, last in self.stretches.between(start, stop):
+            at = first
+            while at < last:
+                positions = np.arange(at, min(at + step, last))
+                batch = self.batch(positions, names)
+                found = {name: values_of(batch[name], f"{self.place}: {name}") for name in names}
+                stamps = batch["timestamp"] if self.has_stamps else positions
+                block = Block(log_id, "", at - first, {"timestamp": stamps, **found})
+                yield block
+                at += len(block)
+                step = max(1, min(max_bytes * len(block) // max(1, block.nbytes), 4 * step))
+
+    # --- for workers ------------------------------------------------------------------------------------
+
+    def shares(self) -> Sequence[tuple[int, int | None]]:
+        """[start, stop) of the rows that workers may read apart, told without reading any; None: the end."""
+        return [(0, None)]
+
+    def logs(self) -> Sequence[SourceLog]:
+        """All logs to convert, by log_id.
+
+        Raises:
+            DatasetError: damage; times that don't ascend.
+        """
+        raise UsageError(f"{self.place}: no dataset that can be converted")
+
+    def part_blocks(
+        self, log_id: str, part: LogRange, columns: Columns = None, max_bytes: int = BLOCK_BYTES
+    ) -> Iterator[Block]:
+        """The rows of a part that `logs` told, as `blocks` gives them."""
+        return self.blocks(columns, max_bytes, part.where, part.where + part.rows)
+
+    # --- what is open -----------------------------------------------------------------------------------
+
     def _open(self) -> Any:
-        """A reader: `row(index, columns)`, and `get_many(indices, columns, out)` where it has that."""
+        """Whatever the rows are read through, for sources that ask for `reader`."""
+        raise NotImplementedError
 
     @property
     def reader(self) -> Any:
-        """The reader of this process."""
+        """What `_open` gave, in this process."""
         pid, opened = os.getpid(), self._opened
         if opened is None:
             opened = self._opened = (pid, self._open())
@@ -137,45 +254,21 @@ class RowSource(abc.ABC):
         made = {"_opened", *_cached_names(type(self))}
         return {key: value for key, value in self.__dict__.items() if key not in made}
 
-    def __len__(self) -> int:
-        return self.stretches.num_rows
 
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows in the order asked for: log_id and timestamp where there are any, then the named columns."""
-        reader = self.reader
-        if len(positions) > 1 and hasattr(reader, "get_many"):
-            return rows_of(self.batch(positions, names), len(positions))
-        return [reader.row(position, names) for position in positions.tolist()]
+def values_of(column: Any, place: str) -> Values:
+    """A column of a batch as blocks hold it.
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """Rows as one array or list per column; see `logloom.batches`.
-
-        Args:
-            out: arrays to fill, where columns have a fixed shape; the others are ignored.
-        """
-        reader = self.reader
-        if hasattr(reader, "get_many"):
-            batch: Batch = reader.get_many(positions, names, out=out)
-            return batch
-        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
-
-    def logs(self) -> Sequence[SourceLog]:
-        """All logs to convert, by log_id; for kinds of folders whose types needn't be learnt first.
-
-        Raises:
-            DatasetError: damage; times that don't ascend.
-        """
-        raise NotImplementedError(f"{self.place}: its types are learnt first: see `FolderKind.pieces`")
-
-    def blocks(
-        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
-    ) -> Iterator[Block]:
-        """The rows of a part in order, with `timestamp` and the named columns; None is all, ages included.
-
-        Raises:
-            DatasetError: files are damaged, gone, or hold something else than when `logs` was asked.
-        """
-        raise NotImplementedError(f"{self.place}: its types are learnt first: see `FolderKind.pieces`")
+    Raises:
+        UsageError: Python objects, which blocks don't hold.
+    """
+    if isinstance(column, tuple):
+        return Ragged(*column)
+    if isinstance(column, list):
+        return Ragged.from_bytes([v.encode() if isinstance(v, str) else v for v in column])
+    if column.dtype.hasobject:
+        raise UsageError(f"{place}: its type isn't known before a conversion has learnt it")
+    array: Values = column
+    return array
 
 
 @functools.cache
@@ -228,10 +321,6 @@ class ChainedSource(RowSource):
         self._parts = list(parts)
         self._schema = schema
 
-    @property
-    def schema(self) -> Schema:
-        return self._schema
-
     @functools.cached_property
     def stretches(self) -> Stretches:
         return Stretches.joined([part.stretches for part in self._parts])
@@ -249,20 +338,17 @@ class ChainedSource(RowSource):
             with contextlib.suppress(LogloomError):  # these rows' own files tell the same, only more slowly
                 if source.stamps is not None and len(positions) == len(self):
                     return source.stamps if isinstance(positions, range) else source.stamps[positions]
-        found: list[Any] = list(ahead(lambda part: part.stamps, self._every_part(), _THREADS))
+        found: list[Any] = list(ahead(lambda opened: opened().stamps, self._every_part(), _THREADS))
         return np.concatenate([np.empty(0, np.int64), *found])
 
-    def _every_part(self) -> Iterable[RowSource]:
-        return self._parts
+    def _every_part(self) -> Iterable[Callable[[], RowSource]]:
+        return (functools.partial(_itself, part) for part in self._parts)
 
     @functools.cached_property
     def small(self) -> Mapping[str, Array]:
         first = self._parts[0].small if self._parts else {}
         names = [name for name in first if all(name in part.small for part in self._parts)]
         return {name: np.concatenate([part.small[name] for part in self._parts]) for name in names}
-
-    def _open(self) -> Any:
-        raise NotImplementedError("the parts open themselves")
 
     def _groups(self, positions: Ints) -> list[tuple[RowSource, Ints, Ints]]:
         """(part, which of `positions` lie in it, their positions there) for each part that is touched."""
@@ -283,39 +369,50 @@ class ChainedSource(RowSource):
             [(where, part.batch(own, names)) for part, where, own in groups], len(positions), out
         )
 
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`."""
+        for _, first, last in self.stretches.between(start, stop):
+            for part, _, own in self._groups(np.arange(first, last)):
+                yield from part.blocks(columns, max_bytes, int(own[0]), int(own[-1]) + 1)
+
 
 class UnitsSource(ChainedSource):
     """The rows of a plain folder, unit after unit, each of which knows its schema."""
 
-    def __init__(self, store: Store, kind: str, readers: Sequence[Reader]):
+    def __init__(self, store: Store, kind: str, units: Sequence[RowSource]):
         """
         Raises:
             DatasetError: there are no units.
             UsageError: units have different columns.
         """
-        if not readers:
+        if not units:
             raise DatasetError(f"{store.uri}: {kind} without units")
-        for number, reader in enumerate(readers):
-            if reader.schema != readers[0].schema:
+        for number, unit in enumerate(units):
+            if unit.schema != units[0].schema:
                 raise UsageError(
                     f"{store.uri}: unit {number} has other columns than the first; open them one by one"
                 )
-        parts = [ReaderSource(store.uri, functools.partial(_itself, reader)) for reader in readers]
-        super().__init__(store.uri, parts, readers[0].schema, None)
+        super().__init__(store.uri, units, units[0].schema, None)
         self.kind, self.unknown = kind, f"plain folders of {kind}"
         self._store = store
+
+    def shares(self) -> Sequence[tuple[int, int | None]]:
+        """See `RowSource.shares`: the units."""
+        return list(itertools.pairwise(self._bounds.tolist()))
 
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`: a part for each log of a unit."""
         content, size = content_of(self._store, walk(self._store, ("",)))
         parts: dict[str, list[LogRange]] = {}
-        for number, unit in enumerate(self._parts):
+        for number, (unit, before) in enumerate(zip(self._parts, self._bounds.tolist(), strict=False)):
             for log_id, first, stop in unit.stretches.spans():
                 assert unit.stamps is not None
                 rows, stamps = stop - first, unit.stamps[first:stop].tolist()
                 identity = digest_of([content, number, first, rows])[:32]
                 share = size * rows // len(self)
-                where = (number, first)
+                where = before + first
                 part = LogRange(f"{number:06}", stamps[0], stamps[-1] + 1, rows, identity, where, share)
                 parts.setdefault(log_id, []).append(part)
         return [
@@ -323,57 +420,6 @@ class UnitsSource(ChainedSource):
             for log_id, own in sorted(parts.items())
         ]
 
-    def blocks(
-        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
-    ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
-        number, first = part.where
-        at = 0
-        for block in self._parts[number].reader.blocks(columns, max_bytes):
-            low, high = max(first - at, 0), min(first + part.rows - at, len(block))
-            if low < high:
-                yield Block(log_id, part.name, at + low - first, block.take(slice(low, high)))
-            at += len(block)
 
-
-class ReaderSource(RowSource):
-    """The rows of one unit, read by its format's own reader."""
-
-    def __init__(self, place: str, opener: Callable[[], Reader], told: Stretches | None = None):
-        """Opens nothing yet.
-
-        Args:
-            opener: gives the reader; picklable.
-            told: what a manifest says of the rows; None where there is none.
-        """
-        self.place, self._opener, self._told = place, opener, told
-
-    @property
-    def schema(self) -> Schema:
-        schema: Schema = self.reader.schema
-        return schema
-
-    @functools.cached_property
-    def _keys(self) -> tuple[Stretches, Ints]:
-        blocks = list(self.reader.blocks(()))
-        runs = [
-            (log_id, sum(map(len, run)))
-            for log_id, run in itertools.groupby(blocks, lambda block: block.log_id)
-        ]
-        stamps = np.concatenate([np.empty(0, np.int64), *(block.timestamp for block in blocks)])
-        return Stretches.of_logs([log_id for log_id, _ in runs], [rows for _, rows in runs]), stamps
-
-    @property
-    def stretches(self) -> Stretches:
-        return self._keys[0] if self._told is None else self._told
-
-    @property
-    def stamps(self) -> Ints:
-        return self._keys[1]
-
-    def _open(self) -> Reader:
-        return self._opener()
-
-
-def _itself(reader: Reader) -> Reader:
-    return reader
+def _itself(part: RowSource) -> RowSource:
+    return part

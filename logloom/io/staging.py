@@ -19,6 +19,7 @@ from logloom.blocks import Array, Block
 from logloom.errors import DatasetError
 from logloom.io.entries import repair_hint
 from logloom.io.files import File
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext, check_unit
 from logloom.schema import Schema
@@ -72,7 +73,7 @@ class StageWriter(abc.ABC):
         return {"log_id": self.context.log_id, "partition": self.context.partition, **said}
 
 
-class StageReader(abc.ABC):
+class StageReader(RowSource):
     """The rows of a staged unit. Opens files when needed, pickles, serves many threads.
 
     Attributes:
@@ -99,8 +100,9 @@ class StageReader(abc.ABC):
             DatasetError: that isn't what its writer gives; names the field.
         """
         check_unit(self.closed, unit, folder)
-        self.schema, self.unit = schema, unit
+        self._schema, self.unit = schema, unit
         self.store = Store.at(folder, storage_options)
+        self.place = self.store.uri
         self._arguments = (folder, schema, unit, storage_options)
         self._files: dict[str, File] = {}
 
@@ -110,20 +112,12 @@ class StageReader(abc.ABC):
     def __len__(self) -> int:
         return int(self.unit["rows"]) if self.unit else 0
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """See `Reader.row`."""
-        index = range(len(self))[index]
-        names = self.schema.select(columns)
-        (block,) = self.read(names, index, index + 1, 1)
-        return block.row(0, self.schema, names)
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """See `Reader.blocks`."""
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`."""
         names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
-        return self.read(names, 0, len(self), max_bytes)
+        return self.read(names, start, len(self) if stop is None else stop, max_bytes)
 
     @abc.abstractmethod
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:

@@ -7,7 +7,7 @@ Elsewhere: the rows themselves (sources).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -96,6 +96,18 @@ class Stretches:
         bounds = self.bounds.tolist()
         return list(zip(self.log_ids, bounds[:-1], bounds[1:], strict=True))
 
+    def between(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, int, int]]:
+        """As `spans`, of the rows [start, stop) alone; None is the end."""
+        bounds = self.bounds
+        stop = self.num_rows if stop is None else stop
+        first = int(np.searchsorted(bounds, start, side="right")) - 1
+        for number in range(first, len(self.log_ids)):
+            low, high = max(start, int(bounds[number])), min(stop, int(bounds[number + 1]))
+            if low >= stop:
+                return
+            if low < high:
+                yield self.log_ids[number], low, high
+
     def log_starts(self) -> Ints:
         """(S,) for each stretch the position of its log's first row."""
         owners = self.owners or [0] * len(self.log_ids)
@@ -122,7 +134,7 @@ class LogRange:
         start, stop: half-open, int64 ns; the parts of a log lie end to end.
         rows: how many.
         identity: digest of all that the rows depend on.
-        where: for the source alone; small and picklable.
+        where: the source's position of its first row, or whatever else the source knows it by.
         size: about how many bytes they take where they lie.
         digests: of columns, as far as they are known.
         tally: how messages were used, where that is known.

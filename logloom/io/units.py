@@ -1,8 +1,9 @@
 """What every dataset format offers, and how formats are found.
 
-Here: the `Writer`, `Reader`, `FolderKind` and `Format` protocols and the registry.
-Elsewhere: the formats (tar, l5kit, ...: one module or small package each), where finished units are kept
-(logloom.io.entries), the Beam transforms around them (logloom.io.beam).
+Here: the `Writer`, `FolderKind` and `Format` protocols and the registry.
+Elsewhere: the one protocol for rows (logloom.io.sources), the formats (tar, l5kit, ...: one module or small
+package each), where finished units are kept (logloom.io.entries), the Beam transforms around them
+(logloom.io.beam).
 
 A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
 folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
@@ -16,7 +17,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -32,9 +33,6 @@ from logloom.io.sources import RowSource, UnitsSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.schema import MAX_TIME, MIN_TIME, Schema
-
-if TYPE_CHECKING:
-    from logloom.io.pieces import PieceReader
 
 
 @dataclass(frozen=True)
@@ -92,26 +90,6 @@ class Writer(Protocol):
         ...
 
 
-class Reader(Protocol):
-    """Random access to the rows of one unit or dataset. Opens files lazily, pickles, serves many threads."""
-
-    schema: Schema
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """Row `index` as users see it (see `Block.row`)."""
-        ...
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """Row `index` with the named columns only, ages and availabilities when named."""
-        ...
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """All rows in order, in blocks of about `max_bytes`; None is all columns, ages included."""
-        ...
-
-
 class FolderKind(Protocol):
     """A kind of plain folders: tells them, and opens their rows. To be subclassed; see `Format`.
 
@@ -129,8 +107,8 @@ class FolderKind(Protocol):
         """Whether a folder, or what a URI names instead, is a plain folder of this format."""
         return False
 
-    def units(self, store: Store) -> Sequence[Reader]:
-        """Readers of all that lies in a plain folder, in row order; each knows its schema by itself.
+    def units(self, store: Store) -> Sequence[RowSource]:
+        """The rows of all that lies in a plain folder, in row order; each source knows its schema by itself.
 
         Raises:
             DatasetError: it is damaged.
@@ -140,7 +118,7 @@ class FolderKind(Protocol):
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
     ) -> RowSource:
-        """The rows of a plain folder, by default those of its `pieces`, or else of its `units`.
+        """The rows of a plain folder, by default those of its `units`.
 
         Args:
             columns: names or globs of the columns that are wanted, where others may be what they like.
@@ -150,16 +128,29 @@ class FolderKind(Protocol):
         Raises:
             DatasetError: it is damaged.
         """
-        pieces = self.pieces(store)
-        if pieces is not None:
-            from logloom.io.surveyed import SurveyedSource
-
-            return SurveyedSource(pieces, columns)
         return UnitsSource(store, self.kind or self.name, list(self.units(store)))
 
-    def pieces(self, store: Store) -> PieceReader | None:
-        """What a conversion learns the types of a plain folder from; None where its `rows` know them."""
-        return None
+    def typed_rows(
+        self,
+        store: Store,
+        columns: Sequence[str] | None = None,
+        *,
+        num_workers: int = 1,
+        on_error: str = "fail",
+    ) -> RowSource:
+        """The rows of a plain folder as they are converted, by default as `rows` gives them.
+
+        Where files don't say all types, they are read once: a `SurveyedSource` (logloom.io.surveyed).
+
+        Args:
+            columns: as for `rows`.
+            num_workers: processes that read it once.
+            on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        return self.rows(store, columns)
 
 
 class Format(FolderKind, Protocol):
@@ -217,8 +208,8 @@ class Format(FolderKind, Protocol):
         entry: Mapping[str, Any],
         *,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> Reader:
-        """Opens one finished unit; `entry` is what its writer's `close` gave."""
+    ) -> RowSource:
+        """The rows of one finished unit; `entry` is what its writer's `close` gave."""
         ...
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:

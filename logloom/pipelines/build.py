@@ -85,8 +85,7 @@ class Built:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
-        fine = {"whole", "empty", "kept"} | ({"skipped"} if self.within_budget else set())
-        return set(self.manifest.logs.statuses) <= fine
+        return finish.is_whole(self.manifest.logs, self.within_budget)
 
 
 def construct(pipeline: Any, plan: BuildPlan) -> Any:

@@ -259,7 +259,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
         folder = stack.enter_context(job.store.scratch())
         # A unit without rows has no files to open.
         everything = tuple(job.schema.all)
-        blocks = job.source.blocks(log.log_id, part, everything, job.block_bytes) if part.rows else ()
+        blocks = job.source.part_blocks(log.log_id, part, everything, job.block_bytes) if part.rows else ()
         for block in blocks:
             digested = hasher.submit(digests.update, block)
             if writer is None:

@@ -163,7 +163,7 @@ def plan_convert(
     _check_logs(form, chosen, logs)
     parent, following = next_version(store)
     job = ConvertJob(
-        name=source.name,
+        name=source.dataset_name,
         recipe=source.recipe,
         outputs={output: chosen},
         verify=verify,

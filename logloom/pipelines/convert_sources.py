@@ -15,8 +15,7 @@ from logloom.errors import UsageError
 from logloom.io.entries import Entry
 from logloom.io.foreign import open_foreign
 from logloom.io.manifest import Manifest, entries_of, open_root, read_manifest, split_root, version_numbers
-from logloom.io.parted import PartedSource
-from logloom.io.sources import RowSource
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import format_named, format_names
@@ -60,7 +59,7 @@ def open_source(
     )
 
 
-class VersionSource(PartedSource):
+class VersionSource(RowSource):
     """One output of a committed version."""
 
     kind = "logloom"
@@ -82,12 +81,8 @@ class VersionSource(PartedSource):
         self._schema = _schema_of(self.reading, manifest, chosen)
 
     @property
-    def name(self) -> str:
+    def dataset_name(self) -> str:
         return self._name
-
-    @property
-    def schema(self) -> Schema:
-        return self._schema
 
     @property
     def recipe(self) -> Mapping[str, Any]:
@@ -111,9 +106,21 @@ class VersionSource(PartedSource):
         ]
 
     def blocks(
-        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
         """See `RowSource.blocks`."""
+        first = 0
+        for log in self.logs():
+            for part in log.parts:
+                low, high = max(start - first, 0), part.rows if stop is None else min(stop - first, part.rows)
+                if low < high:
+                    yield from self.reading.open(part.where).blocks(columns, max_bytes, low, high)
+                first += part.rows
+
+    def part_blocks(
+        self, log_id: str, part: LogRange, columns: Columns = None, max_bytes: int = BLOCK_BYTES
+    ) -> Iterator[Block]:
+        """See `RowSource.part_blocks`: an entry says it all, so that no worker lists the version's units."""
         return self.reading.open(part.where).blocks(columns, max_bytes)
 
 

@@ -26,7 +26,6 @@ from logloom.io.manifest import (
     as_laid_out,
     is_root_name,
     read_manifest,
-    read_tags,
     runs_folder,
     version_file,
     view_folder,
@@ -35,6 +34,7 @@ from logloom.io.removals import REMOVING, are_in, forget_removals, mark_removed,
 from logloom.io.shards import SHARDS
 from logloom.io.storage import TEMPORARY, UNITS, Store
 from logloom.io.tables.versions import OUTPUT as TABLE
+from logloom.io.tags import read_tags
 from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, users_of, view_users
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
@@ -50,7 +50,7 @@ _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times)")
 _VIEW = re.compile(r"v(\d{8})")
 _RUN = re.compile(r"\d{8}")
-_OF_VERSIONS = re.compile(r"shards|purged|tags\.json|\d{8}\.(json|blake3|removed)")
+_OF_VERSIONS = re.compile(r"shards|purged|tags(\.json)?|\d{8}\.(json|blake3|removed)")
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
 

@@ -48,6 +48,7 @@ class BuildStatus:
         detached: its command has ended; the engine is asked.
         units, units_read_back: of the version's new logs, by all attempts at this version.
         failed: partitions.
+        whole: nothing of a version that was committed is salvaged or skipped beyond the recipe's budget.
         problem: why nothing was committed, or isn't known to be; "" where it was.
     """
 
@@ -69,6 +70,7 @@ class BuildStatus:
     reused: int = 0
     failed: int = 0
     failure_files: tuple[str, ...] = ()
+    whole: bool = True
     problem: str = ""
 
     @property
@@ -93,7 +95,7 @@ def builds(
         last: only the first so many, so that a long past needn't be read; None for all.
     """
     wanted = (n for n in reversed(_numbers(store)) if versions is None or n in versions)
-    return list(itertools.islice(itertools.chain.from_iterable(_builds_of(store, n) for n in wanted), last))
+    return list(itertools.islice(itertools.chain.from_iterable(builds_of(store, n) for n in wanted), last))
 
 
 def _numbers(store: Store) -> list[int]:
@@ -107,7 +109,7 @@ def _unfinished(store: Store) -> list[int]:
     return [number for number in numbers if number not in committed or number == numbers[-1]]
 
 
-def _builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
+def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     folder = runs_folder(number)
     runs: dict[str, BuildStatus] = {}
     for name in store.names(folder):
@@ -204,6 +206,7 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
         reused=outcome.reused,
         failed=outcome.failed,
         failure_files=tuple(outcome.failure_files),
+        whole=outcome.whole,
     )
 
 

@@ -23,7 +23,8 @@ from logloom.digests import digests_of_rows, file_digest
 from logloom.errors import LogloomError, StorageError
 from logloom.io.checks import check_all, with_check
 from logloom.io.entries import FileEntry
-from logloom.io.units import Format, Reader, UnitContext, format_named
+from logloom.io.sources import RowSource
+from logloom.io.units import Format, UnitContext, format_named
 from logloom.schema import Schema
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.processes import in_fork, in_threads, without_beam
@@ -57,7 +58,7 @@ class Unit:
     entry: Mapping[str, Any]
     columns: Mapping[str, str]
 
-    def reader(self, storage_options: Mapping[str, Any] | None = None, uri: str = "") -> Reader:
+    def reader(self, storage_options: Mapping[str, Any] | None = None, uri: str = "") -> RowSource:
         """The format's own reader of it."""
         return self.format.reader(
             uri or str(self.folder), self.schema, self.options, self.entry, storage_options=storage_options
@@ -252,10 +253,10 @@ class FormatContract:
 
     def test_a_reader_pickles_before_and_after_it_was_used(self, unit: Unit) -> None:
         reader = unit.reader()
-        fresh: Reader = pickle.loads(pickle.dumps(reader))
+        fresh: RowSource = pickle.loads(pickle.dumps(reader))
         last = fresh[_ROWS - 1]
         assert_equal_rows(reader[_ROWS - 1], last)
-        used: Reader = pickle.loads(pickle.dumps(reader))
+        used: RowSource = pickle.loads(pickle.dumps(reader))
         assert_equal_rows(used[_ROWS - 1], last)
         assert digests_of_rows(used.blocks(), used.schema) == unit.read()
 

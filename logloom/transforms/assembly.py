@@ -109,7 +109,8 @@ class AssemblyCandidate:
 
 
 _MADE_ANEW = "build again: it will be made anew"
-AssembledResult = tuple[Assembled, tuple[Failure, ...]]
+# What a version says of it; what is wrong with it; how many of its portions nobody read.
+AssembledResult = tuple[Assembled, tuple[Failure, ...], int]
 
 
 def assembled_format(output: str) -> AssembledFormat:
@@ -323,6 +324,7 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
     """
     entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
     problems: list[str] = []
+    num_trusted = 0 if candidate.found or job.verify == "all" else len(entry.portions) - len(candidate.fresh)
     is_trusted = candidate.found and identity in {part.identity for part in job.assembled}
     mark = mark_of(job, [output, identity, blake3(entry.to_bytes()).hexdigest()])
     is_known = (is_trusted and job.verify != "all") or (candidate.found and is_marked(job, mark))
@@ -336,13 +338,18 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
             leave_mark(job, mark)
     if problems:
         way_out = withdraw_assembled(job.store, output, identity) if candidate.found else ""
-        way_out = withdraw_portions(job.store, entry) or way_out or _MADE_ANEW
+
+        def is_sound(portion: SharedPortion) -> bool:
+            return not any(assembled_differences(job.store, identity, entry, {portion.path}))
+
+        way_out = withdraw_portions(job.store, entry, is_sound) or way_out or _MADE_ANEW
         problems = [f"{problem}; {way_out}" for problem in problems]
     elif not candidate.found:
         entry = _published(job, candidate)
     digest = blake3(entry.to_bytes()).hexdigest()
     part = Assembled(output, entry.split, identity, digest, entry.size, entry.rows)
-    return part, tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
+    failures = tuple(Failure(part.output, part.split, "readback", problem) for problem in problems)
+    return part, failures, num_trusted
 
 
 def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:

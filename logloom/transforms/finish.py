@@ -212,6 +212,7 @@ class Outcome:
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
         labels: that the build was given.
+        whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
     """
 
     version: Count
@@ -224,6 +225,7 @@ class Outcome:
     failed: Count = 0
     failure_files: tuple[FileName, ...] = ()
     labels: Mapping[Text, Text] = field(default_factory=dict)
+    whole: bool = True
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -246,12 +248,13 @@ def read_outcome(job: Target) -> Outcome:
 def commit(
     job: Target,
     outcomes: LogOutcomes,
-    assembled: Sequence[tuple[Assembled, tuple[Failure, ...]]],
+    assembled: Sequence[tuple[Assembled, tuple[Failure, ...], int]],
     damaged: Sequence[Failure] = (),
 ) -> dict[str, Any]:
     """Creates the version, or says why not; what it says also stands in runs/, for detached jobs.
 
     Args:
+        assembled: of each its failures, and how many of its portions were taken over unread.
         damaged: what was found wrong with units of earlier builds.
 
     Returns:
@@ -260,10 +263,10 @@ def commit(
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
     failures = [*outcomes.failures]
     failures += sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
-    failures += [failure for _, found in assembled for failure in found]
+    failures += [failure for _, found, _ in assembled for failure in found]
     logs = records_of(job, outcomes)
     if not failures:
-        failures += _removed(job, outcomes, [part for part, _ in assembled])
+        failures += _removed(job, outcomes, [part for part, *_ in assembled])
     problem = "" if failures else _refusal(job, logs)
     outcome: dict[str, Any] = {
         "version": job.number,
@@ -276,11 +279,13 @@ def commit(
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
         "labels": dict(job.labels),
+        "whole": is_whole(logs, job.skip_budget > 0),
     }
     if not failures and not problem:
         try:
-            parts = [part for part, _ in assembled]
-            create_version(job, logs, parts, _trusted(job, num_kept(outcomes), parts))
+            parts = [part for part, *_ in assembled]
+            trusted = _trusted(job, num_kept(outcomes), parts, sum(number for *_, number in assembled))
+            create_version(job, logs, parts, trusted)
             outcome["committed"] = True
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
@@ -303,6 +308,11 @@ def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled])
     for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
         message = f"{place}: removed by `logloom gc` while this build ran; build again"
         yield Failure(what, "", "readback", message)
+
+
+def is_whole(logs: LogRecords, within_budget: bool) -> bool:
+    """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
+    return set(logs.statuses) <= {"whole", "empty", "kept", *(("skipped",) if within_budget else ())}
 
 
 def _refusal(job: Target, logs: LogRecords) -> str:
@@ -360,9 +370,10 @@ def create_version(
     return manifest
 
 
-def _trusted(job: Target, logs: int, assembled: Sequence[Assembled]) -> dict[str, int]:
+def _trusted(job: Target, logs: int, assembled: Sequence[Assembled], portions: int) -> dict[str, int]:
     """How much of a version nobody read in this build, since an earlier one made it."""
     if job.verify == "all":
-        return {"logs": 0, "assembled": 0}
+        return {"logs": 0, "assembled": 0, "portions": 0}
     before = {part.identity for part in job.assembled}
-    return {"logs": logs, "assembled": sum(part.identity in before for part in assembled)}
+    taken = sum(part.identity in before for part in assembled)
+    return {"logs": logs, "assembled": taken, "portions": portions}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 
 from blake3 import blake3
@@ -21,6 +21,7 @@ from logloom.io.assembled import AssembledEntry, SharedPortion, read_portion
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
 from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
 from logloom.io.remote import MISSING
+from logloom.io.removals import removing
 from logloom.io.storage import Store
 from logloom.words import counted
 
@@ -77,8 +78,7 @@ def withdraw(store: Store, log_id: str, folders: Iterable[str]) -> str:
     damaged = set(folders)
     if (number := _version_naming(store, log_id, damaged)) is not None:
         return f"`logloom repair {shlex.quote(f'{store.uri}@{number}')}` builds it again"
-    for folder in sorted(damaged):
-        store.remove(f"{folder}/{ENTRY}")
+    _unmark(store, sorted(damaged))
     return ""
 
 
@@ -90,15 +90,28 @@ def withdraw_assembled(store: Store, output: str, identity: str) -> str:
             for part in read_manifest(store, number).assembled
         ):
             return f"`logloom repair {shlex.quote(f'{store.uri}@{number}')}` builds it again"
-    store.remove(f"{unit_folder(output, identity)}/{ENTRY}")
+    _unmark(store, [unit_folder(output, identity)])
     return ""
 
 
-def withdraw_portions(store: Store, entry: AssembledEntry) -> str:
+def _unmark(store: Store, folders: Sequence[str]) -> None:
+    """Takes completion marks away, and says so to builds that found them before (logloom.io.removals)."""
+    names = [name for folder in folders if store.exists(name := f"{folder}/{ENTRY}")]
+    if names:
+        with removing(store, folders):
+            for name in names:
+                store.remove(name)
+
+
+def withdraw_portions(store: Store, entry: AssembledEntry, is_sound: Callable[[SharedPortion], bool]) -> str:
     """As `withdraw`, for the portions of an assembled output that doesn't read back.
 
+    Args:
+        is_sound: whether a portion reads back by itself. Those that do keep their marks, unless all do:
+            another build may have found them finished, and be about to commit them.
+
     Returns:
-        What is left to do where a version names some; those keep their marks.
+        What is left to do where a version names some; those keep their marks, too.
     """
     named: dict[str, int] = {}
     for number in version_numbers(store):
@@ -106,9 +119,9 @@ def withdraw_portions(store: Store, entry: AssembledEntry) -> str:
             if part.output == entry.output:
                 with contextlib.suppress(DatasetError):  # then nobody can read that version, either
                     named |= {p.identity: number for p in read_assembled(store, part).portions}
-    for portion in entry.portions:
-        if portion.identity not in named:
-            store.remove(f"{unit_folder(entry.output, portion.identity)}/{ENTRY}")
+    suspects = [portion for portion in entry.portions if portion.identity not in named]
+    damaged = [portion for portion in suspects if not is_sound(portion)] or suspects
+    _unmark(store, [unit_folder(entry.output, portion.identity) for portion in damaged])
     if numbers := [named[p.identity] for p in entry.portions if p.identity in named]:
         command = f"`logloom repair {shlex.quote(f'{store.uri}@{max(numbers)}')}`"
         return f"build again; should it fail again, {command} builds again what is damaged"

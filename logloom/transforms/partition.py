@@ -26,8 +26,9 @@ from logloom.io.entries import Entry, FileEntry, files_of, publish_unit
 from logloom.io.filesystems import explained
 from logloom.io.metadata import Text
 from logloom.io.remote import MISSING
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
-from logloom.io.units import Portion, Reader, UnitContext, Writer, closed, format_named
+from logloom.io.units import Portion, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
 from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
@@ -305,7 +306,7 @@ class Reading:
     def of(cls, job: Target) -> Reading:
         return cls(job.store, job.schema, job.outputs, job.encoded, job.block_bytes)
 
-    def open(self, entry: Entry) -> Reader:
+    def open(self, entry: Entry) -> RowSource:
         """The reader of a finished unit."""
         folder = self.store.uri_of(entry.folder)
         options = self._options(entry)

@@ -25,10 +25,10 @@ def airflow(tmp_path):
     env = {**os.environ, "AIRFLOW_HOME": str(dags.parent), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     env |= {"LOGLOOM": str(LOGLOOM)}
 
-    def run(*arguments):
+    def run(*arguments, code=0):
         command = [pathlib.Path(sys.executable).parent / "airflow", *arguments]
         done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
     run("db", "migrate")
@@ -54,7 +54,7 @@ def test_a_run_that_leaves_damaged_logs_out_fails_at_once_though_its_version_is_
     recipe.write_text(f"{recipe.read_text()}\non_error: skip\n")
     airflow("dags", "reserialize")
     conf = {"recipe": str(recipe), "root": str(tmp_path / "root")}
-    airflow("dags", "test", "logloom_urban", "--conf", json.dumps(conf))
+    airflow("dags", "test", "logloom_urban", "--conf", json.dumps(conf), code=1)
     assert [path.name for path in (tmp_path / "root/versions").glob("*.json")] == ["00000001.json"]
     states = airflow("dags", "list-runs", "logloom_urban", "--output", "json")
     assert '"state": "failed"' in states

@@ -110,7 +110,7 @@ def test_xarray_opens_the_zarr_with_equal_values(version, rows):
     place = view / "zarr" / "all.zarr"
     types = ZarrReader(place).schema.columns
     found = []
-    for log_id in ZarrReader(place).logs:
+    for log_id in ZarrReader(place).stretches.log_ids:
         log = xarray.open_zarr(place, group=log_id, consolidated=True).load()
         for number in range(len(log["timestamp"])):
             stamp = int(log["timestamp"].values[number].astype("M8[ns]").astype("i8"))

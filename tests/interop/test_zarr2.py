@@ -7,7 +7,7 @@ import pytest
 
 from logloom.io.l5kit import FORMAT_VERSION, LABELS, TL_FACE_LABELS, ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
-from logloom.io.l5kit.rows import L5KitReader
+from logloom.io.l5kit.reader import L5KitReader
 from logloom.io.storage import Store
 from tests.io.l5kit.making import assemble, make_rows, stage
 

@@ -163,8 +163,7 @@ def test_what_another_run_left_in_the_stage_is_not_taken_for_what_other_options_
     assert path.with_name("one.zarr.stage").exists()
     shutil.rmtree(path)
     write(ZarrOptions(columns=["b"]))
-    (reader,) = ZarrFormat().units(Store.at(str(path)))
-    (found,) = reader.blocks()
+    (found,) = ZarrFormat().rows(Store.at(str(path))).blocks()
     assert sorted(found.columns) == ["b", "timestamp"]
     assert found.columns["b"].tolist() == values["b"].tolist()
 

@@ -447,7 +447,7 @@ def test_what_was_read_back_and_what_was_trusted_stands_in_the_manifest(drive, t
     assert [log.verified for log in second.logs] == ["none", "all"]
     shard.write_bytes(good)
     third = build_at(recipe.model_copy(update={"name": "other"}), root, verify="all").manifest
-    assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0})
+    assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0, "portions": 0})
 
 
 def test_a_changed_manifest_is_refused_and_a_missing_digest_is_mended(drive, tmp_path):

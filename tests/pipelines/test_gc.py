@@ -24,11 +24,11 @@ from logloom.io.storage import Store
 from logloom.pipelines import gc
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import kept_versions
-from logloom.pipelines.status import RunningNote
 from logloom.recipe import Keep
 from logloom.transforms import taking
 from logloom.transforms.finish import create_version
 from logloom.transforms.finished import finished_unit
+from logloom.transforms.running_note import RunningNote
 from logloom.transforms.taking import removed_meanwhile, taken_unit
 from tests import faulty
 from tests.pipelines.roots import DAY, age, commit_version, contents, following, made_up_unit, write_unit

@@ -6,6 +6,7 @@ Chunks of L5Kit arrays are made small here, so that a few short drives fill some
 import pathlib
 import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import fsspec
@@ -21,7 +22,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from logloom.transforms import assembly
+from logloom.transforms import assembly, finish
 from tests.pipelines.conftest import build_at, digests
 
 LOGS = 5
@@ -220,6 +221,9 @@ def test_what_the_parent_has_is_trusted_unless_all_is_to_be_read(archive):
     with pytest.raises(ReadBackError, match=r"logloom repair .*@\d+` builds again what is damaged"):
         archive.build(0, 1, 2, 4, verify="all")
     archive.build(0, 1, 2, 4)
+    _, manifest = open_root(Store.at(str(archive.root)), 6)
+    # L5Kit's arrays lie finished since the build before, so all of them are read.
+    assert (manifest.trusted["assembled"], manifest.trusted["portions"]) == (0, 4)
     assert any(f"{path}: its bytes changed" in finding for finding in archive.findings(6))
 
 
@@ -239,9 +243,9 @@ def test_units_that_nothing_new_is_made_of_are_not_read(archive):
                 archive.build(0, 3, 4, verify="all")
 
 
-def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
-    kept = archive.entry(5, "zarr").portions
-    for number in range(2, 6):
+def forget_versions(archive, first):
+    """Leaves of versions what builds that died before their commit would have left."""
+    for number in range(first, 6):
         (archive.root / f"versions/{number:08d}.json").unlink()
         (archive.root / f"versions/{number:08d}.blake3").unlink()
         shutil.rmtree(archive.root / f"v{number:08d}")
@@ -249,11 +253,46 @@ def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
         for path in (archive.root / "parts" / output).glob("*/*/entry.json"):
             if b'"split"' in path.read_bytes():
                 path.unlink()
+
+
+def damage(path):
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def test_portions_of_a_build_that_died_before_its_commit_are_found(archive):
+    kept = archive.entry(5, "zarr").portions
+    forget_versions(archive, 2)
     before = archive.files()
     written = archive.build(0, 1, 2, 3, 4)
     assert not [name for name in written if name.startswith("zarr/") and not name.endswith("entry.json")]
     assert archive.entry(2, "zarr").portions == kept
     assert before <= archive.files()
+
+
+def test_a_build_that_fails_takes_no_portion_from_another_that_is_about_to_commit(archive, monkeypatch):
+    portions = {portion.path: portion.identity for portion in archive.entry(5, "zarr").portions}
+    forget_versions(archive, 2)
+    damage(archive.folder_of("zarr", portions["drive-04"]) / "drive-04/timestamp/c/0")
+    real = finish.create_version
+
+    def create_after_another_failed(*arguments):
+        monkeypatch.setattr(finish, "create_version", real)
+        with ThreadPoolExecutor(1) as pool, pytest.raises(ReadBackError):
+            pool.submit(archive.build, 0, 1, 2, 3, 4).result()
+        return real(*arguments)
+
+    monkeypatch.setattr(finish, "create_version", create_after_another_failed)
+    archive.build(0, 1, 2)  # it found the portion of drive 2, as the other one did
+    assert [portion.path for portion in archive.entry(2, "zarr").portions] == [
+        "drive-00",
+        "drive-01",
+        "drive-02",
+    ]
+    assert archive.findings(2) == []
+    archive.build(0, 1, 2, 3, 4)  # what was damaged is made anew
+    assert archive.findings(3) == []
 
 
 def test_what_lists_the_portions_of_a_build_that_failed_is_replaced(archive, monkeypatch):

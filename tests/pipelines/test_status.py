@@ -20,11 +20,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.transforms import partition
 from logloom.transforms.running_note import Announced
-from tests.pipelines.conftest import build_at
-
-
-def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "logloom", *arguments], capture_output=True, text=True)
+from tests.pipelines.conftest import build_at, command
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ Elsewhere: the files themselves (files), the interface that OpenMMLab's users kn
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -20,20 +19,22 @@ from logloom.io.annotations.files import AnnotationError, load_annotations
 from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
 from logloom.io.filesystems import file_name_of
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.stretches import Stretches
 from logloom.schema import STRING, Schema
 
 
-class AnnotationReader:
+class AnnotationReader(RowSource):
     """The data infos of a file in order, each as JSON text in the column `data_info`.
 
     Rows have the log_id and timestamp that infos say; where any says none, the file's name and the infos'
     numbers stand for them. Reads the file on first use, pickles without it.
     """
 
-    schema = Schema({INFO: STRING})
+    _schema = Schema({INFO: STRING})
 
     def __init__(self, uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None):
-        self.uri = os.fspath(uri)
+        self.uri = self.place = os.fspath(uri)
         self._storage_options = storage_options
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -60,39 +61,36 @@ class AnnotationReader:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
+    @cached_property
+    def stretches(self) -> Stretches:
+        return Stretches.of_rows([log_id for log_id, _ in self._keys])
 
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        index = range(len(self))[index]
-        names = self.schema.select(columns)
-        return self._block(index, index + 1, 0).row(0, self.schema, names)
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """All rows in order, a log after the other.
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`.
 
         Raises:
             AnnotationError: an info is no value of JSON.
         """
-        self.schema.select(columns)
-        start = 0
-        for _, rows in itertools.groupby(self._keys, key=lambda key: key[0]):
-            begin, end = start, start + sum(1 for _ in rows)
-            step = max(1, max_bytes // 4096)
+        names = self.schema.select(columns)
+        step = max(1, max_bytes // 4096)
+        for _, begin, end in self.stretches.between(start, stop):
             for first in range(begin, end, step):
-                yield self._block(first, min(first + step, end), first - begin)
-            start = end
+                yield self._block(first, min(first + step, end), first - begin, names)
 
-    def _block(self, start: int, stop: int, first_row: int) -> Block:
+    def _block(self, start: int, stop: int, first_row: int, names: Sequence[str]) -> Block:
         keys = self._keys[start:stop]
         try:
-            texts = [as_json(info).encode() for info in self._annotations["data_list"][start:stop]]
+            infos = self._annotations["data_list"][start:stop] if names else []
+            texts = [as_json(info).encode() for info in infos]
         except (TypeError, ValueError) as error:
             raise AnnotationError(
                 f"{self.uri}: infos {start} to {stop} are no values of JSON ({error})"
             ) from error
         stamps = np.array([stamp for _, stamp in keys], np.int64)
-        return Block(keys[0][0], "file", first_row, {"timestamp": stamps, INFO: Ragged.from_bytes(texts)})
+        columns = {name: Ragged.from_bytes(texts) for name in names}
+        return Block(keys[0][0], "file", first_row, {"timestamp": stamps, **columns})
 
 
 def _says_when(info: Any) -> bool:

@@ -5,9 +5,7 @@ Elsewhere: what they do (logloom.io.beam). The other modules here do without Bea
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,35 +15,15 @@ from logloom.io.bags.bag import Generation
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.format import FORMAT, BagsOptions
 from logloom.io.bags.row_reader import BagsReader
-from logloom.io.beam import ReadFrom, WriteTo
-from logloom.io.storage import Store
+from logloom.io.beam import ReadUnits, WriteTo
 from logloom.schema import Schema
 from logloom.validation import describe_first
 
 
-class ReadFromBags(ReadFrom):
+class ReadFromBags(ReadUnits):
     """The rows of folders of bags as blocks; each folder is read by one worker."""
 
-    def __init__(
-        self,
-        uris: Sequence[str | os.PathLike[str]],
-        schema: Schema,
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """
-        Args:
-            uris: of folders that `schema` describes.
-            columns: names or globs; all, ages and availabilities too, by default.
-            max_bytes: about how much a block holds.
-        """
-        units = functools.partial(_units, schema=schema)
-        super().__init__(uris, FORMAT, columns, max_bytes, storage_options, units=units)
-
-
-def _units(store: Store, schema: Schema) -> list[BagsReader]:
-    return [BagsReader(store.uri, schema, storage_options=store.options)]
+    form, units = FORMAT, BagsReader
 
 
 class WriteToBags(WriteTo):

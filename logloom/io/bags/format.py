@@ -18,7 +18,6 @@ from logloom.io.bags.files import SPEC
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
 from logloom.io.metadata import Count, Text
-from logloom.io.pieces import PieceReader
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
@@ -124,11 +123,11 @@ class BagsFormat(Format):
 
         return DatapointsSource(store)
 
-    def pieces(self, store: Store) -> PieceReader:
+    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """Datapoints as columns."""
-        from logloom.io.bags.granular import GranularReader
+        from logloom.io.bags.granular import GranularSource
 
-        return GranularReader(store)
+        return GranularSource(store, columns, **how)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

@@ -22,25 +22,24 @@ from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.files import SPEC, open_folder
 from logloom.io.bags.spec import is_sequence, read_spec
 from logloom.io.folders import content_of
-from logloom.io.pieces import Batch, DatasetPiece, PieceReader
-from logloom.io.storage import Store
+from logloom.io.pieces import Batch, DatasetPiece
 from logloom.io.survey import RawColumn
+from logloom.io.surveyed import SurveyedSource
 
 _PIECE_BYTES = 256 << 20
 
 
-class GranularReader(PieceReader):
-    """See `PieceReader`."""
+class GranularSource(SurveyedSource):
+    """See `SurveyedSource`."""
 
     kind = "granular"
 
-    def __init__(self, store: Store):
+    def find(self) -> None:
         """
         Raises:
             DatasetError: there is no dataset, or something else beside its shards.
         """
-        self.uri = store.uri
-        self._store = store
+        store = self._store
         self._folders = [""] if store.exists(SPEC) else store.names()
         for number, name in enumerate(self._folders):
             if name not in ("", f"{number:06d}"):
@@ -67,7 +66,7 @@ class GranularReader(PieceReader):
         found = []
         for folder in self._folders:
             uri = self._store.uri_of(folder)
-            reader = self._open(folder)
+            reader = self._shard(folder)
             if reader.spec != self._spec:
                 raise DatasetError(f"{uri}: has another spec than {self._folders[0]}")
             names = [f"{folder}/{name}" if folder else name for name in self._store.names(folder)]
@@ -81,14 +80,14 @@ class GranularReader(PieceReader):
         return found
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `PieceReader.batches`."""
+        """See `SurveyedSource.batches`."""
         folder, start, stop = piece.where
-        reader = self._open(folder)
+        reader = self._shard(folder)
         keys = list(self._spec) if names is None else [key for key in self._spec if key in {*names, META}]
         step = max(1, max_bytes * len(reader) // max(1, reader.size))
         for first in range(start, stop, step):
             last = min(first + step, stop)
-            columns = self._values(reader, keys, first, last)
+            columns = self._datapoints(reader, keys, first, last)
             metas = columns.pop(META) if self._is_ours and META in columns else None
             batch = {key: self._raw(key, values, piece.place) for key, values in columns.items()}
             yield batch if metas is None else _with_meta(batch, metas, piece.place)
@@ -97,12 +96,14 @@ class GranularReader(PieceReader):
         """Types whose bytes are kept."""
         return {key: name for key, name in self._spec.items() if key in names and name in KINDS_OF_BYTES}
 
-    def _open(self, folder: str) -> DatasetReader:
+    def _shard(self, folder: str) -> DatasetReader:
         types = {name.removesuffix("[]") for name in self._spec.values()}
         chosen = {name: _DECODERS.get(name, bytes) for name in types}
         return DatasetReader(self._store.uri_of(folder), chosen, storage_options=self._store.options)
 
-    def _values(self, reader: DatasetReader, keys: list[str], first: int, last: int) -> dict[str, list[Any]]:
+    def _datapoints(
+        self, reader: DatasetReader, keys: list[str], first: int, last: int
+    ) -> dict[str, list[Any]]:
         if not any(map(is_sequence, self._spec.values())):
             return reader[first:last, keys]
         rows = [reader[number, keys] for number in range(first, last)]

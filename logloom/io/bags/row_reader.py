@@ -19,7 +19,8 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.bags.columns import META, column_from, metas_from
 from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.limits import cut_evenly
-from logloom.io.rows import Run, UnitRows, uris_of
+from logloom.io.rows import Run, UnitRows, clipped, uris_of
+from logloom.io.sources import BLOCK_BYTES, Columns
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 
@@ -44,8 +45,8 @@ class BagsReader(UnitRows):
             schema: of the rows; may leave out columns that are there.
             entries: what their writers' `close` gave, if known.
         """
-        super().__init__(schema)
         self._uris = uris_of(uris)
+        super().__init__(schema, self._uris)
         self._entries = list(entries) if entries is not None else None
         self._options = storage_options
         self._readers: dict[int, DatasetReader] = {}
@@ -79,19 +80,16 @@ class BagsReader(UnitRows):
                 ) from error
         return row
 
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """All rows in order.
-
-        Args:
-            columns: names or globs; None is all columns, ages and availabilities too.
-            max_bytes: about how much a block holds; at least one row.
-        """
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`; a block is of one folder."""
         names = tuple(self.schema.all) if columns is None else self._names(columns)
-        for number in range(len(self._uris)):
+        for number, low, high in self._spans(start, stop):
             reader = self._reader(number)
             partition = str(self._entries[number].get("partition", "")) if self._entries else ""
-            for start, stop in _cuts(reader, self._keys(names), max_bytes):
-                found = self._read(number, start, stop, names)
+            for begin, end in clipped(_cuts(reader, self._keys(names), max_bytes), low, high):
+                found = self._read(number, begin, end, names)
                 ids = [row.tobytes() for row in found.pop("log_id")]
                 first = 0
                 for log_id, group in itertools.groupby(ids):  # of a folder that others filled
@@ -100,7 +98,7 @@ class BagsReader(UnitRows):
                     if last - first < len(ids):
                         whole = Block("", "", 0, found)
                         part = whole.take(slice(first, last))
-                    yield Block(self._log_id(number, log_id), partition, start + first, part)
+                    yield Block(self._log_id(number, log_id), partition, begin - low + first, part)
                     first = last
 
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:

@@ -16,7 +16,7 @@ from logloom.io.l5kit.assemble import (
 from logloom.io.l5kit.dtypes import FOLDERS
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
-from logloom.io.l5kit.rows import L5KitReader
+from logloom.io.l5kit.reader import L5KitReader
 from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
@@ -72,10 +72,6 @@ class L5KitFormat(AssembledFormat):
         """Whether a folder is an L5Kit dataset."""
         return set(store.names()) >= FOLDERS
 
-    def units(self, store: Store) -> list[L5KitReader]:
-        """The reader of a dataset."""
-        return [L5KitReader(store.uri, storage_options=store.options)]
-
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""
         return {**MAPPED_HINTS, "host": options["host"]}
@@ -84,9 +80,7 @@ class L5KitFormat(AssembledFormat):
         self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
     ) -> RowSource:
         """Frames."""
-        from logloom.io.l5kit.source import L5KitSource
-
-        return L5KitSource(store, told)
+        return L5KitReader(store.uri, store.options, told)
 
     def plan_assembly(
         self,

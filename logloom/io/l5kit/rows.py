@@ -1,13 +1,12 @@
 """Frames with their agents and lights as rows of a dataset: blocks with the columns of `MAPPED_SCHEMA`.
 
-Here: the way back from structured arrays to blocks, and `L5KitReader` over a whole L5Kit dataset.
-Elsewhere: the way there (mapping, stage), the arrays themselves (chunked).
+Here: the way back from structured arrays to blocks.
+Elsewhere: whole datasets (reader), the way there (mapping, stage), the arrays themselves (chunked).
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +87,7 @@ def rows_of(dataset: ChunkedDataset) -> ReadRows:
     return read
 
 
-def _check_fields(dataset: ChunkedDataset) -> None:
+def check_fields(dataset: ChunkedDataset) -> None:
     """Raises DatasetError where an array lacks a field that rows are made of, or has it of another type."""
     for name, kind in ARRAYS.items():
         found = getattr(dataset, name).dtype.fields or {}
@@ -102,58 +101,6 @@ def _check_fields(dataset: ChunkedDataset) -> None:
 
 def _fits(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     return dtype.shape == wanted.shape and np.can_cast(dtype.base, wanted.base, "same_kind")
-
-
-class L5KitReader:
-    """An L5Kit dataset as rows: a frame each, a log for each scene.
-
-    A scene's log_id is its number in nine digits, so that rows are ordered as the frames are. Keeps
-    compressed chunks, pickles without them, serves many threads.
-    """
-
-    schema = MAPPED_SCHEMA
-
-    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None):
-        self.dataset = ChunkedDataset(path, storage_options=storage_options).open()
-        _check_fields(self.dataset)
-        self._bounds = np.asarray(self.dataset.scenes["frame_index_interval"], np.int64).reshape(-1, 2)
-        starts, stops = self._bounds[:, 0], self._bounds[:, 1]
-        expected = np.concatenate([[0], stops[:-1]]) if len(stops) else stops
-        if (starts != expected).any() or (stops < starts).any() or (stops > len(self.dataset.frames)).any():
-            raise DatasetError(f"{self.dataset.path}: the scenes' frames don't follow one another")
-
-    @property
-    def logs(self) -> Sequence[int]:
-        """The scenes' numbers."""
-        return range(len(self._bounds))
-
-    def __len__(self) -> int:
-        return int(self._bounds[-1, 1]) if len(self._bounds) else 0
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        index = range(len(self))[index]
-        scene = int(np.searchsorted(self._bounds[:, 1], index, side="right"))
-        (block,) = self._read(scene, index, index + 1, 1)
-        return block.row(0, self.schema, self.schema.select(columns))
-
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        for scene in self.logs:
-            yield from self.log_blocks(scene, columns, max_bytes)
-
-    def log_blocks(
-        self, scene: int, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
-    ) -> Iterator[Block]:
-        """The rows of one scene, in order."""
-        start, stop = map(int, self._bounds[scene])
-        for block in self._read(scene, start, stop, max_bytes):
-            yield select_columns(block, columns)
-
-    def _read(self, scene: int, start: int, stop: int, max_bytes: int) -> Iterator[Block]:
-        place = self.dataset.path
-        return read_blocks(rows_of(self.dataset), start, stop, f"{scene:09}", "scene", place, max_bytes)
 
 
 def select_columns(block: Block, patterns: Sequence[str] | None) -> Block:

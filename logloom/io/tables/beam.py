@@ -8,22 +8,16 @@ from recipes have their own wiring in logloom.pipelines, with units that outlive
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logloom.blocks import Block
-from logloom.errors import UsageError
 from logloom.extras import beam_needed
 from logloom.io.beam import ReadFrom
 from logloom.io.filesystems import absolute_uri
-from logloom.io.storage import Store
 from logloom.io.tables.description import file_name
 from logloom.io.tables.format import FORMAT
-from logloom.io.tables.index import read_index
-from logloom.io.tables.loader import row_loader
-from logloom.io.tables.unit import BlockReader
-from logloom.io.tables.versions import open_table
+from logloom.io.tables.source import TableSource
 from logloom.io.tables.where import Where
 from logloom.io.tables.write import Patterns, commit_table, write_part
 from logloom.schema import Schema
@@ -49,35 +43,8 @@ class ReadFromTable(ReadFrom):
             columns: names or globs; None is all columns, ages and availabilities included.
             max_bytes: of a block, about.
         """
-        units = functools.partial(_units, where=where)
-        super().__init__(absolute_uri(uri), FORMAT, columns, max_bytes, storage_options, units=units)
-
-
-def _units(store: Store, where: Where | None) -> list[_TableLogs]:
-    return [_TableLogs(store, where)]
-
-
-@dataclass(frozen=True)
-class _TableLogs:
-    """A table whose logs are read apart: see `LogByLog`."""
-
-    store: Store
-    where: Where | None
-
-    @property
-    def logs(self) -> list[str]:
-        uri = self.store.uri
-        _, table = open_table(uri, self.store.options)
-        if table.keys != ("log_id", "timestamp"):
-            raise UsageError(f"{uri}: its rows have no log_id and timestamp, so they make no blocks")
-        return [log.log_id for log in table.logs]
-
-    def log_blocks(self, log: str, columns: Sequence[str] | None, max_bytes: int) -> Iterator[Block]:
-        stored = self.store.options
-        index = read_index(self.store.uri, [], self.where, logs=[log], storage_options=stored)
-        if len(index):
-            reader = BlockReader(row_loader(index, storage_options=stored))
-            yield from reader.blocks(None if columns is None else reader.schema.select(columns), max_bytes)
+        rows = functools.partial(TableSource, where=where)
+        super().__init__(absolute_uri(uri), FORMAT, columns, max_bytes, storage_options, rows=rows)
 
 
 class WriteToTable(beam.PTransform):

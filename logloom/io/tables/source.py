@@ -8,40 +8,42 @@ from typing import Any
 
 import numpy as np
 
-from logloom.batches import Batch
 from logloom.blocks import Array, Block
 from logloom.errors import UsageError
 from logloom.io.checks import is_checked, with_check
 from logloom.io.entries import FileEntry
 from logloom.io.folders import content_of
-from logloom.io.sources import RowSource
+from logloom.io.sources import BLOCK_BYTES, Columns
 from logloom.io.storage import Store
-from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, parts_of
+from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.tables import description as d
-from logloom.io.tables.index import read_index
-from logloom.io.tables.loader import row_loader
+from logloom.io.tables.index import ROW, read_index
+from logloom.io.tables.loader import RowLoader, row_loader
 from logloom.io.tables.unit import BlockReader
+from logloom.io.tables.versions import open_table
+from logloom.io.tables.where import Where
 from logloom.schema import Schema
 
 
-class TableSource(RowSource):
+class TableSource(BlockReader):
     """The rows of a table, read through its row loader; its index columns are `small`."""
 
     kind = "table"
 
-    def __init__(self, store: Store, told: Stretches | None = None):
+    def __init__(self, store: Store, told: Stretches | None = None, where: Where | None = None):
         """Reads what the table says of itself.
 
         Args:
             told: what a version's manifest says of the rows; None where there is none.
+            where: which rows `blocks` gives, as for `read_index`.
 
         Raises:
             DatasetError: there is no table, or it is damaged.
         """
-        self.place = store.uri
-        self._store, self._told = store, told
+        self._told, self._where = told, where
         self._storage: Mapping[str, Any] = store.options
-        self._table = d.read_description(self.place, self._storage)
+        self.place, self._table = open_table(store.uri, self._storage)
+        self._store = Store.at(self.place, store.options)
         if is_checked(self._storage) and told is None:
             self._storage = with_check(
                 self._storage, functools.partial(_index_files, self.place, self._table)
@@ -73,7 +75,7 @@ class TableSource(RowSource):
 
     @functools.cached_property
     def _index(self) -> dict[str, Array]:
-        frame, _ = self.reader
+        frame = self.reader[0]
         return {name: frame[name].to_numpy() for name in self._table.index if name != "log_id"}
 
     def _open(self) -> Any:
@@ -85,13 +87,22 @@ class TableSource(RowSource):
     def _after_fork(self, reader: Any) -> Any:
         return reader  # row loaders see to it that nothing open crosses a fork
 
-    def rows(self, positions: Ints, names: Any) -> list[dict[str, Any]]:
-        loader = self.reader[1]
-        return [loader.get_row(position, names) for position in positions.tolist()]
+    @property
+    def loader(self) -> RowLoader:
+        loader: RowLoader = self.reader[1]
+        return loader
 
-    def batch(self, positions: Ints, names: Any, out: Mapping[str, Array] | None = None) -> Batch:
-        batch: Batch = self.reader[1].get_many(positions, names, out)
-        return batch
+    def __len__(self) -> int:
+        return self.stretches.num_rows
+
+    def shares(self) -> Sequence[tuple[int, int | None]]:
+        """See `RowSource.shares`: the logs."""
+        self._check_keys()
+        return [(first, stop) for _, first, stop in self.stretches.spans()]
+
+    def _check_keys(self) -> None:
+        if tuple(self._table.keys) != d.KEYS:
+            raise UsageError(f"{self.place}: its rows have no log_id and timestamp, so they make no logs")
 
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`.
@@ -99,27 +110,31 @@ class TableSource(RowSource):
         Raises:
             UsageError: rows have no log_id and timestamp.
         """
-        if tuple(self._table.keys) != d.KEYS:
-            raise UsageError(f"{self.place}: its rows have no log_id and timestamp, so they make no logs")
+        self._check_keys()
         logs = []
-        for log in self._table.logs:
+        for log, first in zip(self._table.logs, self.stretches.bounds.tolist(), strict=False):
             content, _ = content_of(self._store, [log.file])
             stamps = self._index_of(log.log_id)["timestamp"].to_numpy()
             size = sum(self._table.bytes.values()) * log.rows // max(1, self._table.num_rows)
-            parts = parts_of(log.log_id, stamps, 0, content, size)
+            parts = parts_of(log.log_id, stamps, first, content, size)
             logs.append(SourceLog.of(log.log_id, self._store.uri_of(log.file), parts))
         return sorted(logs, key=lambda log: log.log_id)
 
     def blocks(
-        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
-        frame = self._index_of(log_id).iloc[part.where : part.where + part.rows]
-        loader = row_loader(frame, storage_options=self._storage)
-        return BlockReader(loader, part.name).blocks(columns, max_bytes)
+        """See `RowSource.blocks`; reads the index of the logs that have such rows, and no other."""
+        names = None if columns is None else self.schema.select(columns)
+        for log_id, first, last in self.stretches.spans():
+            low, high = max(start, first) - first, (last if stop is None else min(stop, last)) - first
+            if low < high:
+                frame = self._index_of(log_id, self._where)
+                within = frame[frame[ROW].between(low, high - 1)]
+                loader = row_loader(within, storage_options=self._storage)
+                yield from BlockReader(loader).blocks(names, max_bytes)
 
-    def _index_of(self, log_id: str) -> Any:
-        return read_index(self.place, [], logs=[log_id], storage_options=self._storage)
+    def _index_of(self, log_id: str, where: Where | None = None) -> Any:
+        return read_index(self.place, [], where, logs=[log_id], storage_options=self._storage)
 
 
 def _index_files(place: str, table: d.Description) -> dict[str, FileEntry]:

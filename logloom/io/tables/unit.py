@@ -20,11 +20,14 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from logloom.blocks import Block, Ragged, Values
+from logloom.batches import Batch
+from logloom.blocks import Array, Block
 from logloom.errors import DatasetError
 from logloom.io.checks import is_checked
 from logloom.io.entries import folder_beside, repair_hint
 from logloom.io.metadata import Count, Name
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, values_of
+from logloom.io.stretches import Ints
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import GroupPlaces, OpenFrame, Slot
 from logloom.io.tables.index import ROW, decode_texts, read_part
@@ -111,44 +114,47 @@ class UnitWriter:
         return unit | {"portions": said}
 
 
-class BlockReader:
-    """Reads rows of a loader as pipelines want them: see `Reader` in logloom.io.units."""
+class BlockReader(RowSource):
+    """The rows of a loader."""
 
     def __init__(self, loader: RowLoader, partition: str = ""):
         """Takes a loader whose frame has log_id and timestamp."""
-        self.loader, self._partition = loader, partition
-        self.schema: Schema = loader.schema
+        self._loader, self._partition = loader, partition
+
+    @property
+    def loader(self) -> RowLoader:
+        """What the rows are read by."""
+        return self._loader
+
+    @property
+    def schema(self) -> Schema:
+        return self.loader.schema
 
     def __len__(self) -> int:
         return len(self.loader)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
-
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """Row `index` with the named columns only, ages and availabilities when named."""
+        """See `RowSource.row`."""
         return self.loader.get_row(index, columns)
 
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """All rows in order, in blocks of about `max_bytes`; None is all columns, ages included."""
-        names = tuple(self.schema.all if columns is None else columns)
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.batch`."""
+        return self.loader.get_many(positions, names, out)
+
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`."""
+        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
         if not len(self.loader):
             return
         step = max(1, int(max_bytes // max(1, self.loader.explain(names).bytes)))
-        for first, stop in self.loader.log_spans():
-            for start in range(first, stop, step):
-                positions = np.arange(start, min(start + step, stop))
-                batch = self.loader.get_many(positions, names)
-                found = {name: self._values(name, batch[name]) for name in ("timestamp", *names)}
-                yield Block(batch["log_id"][0], self._partition, start - first, found)
-
-    def _values(self, name: str, column: Any) -> Values:
-        if isinstance(column, tuple):
-            return Ragged(*column)
-        if isinstance(column, list):
-            return Ragged.from_bytes([v.encode() if isinstance(v, str) else v for v in column])
-        array: Values = column
-        return array
+        for first, last in self.loader.log_spans():
+            begin, end = max(first, start), last if stop is None else min(last, stop)
+            for at in range(begin, end, step):
+                batch = self.loader.get_many(np.arange(at, min(at + step, end)), names)
+                found = {name: values_of(batch[name], name) for name in ("timestamp", *names)}
+                yield Block(batch["log_id"][0], self._partition, at - begin, found)
 
 
 def unit_reader(

@@ -5,41 +5,19 @@ Elsewhere: what they do (logloom.io.beam). The other modules here do without Bea
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from logloom.io.beam import ReadFrom, WriteTo
-from logloom.io.storage import Store
+from logloom.io.beam import ReadUnits, WriteTo
 from logloom.io.tar.format import FORMAT, SHARD, TarOptions
 from logloom.io.tar.reader import TarReader
 from logloom.schema import Schema
 
 
-class ReadFromTar(ReadFrom):
+class ReadFromTar(ReadUnits):
     """The rows of tar shards as blocks; each shard is read by one worker."""
 
-    def __init__(
-        self,
-        uris: Sequence[str | os.PathLike[str]],
-        schema: Schema,
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """
-        Args:
-            uris: of shards that `schema` describes.
-            columns: names or globs; all, ages and availabilities too, by default.
-            max_bytes: about how much a block holds.
-        """
-        units = functools.partial(_units, schema=schema)
-        super().__init__(uris, FORMAT, columns, max_bytes, storage_options, units=units)
-
-
-def _units(store: Store, schema: Schema) -> list[TarReader]:
-    return [TarReader(store.uri, schema, storage_options=store.options)]
+    form, units = FORMAT, TarReader
 
 
 class WriteToTar(WriteTo):

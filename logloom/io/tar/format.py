@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
 from logloom.io.metadata import Count
-from logloom.io.pieces import PieceReader
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
@@ -132,11 +131,11 @@ class TarFormat(Format):
 
         return open_shards(store)
 
-    def pieces(self, store: Store) -> PieceReader:
+    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """Samples as columns."""
-        from logloom.io.tar.webdataset import WebDatasetReader
+        from logloom.io.tar.webdataset import WebDatasetSource
 
-        return WebDatasetReader(store)
+        return WebDatasetSource(store, columns, **how)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

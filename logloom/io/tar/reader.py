@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from logloom.blocks import Array, Block, Ragged, Values, python_value
 from logloom.errors import DatasetError, UsageError
 from logloom.io.filesystems import file_name_of
-from logloom.io.rows import Run, UnitRows, uris_of
+from logloom.io.rows import Run, UnitRows, clipped, uris_of
+from logloom.io.sources import BLOCK_BYTES, Columns
 from logloom.io.tar.index import ShardIndex, index_of
 from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
 from logloom.io.tar.sources import ByteSource
@@ -112,8 +113,8 @@ class TarReader(UnitRows):
             allow_truncated: whether a shard that was cut short gives the samples that are whole.
             storage_options: for fsspec, by protocol.
         """
-        super().__init__(schema if schema is not None else Schema({}))
         self.uris = uris_of(uris)
+        super().__init__(schema if schema is not None else Schema({}), self.uris)
         self._types = self.schema.all
         self._arguments = (self.uris, schema, entries, allow_truncated, storage_options)
         self._has_schema = schema is not None
@@ -171,12 +172,10 @@ class TarReader(UnitRows):
                 found[place] = row
         return found
 
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """All rows in order.
-
-        Args:
-            columns: names or globs; None is all columns, ages and availabilities too.
-            max_bytes: about how much a block holds; at least one row.
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`; a block is of one shard.
 
         Raises:
             UsageError: the reader has no schema.
@@ -184,9 +183,11 @@ class TarReader(UnitRows):
         if not self._has_schema:
             raise UsageError("blocks need a schema: TarReader(uris, schema)")
         names = tuple(self._types) if columns is None else self._names(columns)
-        for shard in self._shards:
-            for start, stop in _cuts(shard.index, max_bytes):
-                yield from _blocks_of(shard, start, stop, names, self.schema)
+        for number, low, high in self._spans(start, stop):
+            shard = self._shards[number]
+            for begin, end in clipped(_cuts(shard.index, max_bytes), low, high):
+                for block in _blocks_of(shard, begin, end, names, self.schema):
+                    yield replace(block, first_row=block.first_row - low) if low else block
             shard.source.release()
 
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:

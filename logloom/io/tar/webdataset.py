@@ -15,9 +15,9 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.folders import content_of, files_of
-from logloom.io.pieces import Batch, DatasetPiece, PieceReader
-from logloom.io.storage import Store
+from logloom.io.pieces import Batch, DatasetPiece
 from logloom.io.survey import RawColumn
+from logloom.io.surveyed import SurveyedSource
 from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.samples import EXTENSION, META
@@ -27,17 +27,17 @@ from logloom.schema import RESERVED_LAST_PARTS
 _KEY = "__key__"
 
 
-class WebDatasetReader(PieceReader):
-    """See `PieceReader`; a piece is a shard."""
+class WebDatasetSource(SurveyedSource):
+    """See `SurveyedSource`; a piece is a shard."""
 
     kind = "webdataset"
 
-    def __init__(self, store: Store):
+    def find(self) -> None:
         """
         Raises:
             DatasetError: there is no shard.
         """
-        self.uri = store.uri
+        store = self._store
         self._store, self._shards = files_of(store, SUFFIXES)
         if not self._shards:
             raise DatasetError(f"{store.uri}: no shards ({', '.join(SUFFIXES)})")
@@ -58,7 +58,7 @@ class WebDatasetReader(PieceReader):
         ]
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `PieceReader.batches`."""
+        """See `SurveyedSource.batches`."""
         rows: list[dict[str, Any]] = []
         size = 0
         for sample in self._samples(piece.where):

@@ -19,9 +19,9 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.filesystems import explained
 from logloom.io.folders import content_of, files_below
-from logloom.io.pieces import LOG_ID, TIME, Batch, DatasetPiece, PieceReader
-from logloom.io.storage import Store
+from logloom.io.pieces import LOG_ID, TIME, Batch, DatasetPiece
 from logloom.io.survey import RawColumn, UnfitValuesError, plain_dtype, stacked
+from logloom.io.surveyed import SurveyedSource
 from logloom.io.zarr.others import FILES, along_rows, open_groups
 from logloom.schema import STRING, ColumnType
 
@@ -43,20 +43,16 @@ _NS = {
 _CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
-class ArraysReader(PieceReader):
-    """See `PieceReader`; a piece is a range of a group's rows that cuts no chunk.
+class ZarrArraysSource(SurveyedSource):
+    """See `SurveyedSource`; a piece is a range of a group's rows that cuts no chunk.
 
     Of several groups each is a log of its name.
     """
 
     kind = "zarr"
 
-    def __init__(self, store: Store):
-        self._store, self.uri = store, store.uri
+    def find(self) -> None:
         self.names()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (ArraysReader, (self._store,))
 
     @functools.cached_property
     def _groups(self) -> dict[str, dict[str, Any]]:
@@ -76,7 +72,7 @@ class ArraysReader(PieceReader):
         return list(next(iter(self._groups.values())))
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
-        """See `PieceReader.pieces`."""
+        """See `SurveyedSource.pieces`."""
         return [piece for group in self._groups for piece in self._pieces_of(group, names)]
 
     def _pieces_of(self, group: str, names: Sequence[str] | None) -> list[DatasetPiece]:
@@ -95,7 +91,7 @@ class ArraysReader(PieceReader):
         ]
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `PieceReader.batches`."""
+        """See `SurveyedSource.batches`."""
         group, first, stop = piece.where
         arrays = self._chosen(group, names)
         for name, array in arrays.items():

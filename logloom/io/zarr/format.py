@@ -8,7 +8,6 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
-from logloom.io.pieces import PieceReader
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
@@ -68,23 +67,21 @@ class ZarrFormat(AssembledFormat):
         names = set(store.names())
         return bool(names & set(FILES)) and not names >= ARRAYS
 
-    def units(self, store: Store) -> list[ZarrReader]:
-        """The reader of a dataset that logloom wrote."""
-        return [ZarrReader(store.uri, storage_options=store.options)]
-
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
     ) -> RowSource:
         """Those of a dataset of ours, or entries of others' arrays."""
-        from logloom.io.zarr.source import ZarrSource, open_arrays
+        if told is None and not is_own(store):
+            from logloom.io.zarr.source import open_arrays
 
-        return open_arrays(store, columns) if told is None and not is_own(store) else ZarrSource(store, told)
+            return open_arrays(store, columns)
+        return ZarrReader(store.uri, storage_options=store.options, told=told)
 
-    def pieces(self, store: Store) -> PieceReader | None:
-        """Others' arrays as columns."""
-        from logloom.io.zarr.foreign import ArraysReader
+    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
+        """As `rows`; others' arrays as columns."""
+        from logloom.io.zarr.foreign import ZarrArraysSource
 
-        return None if is_own(store) else ArraysReader(store)
+        return self.rows(store) if is_own(store) else ZarrArraysSource(store, columns, **how)
 
     def plan_assembly(
         self,

@@ -8,7 +8,6 @@ Other zarr datasets open with zarr or xarray.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -16,12 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from logloom.batches import Batch
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
+from logloom.io.folders import content_of, files_below
 from logloom.io.metadata import parsed
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.zarr.array import ArrayReader
 from logloom.io.zarr.arrays import arrays_of, check_shapes, join_fields, read_blocks
 from logloom.io.zarr.groups import ATTRIBUTE, VERSION, log_problems
@@ -51,28 +54,50 @@ def _read_json(store: Store, name: str, missing: str) -> dict[str, Any]:
     return data
 
 
-class ZarrReader:
-    """A zarr dataset as rows, ordered by (log_id, timestamp).
+class ZarrReader(RowSource):
+    """A zarr dataset as rows, ordered by (log_id, timestamp); a log for each group.
 
     Opens a log's files when first asked for one of its rows. Serves many threads; pickles without caches.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None):
-        """Reads the metadata of the root.
+    kind = "zarr"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        told: Stretches | None = None,
+    ):
+        """Reads the metadata of the root, or waits with it until it is needed.
+
+        Args:
+            told: what a version's manifest says of the rows; None where there is none.
 
         Raises:
             DatasetError: there is no dataset that logloom wrote.
         """
-        self._store = Store.at(os.fspath(path), storage_options)
-        self._arguments = (os.fspath(path), storage_options)
-        self.format = 3 if self._store.exists("zarr.json") else 2
-        name = "zarr.json" if self.format == 3 else ".zattrs"
+        self._store, self._told = Store.at(os.fspath(path), storage_options), told
+        self.place = self._store.uri
+        self._cache: LruCache[Array] = LruCache(CACHE_BYTES)
+        if told is None:
+            self.unknown = (
+                "zarr.json of zarr format 3 (its chunks have checksums)"
+                if self.format == 3
+                else "the files of zarr format 2, which have no checksums"
+            )
+
+    @cached_property
+    def _about(self) -> tuple[int, Schema, dict[str, int]]:
+        """The zarr format, the schema, and how many rows each log has."""
+        zarr_format = 3 if self._store.exists("zarr.json") else 2
+        name = "zarr.json" if zarr_format == 3 else ".zattrs"
         found = _read_json(self._store, name, "no zarr dataset that logloom wrote lies here")
-        attributes = found.get("attributes") if self.format == 3 else found
+        attributes = found.get("attributes") if zarr_format == 3 else found
         try:
             said = (attributes or {})[ATTRIBUTE]
             version, logs = said["version"], said["logs"]
-            self.schema = Schema.from_json(said["schema"])
+            schema = Schema.from_json(said["schema"])
             sound = all(type(n) is int and 0 <= n < 1 << 62 and not log_problems(i) for i, n in logs.items())
             if not sound:
                 raise ValueError("logs that make no sense")
@@ -83,18 +108,38 @@ class ZarrReader:
             ) from error
         if version != VERSION:
             raise DatasetError(f"{self._store.uri_of(name)}: of version {version}, known is {VERSION}")
-        self.logs: dict[str, int] = {log_id: logs[log_id] for log_id in sorted(logs)}
-        self._ids = list(self.logs)
-        self._bounds = [0, *map(int, np.cumsum([*self.logs.values()], dtype=np.int64))]
-        self._cache: LruCache[Array] = LruCache(CACHE_BYTES)
-        self._readers: dict[str, LogReader] = {}
-        self._lock = threading.Lock()
+        return zarr_format, schema, {log_id: logs[log_id] for log_id in sorted(logs)}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, self._arguments)
+    @property
+    def format(self) -> int:
+        """The zarr format: 2 or 3."""
+        return self._about[0]
 
-    def __len__(self) -> int:
-        return self._bounds[-1]
+    @property
+    def schema(self) -> Schema:
+        return self._about[1]
+
+    @cached_property
+    def _own(self) -> Stretches:
+        """The rows by log, as the dataset itself tells them."""
+        logs = self._about[2]
+        own = Stretches.of_logs(list(logs), list(logs.values()))
+        self._checked(range(own.num_rows), self._told)
+        return own
+
+    @property
+    def stretches(self) -> Stretches:
+        return self._own if self._told is None else self._told
+
+    @cached_property
+    def stamps(self) -> Ints:
+        logs = map(self.log, self._own.log_ids)
+        found: list[Any] = [log.take("timestamp", TIMESTAMP, np.arange(len(log))) for log in logs]
+        return np.concatenate([np.empty(0, np.int64), *found])
+
+    @cached_property
+    def _logs(self) -> dict[str, LogReader]:
+        return {}
 
     def log(self, log_id: str) -> LogReader:
         """The rows of one log.
@@ -103,52 +148,54 @@ class ZarrReader:
             UsageError: there is no such log.
             DatasetError: its metadata is missing or damaged.
         """
-        if log_id not in self.logs:
-            raise UsageError(f"{self._store.uri}: no log {log_id!r}; there are {', '.join(self._ids[:5])}")
-        with self._lock:
-            reader = self._readers.get(log_id)
-            if reader is None:
-                reader = LogReader(
-                    self._store, log_id, self.logs[log_id], self.schema, self.format, self._cache
-                )
-                self._readers[log_id] = reader
-            return reader
+        if log_id not in self._logs:
+            zarr_format, schema, logs = self._about
+            if log_id not in logs:
+                raise UsageError(f"{self.place}: no log {log_id!r}; there are {', '.join(list(logs)[:5])}")
+            reader = LogReader(self._store, log_id, logs[log_id], schema, zarr_format, self._cache)
+            self._logs.setdefault(log_id, reader)  # of two threads the first
+        return self._logs[log_id]
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.row(index)
+    def shares(self) -> Sequence[tuple[int, int | None]]:
+        """See `RowSource.shares`: the logs."""
+        return [(first, stop) for _, first, stop in self.stretches.spans()]
+
+    def logs(self) -> Sequence[SourceLog]:
+        """See `RowSource.logs`."""
+        logs = []
+        for log_id, first, stop in self.stretches.spans():
+            content, size = content_of(self._store, files_below(self._store, [log_id]))
+            parts = parts_of(log_id, self.stamps[first:stop], first, content, size)
+            logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
+        return logs
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Several rows, in the order asked for."""
-        return self._rows(self._positions(indices), tuple(self.schema.columns))
-
-    def _rows(self, rows: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
-        batch = self._gather(rows, names, {})
-        return [{name: values[number] for name, values in batch.items()} for number in range(len(rows))]
+        return self.rows(self._positions(indices), tuple(self.schema.columns))
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """One row.
-
-        Args:
-            index: from 0; negative ones count from the end.
-            columns: names or globs; all but ages and availabilities by default.
-
-        Raises:
-            IndexError: there is no such row.
-            DatasetError: a file that holds it is missing or damaged.
-        """
-        (row,) = self._rows(self._positions(index), self.schema.select(columns))
+        """See `RowSource.row`."""
+        (row,) = self.rows(self._positions(index), self.schema.select(columns))
         return row
 
-    def blocks(self, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20) -> Iterator[Block]:
-        """All rows in order; None is all columns, ages and availabilities too."""
-        for log_id in self._ids:
-            yield from self.log_blocks(log_id, columns, max_bytes)
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        """See `RowSource.rows`."""
+        batch = self._gather(positions, names, {})
+        return [{name: values[number] for name, values in batch.items()} for number in range(len(positions))]
 
-    def log_blocks(
-        self, log_id: str, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.batch`."""
+        return self.get_many(positions, names, out)
+
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """The rows of one log, in order."""
-        return self.log(log_id).blocks(columns, max_bytes)
+        """See `RowSource.blocks`."""
+        bounds = self._own.bounds.tolist()
+        starts = dict(zip(self._own.log_ids, bounds[:-1], strict=True))
+        for log_id, first, last in self._own.between(start, stop):
+            own = starts[log_id]
+            yield from self.log(log_id).blocks(columns, max_bytes, first - own, last - own)
 
     def get_many(
         self,
@@ -195,24 +242,21 @@ class ZarrReader:
         Args:
             out: where columns of fixed shape may be read to.
         """
-        logs = np.searchsorted(self._bounds, rows, side="right") - 1
+        ids, bounds = self._own.log_ids, self._own.bounds
+        logs = self._own.number_of(rows)
         types = {"timestamp": TIMESTAMP, **{name: self.schema.all[name] for name in names}}
-        batch: dict[str, Any] = {"log_id": [self._ids[log] for log in logs.tolist()]}
+        batch: dict[str, Any] = {"log_id": [ids[log] for log in logs.tolist()]}
         groups = [(log, np.flatnonzero(logs == log)) for log in np.unique(logs).tolist()]
         for name, ctype in types.items():
             into = out.get(name) if len(groups) == 1 else None
             found = [
-                (where, self.log(self._ids[log]).take(name, ctype, rows[where] - self._bounds[log], into))
+                (where, self.log(ids[log]).take(name, ctype, rows[where] - bounds[log], into))
                 for log, where in groups
             ]
             batch[name] = _scattered(found, ctype, len(rows))
             if ctype.kind == "string":
                 batch[name] = [value.decode("utf-8") for value in batch[name]]
         return batch
-
-
-def _reopen(path: str, storage_options: Mapping[str, Any] | None) -> ZarrReader:
-    return ZarrReader(path, storage_options=storage_options)
 
 
 def _scattered(

@@ -1,6 +1,6 @@
-"""Rows of a zarr dataset: one that logloom wrote, any group of arrays along one axis, or groups of such.
+"""Rows of zarr groups that others wrote: of arrays along one axis, or of groups of such.
 
-Elsewhere: reading our own (reader); others, which zarr itself reads, as a conversion takes them (foreign).
+Elsewhere: our own datasets (reader); others' as a conversion takes them (foreign).
 """
 
 from __future__ import annotations
@@ -8,89 +8,21 @@ from __future__ import annotations
 import fnmatch
 import functools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from logloom.batches import Batch
-from logloom.blocks import Array, Block, Ragged
+from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
-from logloom.io.folders import content_of, files_below
 from logloom.io.sources import ChainedSource, RowSource
 from logloom.io.storage import Store
-from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, parts_of
+from logloom.io.stretches import Ints, Stretches
 from logloom.io.zarr.others import along_rows, find_groups
-from logloom.io.zarr.reader import ZarrReader
-from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
+from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
-
-
-class ZarrSource(RowSource):
-    """The rows of a zarr dataset that logloom wrote; a log for each group."""
-
-    kind = "zarr"
-
-    def __init__(self, store: Store, told: Stretches | None = None):
-        """Opens nothing yet.
-
-        Args:
-            told: what a version's manifest says of the rows; None where there is none.
-        """
-        self.place = store.uri
-        self._store, self._told = store, told
-        if told is None:
-            self.unknown = (
-                "zarr.json of zarr format 3 (its chunks have checksums)"
-                if self.reader.format == 3
-                else "the files of zarr format 2, which have no checksums"
-            )
-
-    @functools.cached_property
-    def schema(self) -> Schema:
-        schema: Schema = self.reader.schema
-        return schema
-
-    @functools.cached_property
-    def stretches(self) -> Stretches:
-        logs: dict[str, int] = self.reader.logs
-        return Stretches.of_logs(list(logs), list(logs.values())) if self._told is None else self._told
-
-    @functools.cached_property
-    def stamps(self) -> Ints:
-        logs = [self.reader.log(log_id) for log_id in self.reader.logs]
-        found: list[Any] = [log.take("timestamp", TIMESTAMP, np.arange(len(log))) for log in logs]
-        return np.concatenate([np.empty(0, np.int64), *found])
-
-    def _open(self) -> Any:
-        return self._checked(ZarrReader(self.place, storage_options=self._store.options), self._told)
-
-    def logs(self) -> Sequence[SourceLog]:
-        """See `RowSource.logs`."""
-        logs = []
-        for log_id, first, stop in self.stretches.spans():
-            content, size = content_of(self._store, files_below(self._store, [log_id]))
-            parts = parts_of(log_id, self.stamps[first:stop], 0, content, size)
-            logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
-        return logs
-
-    def blocks(
-        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
-    ) -> Iterator[Block]:
-        """See `RowSource.blocks`; each chunk is decoded once, however rows are cut."""
-        log, types = self.reader.log(log_id), self.schema.all
-        names = types if columns is None else columns
-        chosen = {"timestamp": TIMESTAMP, **{name: types[name] for name in names}}
-        start, stop, step = part.where, part.where + part.rows, _FIRST_ROWS
-        while start < stop:
-            rows = np.arange(start, min(start + step, stop))
-            taken = {name: log.take(name, ctype, rows) for name, ctype in chosen.items()}
-            found = {n: Ragged.from_bytes(v) if isinstance(v, list) else v for n, v in taken.items()}
-            block = Block(log_id, part.name, start - part.where, found)
-            yield block
-            start += len(rows)
-            step = max(1, min(max_bytes * len(rows) // max(1, block.nbytes), 4 * step))
 
 
 def open_arrays(store: Store, columns: Sequence[str] | None) -> RowSource:

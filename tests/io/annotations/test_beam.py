@@ -43,7 +43,8 @@ def test_infos_read_in_beam_are_those_of_the_file(tmp_path):
     with beam.Pipeline(runner="DirectRunner") as pipeline:
         blocks = pipeline | ReadFromAnnotations(str(path), max_bytes=20_000)
         rows = blocks | beam.FlatMap(
-            lambda block: [block.row(i, AnnotationReader.schema)["data_info"] for i in range(len(block))]
+            lambda block, schema: [block.row(i, schema)["data_info"] for i in range(len(block))],
+            AnnotationReader(path).schema,
         )
         expected = [row["data_info"] for row in AnnotationReader(path)]
         assert_that(rows, equal_to(expected))

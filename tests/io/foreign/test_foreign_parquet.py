@@ -143,7 +143,7 @@ def test_a_null_is_a_row_without_a_value_and_says_so(tmp_path, read):
     assert np.isnan(rows[0]["e"]["x"])
     assert (rows[0]["e"]["n"], rows[1]["e"]["n"]) == (0, 5)
     (log,) = dataset.logs()
-    (block,) = dataset.blocks(log.log_id, log.parts[0], ["a.available", "a.age", "f"])
+    (block,) = dataset.part_blocks(log.log_id, log.parts[0], ["a.available", "a.age", "f"])
     assert block.columns["a.available"].tolist() == [True, False, True]
     assert block.columns["a.age"].tolist() == [0, NO_AGE, 0]
 

@@ -15,7 +15,7 @@ from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import AGENTS, FRAMES, TL_FACES
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.options import L5KitOptions
-from logloom.io.l5kit.rows import L5KitReader
+from logloom.io.l5kit.reader import L5KitReader
 from logloom.io.l5kit.stage import L5KitStageReader
 from logloom.io.storage import Store
 from logloom.io.units import StagedUnit

@@ -11,7 +11,7 @@ from logloom.blocks import Block
 from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset, ReadFromL5Kit, WriteToL5Kit
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
-from logloom.io.l5kit.rows import L5KitReader
+from logloom.io.l5kit.reader import L5KitReader
 from tests.files import files_in
 from tests.io.l5kit.making import OPTIONS, PERIOD, assemble, make_rows, stage
 

@@ -11,7 +11,8 @@ from logloom.io.l5kit import dtypes, mask
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.mask_chunks import open_mask
 from logloom.io.l5kit.options import L5KitOptions
-from logloom.io.l5kit.rows import L5KitReader, read_blocks, rows_of
+from logloom.io.l5kit.reader import L5KitReader
+from logloom.io.l5kit.rows import read_blocks, rows_of
 from logloom.io.storage import Store
 from tests.datasets.l5kit.scenes_made import make_dataset, slow_mask
 from tests.files import files_in

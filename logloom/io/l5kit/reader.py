@@ -1,4 +1,4 @@
-"""Rows of an L5Kit dataset: a frame each, with its agents and lights.
+"""`L5KitReader`: the rows of an L5Kit dataset, a frame each, with its agents and lights.
 
 Elsewhere: the arrays, and how frames become rows (rows).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,57 +18,79 @@ from logloom.blocks import Array, Block, Ragged
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.folders import content_of
+from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.options import MAPPED_HINTS
-from logloom.io.l5kit.rows import INTERVALS, L5KitReader, ReadRows
+from logloom.io.l5kit.rows import INTERVALS, ReadRows, check_fields, read_blocks, select_columns
 from logloom.io.l5kit.rows import rows_of as rows_of_arrays
-from logloom.io.sources import RowSource
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches
-from logloom.schema import Schema
 
 
-class L5KitSource(RowSource):
-    """Frames as rows. A scene is a log, called by its number in nine digits unless a manifest tells more."""
+class L5KitReader(RowSource):
+    """Frames as rows. A scene is a log, called by its number in nine digits unless a manifest tells more.
+
+    So rows are ordered as the frames are. Keeps compressed chunks, pickles without them, serves many threads.
+    """
 
     kind = "l5kit"
+    _schema = MAPPED_SCHEMA
 
-    def __init__(self, store: Store, told: Stretches | None = None):
-        """Opens nothing yet.
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+        told: Stretches | None = None,
+    ):
+        """Opens the dataset, or waits with it until it is needed.
 
         Args:
             told: what a version's manifest says of the rows; None where there is none.
+
+        Raises:
+            DatasetError: there is no dataset, or it is damaged.
         """
-        self.place = store.uri
-        self._store, self._told = store, told
-        self.unknown = "" if told is not None else "the files of an L5Kit dataset, which have no checksums"
+        self._store, self._told = Store.at(os.fspath(path), storage_options), told
+        self.place = self._store.uri
+        if told is None:
+            self.unknown = "the files of an L5Kit dataset, which have no checksums"
+            self.reader  # noqa: B018 # raises what is wrong with it
 
     @property
-    def schema(self) -> Schema:
-        return MAPPED_SCHEMA
+    def _dataset(self) -> ChunkedDataset:
+        dataset: ChunkedDataset = self.reader[0]
+        return dataset
 
-    @functools.cached_property
+    @property
     def stretches(self) -> Stretches:
-        if self._told is not None:
-            return self._told
-        scenes = self.reader.dataset.scenes["frame_index_interval"]
-        counts = np.diff(np.asarray(scenes, np.int64).reshape(-1, 2)).reshape(-1).tolist()
-        return Stretches.of_logs([f"{scene:09}" for scene in range(len(counts))], counts)
+        found: Stretches = self.reader[1] if self._told is None else self._told
+        return found
 
     @functools.cached_property
     def stamps(self) -> Ints:
-        return np.asarray(self.reader.dataset.frames["timestamp"], np.int64)[: len(self)]
+        return np.asarray(self._dataset.frames["timestamp"], np.int64)[: len(self)]
 
-    def _open(self) -> Any:
-        return self._checked(L5KitReader(self.place, self._store.options), self._told)
+    def _open(self) -> tuple[ChunkedDataset, Stretches]:
+        """The arrays, and the scenes as logs."""
+        dataset = ChunkedDataset(self.place, storage_options=self._store.options).open()
+        check_fields(dataset)
+        bounds = np.asarray(dataset.scenes["frame_index_interval"], np.int64).reshape(-1, 2)
+        starts, stops = bounds[:, 0], bounds[:, 1]
+        expected = np.concatenate([[0], stops[:-1]]) if len(stops) else stops
+        if (starts != expected).any() or (stops < starts).any() or (stops > len(dataset.frames)).any():
+            raise DatasetError(f"{dataset.path}: the scenes' frames don't follow one another")
+        own = Stretches.of_logs([f"{n:09}" for n in range(len(bounds))], (stops - starts).tolist())
+        self._checked(range(own.num_rows), self._told)
+        return dataset, own
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         return rows_of(self.batch(positions, names), len(positions))
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """Frames, each read once; agents and lights of frames that follow each other in one read."""
-        dataset = self.reader.dataset
+        dataset = self._dataset
         unique, back = np.unique(positions, return_inverse=True)
         frames = dataset.frames[unique]
         stretches = self.stretches
@@ -89,7 +112,7 @@ class L5KitSource(RowSource):
 
     @functools.cached_property
     def _hosts(self) -> list[str]:
-        return sorted({str(host) for host in self.reader.dataset.scenes[:]["host"]})
+        return sorted({str(host) for host in self._dataset.scenes[:]["host"]})
 
     @property
     def hints(self) -> Mapping[str, Mapping[str, Any]]:
@@ -115,16 +138,22 @@ class L5KitSource(RowSource):
                 identity = digest_of([content, scene])[:32]
                 start, end = int(stamps[0]), int(stamps[-1]) + 1
                 share = size * len(stamps) // len(self)
-                parts = [LogRange("scene", start, end, len(stamps), identity, scene, share)]
+                parts = [LogRange("scene", start, end, len(stamps), identity, first, share)]
             logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
         return logs
 
+    def shares(self) -> Sequence[tuple[int, int | None]]:
+        """See `RowSource.shares`: the scenes."""
+        return [(first, stop) for _, first, stop in self.stretches.spans()]
+
     def blocks(
-        self, log_id: str, part: LogRange, columns: Sequence[str] | None = None, max_bytes: int = 64 << 20
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
         """See `RowSource.blocks`."""
-        blocks: Iterator[Block] = self.reader.log_blocks(part.where, columns, max_bytes)
-        return blocks
+        for log_id, first, last in self.stretches.between(start, stop):
+            read = rows_of_arrays(self._dataset)
+            for block in read_blocks(read, first, last, log_id, "scene", self.place, max_bytes):
+                yield select_columns(block, columns)
 
 
 def _ragged(read: ReadRows, name: str, intervals: Ints) -> Ragged:

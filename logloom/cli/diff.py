@@ -1,0 +1,150 @@
+"""Two versions side by side: `diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logloom.cli.common import (
+    Json,
+    StorageOption,
+    app,
+    complete_version,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_result,
+)
+from logloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from logloom.pipelines.comparison import VersionComparison
+
+
+@app.command(
+    epilog=examples(
+        "logloom diff /data/urban@6 /data/urban@7",
+        "logloom diff /data/urban gold 7 --md",
+        "logloom diff gs://datasets/urban /data/urban --json",
+    )
+)
+def diff(
+    versions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ROOT A B | ROOT@A ROOT@B | ROOT[@B]",
+            help="Two versions of a root, or of two roots; one version is compared with its parent.",
+            autocompletion=complete_version,
+        ),
+    ],
+    logs: Annotated[
+        int, typer.Option("--logs", min=0, help="Name at most this many logs of each kind; all are counted.")
+    ] = 20,
+    md: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show what differs between two versions: logs, rows, columns, outputs, software and recipe."""
+    from logloom.io.manifest import read_manifest, split_root
+    from logloom.io.storage import Store
+    from logloom.pipelines.comparison import compare
+
+    if md and json:
+        raise UsageError("give --md or --json, one of both")
+    storage = parse_storage_options(storage_option)
+    chosen = [split_root(one) for one in _named(versions)]
+    stores = [Store.at(root, storage) for root, _ in chosen]
+    found = [read_manifest(store, version) for store, (_, version) in zip(stores, chosen, strict=True)]
+    if len(found) == 1:
+        (store,), (manifest,) = stores, found
+        if manifest.parent is None:
+            raise UsageError(f"{store.uri}: version {manifest.version} has no parent; name two versions")
+        stores, found = [store, store], [read_manifest(store, manifest.parent), manifest]
+    names = [f"{store.uri}@{manifest.version}" for store, manifest in zip(stores, found, strict=True)]
+    compared = compare((names[0], names[1]), found[0], found[1], logs)
+    if json:
+        print_json(compared.to_json())
+    else:
+        print_result("\n".join(_markdown(compared) if md else _text(compared)))
+
+
+def _named(versions: list[str]) -> list[str]:
+    """One or two as ROOT@VERSION."""
+    if len(versions) == 3:
+        root, *both = versions
+        return [f"{root}@{version}" for version in both]
+    if len(versions) < 3:
+        return versions
+    raise UsageError("give ROOT A B, or ROOT@A ROOT@B; not more")
+
+
+def _text(compared: VersionComparison) -> Iterator[str]:
+    """Lines for a terminal."""
+    before, after = compared.names
+    yield f"{before} -> {after}{': the same' if compared.is_same else ''}"
+    for heading, lines in _sections(compared):
+        yield f"\n{heading}"
+        yield from (f"  {line}" for line in lines)
+
+
+def _markdown(compared: VersionComparison) -> Iterator[str]:
+    """Lines of a Markdown text; what comes from a dataset stands in code blocks."""
+    before, after = compared.names
+    yield f"### `{before}` → `{after}`{': the same' if compared.is_same else ''}"
+    for heading, lines in _sections(compared):
+        fence = "`" * max(3, *(1 + _longest_run(line) for line in lines))
+        yield f"\n**{heading}**\n\n{fence}{'diff' if heading == 'recipe' else ''}"
+        yield from lines
+        yield fence
+
+
+def _longest_run(line: str) -> int:
+    """Of backticks."""
+    return max(map(len, "".join(c if c == "`" else " " for c in line).split()), default=0)
+
+
+def _sections(compared: VersionComparison) -> Iterator[tuple[str, list[str]]]:
+    """Headings, and at least one line below each."""
+    yield "totals", [_total(name, *pair) for name, pair in compared.totals.items()]
+    if any(compared.logs.counts.values()):
+        counts = ", ".join(f"{count:,} {what}" for what, count in compared.logs.counts.items() if count)
+        yield f"logs: {counts}", list(_log_lines(compared))
+    for heading in ("columns", "outputs", "software"):
+        if lines := list(_pairs(getattr(compared, heading))):
+            yield heading, lines
+    if compared.recipe:
+        yield "recipe", list(compared.recipe)
+
+
+def _total(name: str, before: int | None, after: int | None) -> str:
+    words = ["unknown" if count is None else f"{count:,}" for count in (before, after)]
+    change = "" if before is None or after is None or before == after else f" ({after - before:+,})"
+    return f"{name.replace('_', ' ')}: {words[0]} -> {words[1]}{change}"
+
+
+def _log_lines(compared: VersionComparison) -> Iterator[str]:
+    said = compared.to_json()["logs"]
+    for sign, kind in (("+", "added"), ("-", "gone")):
+        yield from (f"{sign} {log_id}" for log_id in said[kind])
+    for one in said["changed"]:
+        told = [f"{name} {old} -> {new}" for name, (old, new) in _told(one).items()]
+        yield f"~ {one['log_id']}: {', '.join([*told, 'differs in ' + ', '.join(one['differs'])])}"
+    for kind, count in compared.logs.counts.items():
+        if count > len(said[kind]):
+            yield f"… and {count - len(said[kind]):,} more {kind}; --logs {count} names all"
+
+
+def _told(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: pair for name, pair in one.items() if name not in ("log_id", "differs")}
+
+
+def _pairs(differing: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    for name, (before, after) in differing.items():
+        if before is None:
+            yield f"+ {name}: {after}"
+        elif after is None:
+            yield f"- {name}: {before}"
+        else:
+            yield f"~ {name}: {before} -> {after}"

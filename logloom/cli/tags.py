@@ -1,0 +1,60 @@
+"""Names of versions: `tag` and `untag`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import (
+    BareRoot,
+    Json,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+)
+
+Names = Annotated[
+    list[str], typer.Argument(metavar="TAG...", help="Names of letters, digits, dots, _ and -.")
+]
+
+
+@app.command(
+    epilog=examples("logloom tag /data/urban@7 gold", "logloom tag gs://datasets/urban gold paper --move")
+)
+def tag(
+    root: Root,
+    names: Names,
+    move: Annotated[bool, typer.Option("--move", help="Also where a tag names another version.")] = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Name a version, so that ROOT@NAME opens it."""
+    from logloom.io.manifest import split_root
+    from logloom.io.storage import Store
+    from logloom.pipelines.tagging import tag as run
+
+    where, version = split_root(root)
+    store = Store.at(where, parse_storage_options(storage_option))
+    number, tags = run(store, version, names, move=move)
+    _show(tags, f"version {number} of {store.uri} is {', '.join(names)}", json)
+
+
+@app.command(epilog=examples("logloom untag /data/urban gold"))
+def untag(root: BareRoot, names: Names, json: Json = False, storage_option: StorageOption = None) -> None:
+    """Take names from versions."""
+    from logloom.io.storage import Store
+    from logloom.pipelines.tagging import untag as run
+
+    store = Store.at(root, parse_storage_options(storage_option))
+    _show(run(store, names), f"no version of {store.uri} is {', '.join(names)} now", json)
+
+
+def _show(tags: dict[str, int], message: str, json: bool) -> None:
+    if json:
+        print_json(dict(sorted(tags.items())))
+    print_message(message)

@@ -1,0 +1,142 @@
+"""The versions of a root, and a log in all of them: `versions` and `log`."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    BareRoot,
+    Json,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+    print_result,
+    print_table,
+)
+from logloom.words import counted, human_bytes
+
+if TYPE_CHECKING:
+    from logloom.pipelines.history import LogStay, VersionSummary
+
+
+@app.command(epilog=examples("logloom versions /data/urban", "logloom versions gs://datasets/urban --json"))
+def versions(
+    root: BareRoot,
+    last: Annotated[int, typer.Option(min=1, help="Show this many versions, the newest first.")] = 20,
+    count_bytes: Annotated[
+        bool | None,
+        typer.Option(
+            "--bytes/--no-bytes",
+            help="Say how large versions are, which reads a small file for each log (default: where they "
+            "have at most 1 000 logs).",
+        ),
+    ] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """List the versions of a dataset: when and how each was made, what it holds, and what changed in it."""
+    import dataclasses
+
+    from logloom.io.storage import Store
+    from logloom.pipelines.history import versions as run
+
+    found = run(Store.at(root, parse_storage_options(storage_option)), last, count_bytes=count_bytes)
+    if json:
+        print_json([dataclasses.asdict(one) for one in found])
+    else:
+        columns = ("version", "parent", "built", "logs", "rows", "size", "changes", "tags")
+        print_table("", columns, [_cells(one) for one in found])
+        for one in found:
+            if one.reason:
+                print_result(f"version {one.version}: {one.reason}")
+    for one in found:
+        if one.problem:
+            print_message(f"version {one.version}: {one.problem}")
+    if any(one.problem for one in found):
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _cells(one: VersionSummary) -> tuple[str, ...]:
+    if one.problem:
+        return (str(one.version), "", "", "", "", "", "damaged", " ".join(one.tags))
+    return (
+        str(one.version),
+        "-" if one.parent is None else str(one.parent),
+        _built(one),
+        f"{one.logs:,}",
+        f"{one.rows:,}",
+        "-" if one.bytes is None else human_bytes(one.bytes),
+        _changes(one.changes),
+        " ".join(one.tags),
+    )
+
+
+def _built(one: VersionSummary) -> str:
+    if one.started is None:
+        return "unknown"
+    started = datetime.datetime.fromtimestamp(min(one.started, 253402300799), datetime.UTC)
+    return f"{started:%Y-%m-%d %H:%M} by {one.run}"
+
+
+def _changes(changes: Mapping[str, int] | None) -> str:
+    if changes is None:
+        return "-"
+    return ", ".join(f"{count:,} {what}" for what, count in changes.items() if count) or "none"
+
+
+@app.command(
+    epilog=examples("logloom log /data/urban drive-07", "logloom log gs://datasets/urban drive-07 --json")
+)
+def log(
+    root: BareRoot,
+    log_id: Annotated[str, typer.Argument(metavar="LOG_ID", help="The log, by its name in the dataset.")],
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show every version that has a log, with the log's files, split, rows and units there."""
+    from logloom.io.storage import Store
+    from logloom.pipelines.history import follow
+
+    found = follow(Store.at(root, parse_storage_options(storage_option)), log_id)
+    if json:
+        print_json([one.to_json() for one in found])
+        return
+    for one in found:
+        _print_stay(one)
+
+
+def _print_stay(one: LogStay) -> None:
+    record = one.record
+    rows = [
+        ("status", "", record.status),
+        ("split", "", record.split),
+        ("rows", "", f"{record.rows:,} of {counted(record.planned, 'tick')}"),
+        ("content", "", record.content_id),
+        ("key", "", record.key),
+        *(("file", "", uri) for uri in record.uris),
+        *(("reason", "", reason) for reason in record.reasons[:5]),
+        *(
+            (
+                "unit",
+                f"{unit.output} {unit.partition}",
+                f"{unit.folder}, {counted(unit.rows, 'row')}, {human_bytes(unit.size)}",
+            )
+            for unit in one.units
+        ),
+    ]
+    print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", "", ""), rows)
+
+
+def _in_words(numbers: tuple[int, ...]) -> str:
+    """Versions 3 to 7, or just 3."""
+    if len(numbers) == 1:
+        return f"version {numbers[0]}"
+    return f"versions {numbers[0]} to {numbers[-1]}"

@@ -1,0 +1,86 @@
+"""Tags: names that people give to versions of a root.
+
+    versions/tags/00000012.json   all tags after the twelfth change; created if absent
+    versions/tags.json            all tags, where nobody changed them since there are changes
+
+Here: reading and changing them. A change creates the next file, so of two at once one is refused by the store
+and made again upon the other: none is lost, on a disk and in any store that creates files if absent.
+Elsewhere: what versions there are (logloom.io.manifest).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+from pydantic import Field, Strict
+
+from logloom.errors import StorageError, UsageError
+from logloom.io.metadata import canonical, checked, parsed
+from logloom.io.remote import MISSING
+from logloom.io.storage import Store
+
+TAGS = "versions/tags"
+Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
+_BEFORE = f"{TAGS}.json"
+_FILE = re.compile(r"([0-9]{8})\.json")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_NUMBER = re.compile(r"v*[0-9]+|latest")
+_TRIES = 1000  # changes of others that came first
+
+
+def check_tag(name: str) -> None:
+    """Makes sure that a tag can be told from a number, and written after ROOT@.
+
+    Raises:
+        UsageError: it can't.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} can't be a tag: they are made of up to 100 letters, digits, and . _ -")
+    if _NUMBER.fullmatch(name):
+        raise UsageError(f"{name!r} can't be a tag: it says which version by itself")
+
+
+def read_tags(store: Store) -> dict[str, int]:
+    """The versions that tags name.
+
+    Raises:
+        DatasetError: the file of tags can't be read.
+    """
+    return _read(store)[1]
+
+
+def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, int]]) -> dict[str, int]:
+    """Changes the tags of a root; gives them as they are then.
+
+    Args:
+        change: from tags to tags; called again where somebody else's change came first.
+
+    Raises:
+        DatasetError: the file of tags can't be read.
+        StorageError: it can't be written.
+    """
+    for _ in range(_TRIES):
+        number, tags = _read(store)
+        changed = change(tags)
+        name, data = f"{TAGS}/{number + 1:08d}.json", canonical(changed)
+        # Equal bytes that are there already are success, too: a response was lost.
+        if changed == tags or store.create(name, data) or store.read(name) == data:
+            return changed
+    raise StorageError(f"{store.uri_of(TAGS)}: others change tags all the time; try again")
+
+
+def _read(store: Store) -> tuple[int, dict[str, int]]:
+    """How often tags were changed, and what they are."""
+    changes = [int(match[1]) for name in store.names(TAGS) if (match := _FILE.fullmatch(name))]
+    number = max(changes, default=0)
+    name = f"{TAGS}/{number:08d}.json" if changes else _BEFORE
+    try:
+        data = store.read(name)
+    except MISSING:
+        if not changes:
+            return 0, {}
+        raise StorageError(f"{store.uri_of(name)}: gone since it was listed; try again") from None
+    place = store.uri_of(name)
+    return number, checked(dict[str, Version], parsed(data, place), place)

@@ -1,0 +1,59 @@
+"""Tagging: which version a name may be given to.
+
+Elsewhere: where tags stand, and how a change of them is never lost (logloom.io.tags).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from logloom.errors import UsageError
+from logloom.io.manifest import resolve_version
+from logloom.io.storage import Store
+from logloom.io.tags import change_tags, check_tag
+
+
+def tag(
+    store: Store, version: int | str, names: Iterable[str], *, move: bool = False
+) -> tuple[int, dict[str, int]]:
+    """Names a version; gives its number and all tags.
+
+    Args:
+        move: also where a name is another version's.
+
+    Raises:
+        UsageError: a name can't be a tag, or is another version's; there is no such version.
+    """
+    names = list(names)
+    for name in names:
+        check_tag(name)
+    number = resolve_version(store, version)
+
+    def change(tags: Mapping[str, int]) -> dict[str, int]:
+        for name in names:
+            if not move and tags.get(name, number) != number:
+                raise UsageError(
+                    f"{store.uri}: {name!r} names version {tags[name]}; --move takes it from there"
+                )
+        return {**tags, **dict.fromkeys(names, number)}
+
+    return number, change_tags(store, change)
+
+
+def untag(store: Store, names: Iterable[str]) -> dict[str, int]:
+    """Takes names from versions; gives the tags that stay.
+
+    Raises:
+        UsageError: no version has such a name; lists those there are.
+    """
+    names = list(names)
+    resolve_version(store, "latest")
+
+    def change(tags: Mapping[str, int]) -> dict[str, int]:
+        for name in names:
+            if name not in tags:
+                known = ", ".join(sorted(tags)) or "none"
+                raise UsageError(f"{store.uri}: no version has the tag {name!r}; there are {known}")
+        return {name: number for name, number in tags.items() if name not in names}
+
+    return change_tags(store, change)

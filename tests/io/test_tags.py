@@ -1,0 +1,106 @@
+"""Tags: names of versions, which people change at any time, several at once."""
+
+import threading
+
+import pytest
+
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.metadata import canonical
+from logloom.io.storage import Store
+from logloom.io.tags import TAGS, change_tags, check_tag, read_tags
+from tests import faulty
+
+
+@pytest.fixture(params=["disk", "store"])
+def store(request, tmp_path):
+    if request.param == "disk":
+        return Store.at(str(tmp_path / "root"))
+    faulty.install()
+    return Store.at(f"{faulty.ROOT}/{tmp_path.name}")
+
+
+def test_of_many_that_tag_at_once_none_is_lost(store):
+    barrier = threading.Barrier(8)
+
+    def tag(number):
+        barrier.wait()
+        for turn in range(4):
+            change_tags(store, lambda tags, name=f"t{number}-{turn}": {**tags, name: number})
+
+    threads = [threading.Thread(target=tag, args=(number,)) for number in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = {f"t{number}-{turn}": number for number in range(1, 9) for turn in range(4)}
+    assert read_tags(store) == expected
+    assert len(store.names(TAGS)) == len(expected)
+
+
+def test_a_change_upon_one_that_came_first_is_made_again_upon_it(store):
+    seen = []
+
+    def change(tags):
+        if not seen:  # somebody else is faster
+            change_tags(store, lambda others: {**others, "theirs": 2})
+        seen.append(dict(tags))
+        return {**tags, "mine": 1}
+
+    assert change_tags(store, change) == {"theirs": 2, "mine": 1} == read_tags(store)
+    assert seen == [{}, {"theirs": 2}]
+
+
+def test_a_change_that_changes_nothing_writes_nothing(store):
+    change_tags(store, lambda tags: {"gold": 1})
+    assert change_tags(store, lambda tags: {**tags, "gold": 1}) == {"gold": 1}
+    assert store.names(TAGS) == ["00000001.json"]
+
+
+def test_tags_of_before_are_read_until_the_first_change_and_go_on_in_it(store):
+    store.replace("versions/tags.json", canonical({"gold": 1}))
+    assert read_tags(store) == {"gold": 1}
+    change_tags(store, lambda tags: {**tags, "new": 2})
+    assert read_tags(store) == {"gold": 1, "new": 2}
+    assert store.read_json("versions/tags.json") == {"gold": 1}
+
+
+def test_a_lost_answer_to_a_change_that_was_made_is_success(store, monkeypatch):
+    create = Store.create
+
+    def losing(self, name, data, **choices):
+        create(self, name, data, **choices)
+        return False  # as of a request that was sent again, since nobody heard of the first
+
+    monkeypatch.setattr(Store, "create", losing)
+    assert change_tags(store, lambda tags: {"gold": 1}) == {"gold": 1}
+    assert change_tags(store, lambda tags: {}) == {} == read_tags(store)
+    assert len(store.names(TAGS)) == 2
+
+
+def test_a_store_that_refuses_every_change_is_an_error(store, monkeypatch):
+    store.create(f"{TAGS}/00000001.json", b"{}")
+    monkeypatch.setattr(Store, "create", lambda *_, **__: False)
+    monkeypatch.setattr("logloom.io.tags._read", lambda _: (0, {}))
+    with pytest.raises(StorageError, match="others change tags all the time"):
+        change_tags(store, lambda tags: {"gold": 1})
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"gold": 0}', b'{"gold": "1"}', b'{"a": 1, "a": 2}'])
+def test_a_damaged_file_of_tags_is_named(store, data):
+    store.create(f"{TAGS}/00000003.json", data)
+    store.create(f"{TAGS}/notes.txt", b"")
+    with pytest.raises(DatasetError, match=r"tags/00000003\.json: "):
+        read_tags(store)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "7", "v7", "vv07", "latest", "a/b", "a@b", "-a", ".a", "ä", "a b", "x" * 101]
+)
+def test_a_name_that_says_something_else_is_no_tag(name):
+    with pytest.raises(UsageError, match="can't be a tag"):
+        check_tag(name)
+
+
+@pytest.mark.parametrize("name", ["gold", "v1.2", "2026-11-21", "paper_final", "v", "7a"])
+def test_names_that_people_give_are_tags(name):
+    check_tag(name)

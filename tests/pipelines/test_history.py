@@ -1,0 +1,204 @@
+"""Versions side by side and one after the other: `versions`, `diff`, `log`, `tag` and `untag`."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from logloom.errors import UsageError
+from logloom.io.entries import read_log_part
+from logloom.io.manifest import read_manifest, resolve_version, version_file
+from logloom.io.merging import write_records
+from logloom.io.records import LogRecords
+from logloom.io.shards import LogRecord, shard_file
+from logloom.io.storage import Store
+from logloom.io.tags import read_tags
+from logloom.pipelines import history
+from logloom.pipelines.comparison import LogChanges, compare
+from logloom.pipelines.history import follow, versions
+from logloom.pipelines.tagging import tag, untag
+from tests.pipelines.conftest import build_at, command
+
+
+def record(number: int, **changes) -> LogRecord:
+    made = LogRecord(
+        f"car-{number:06}",
+        (f"/a/{number}.mcap",),
+        f"c{number}",
+        "all",
+        "k",
+        "whole",
+        "",
+        10,
+        12,
+        {},
+        0,
+        units=2,
+    )
+    return replace(made, **changes)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.at(str(tmp_path / "root"))
+
+
+@pytest.fixture(scope="module")
+def grown(drive, tmp_path_factory):
+    """Version 1 of one drive, version 2 of two with a split and another rate; not to be changed."""
+    root = tmp_path_factory.mktemp("grown") / "root"
+    build_at(drive.recipe(), root, limit=1)
+    other = drive.recipe(**{"rate: 10": "rate: 5", "outputs:": "split: {train: 0.5, val: 0.5}\noutputs:"})
+    build_at(other, root)
+    return Store.at(str(root))
+
+
+def test_logs_that_came_went_or_changed_are_told_apart(store):
+    before = write_records(store, [record(n) for n in range(6)])
+    changed = {2: {"content_id": "other", "rows": 7}, 3: {"split": "val"}, 4: {"units": None}}
+    after = write_records(store, [record(n, **changed.get(n, {})) for n in range(1, 8)])
+    found = LogChanges.between(before, after, 9)
+    assert found.counts == {"added": 2, "gone": 1, "changed": 3}
+    assert found.by_kind == {"content": 1, "split": 1, "rows": 1, "units": 1}
+    assert found.added == ["car-000006", "car-000007"]
+    assert found.gone == ["car-000000"]
+    assert found.changed == [
+        {"log_id": "car-000002", "differs": ["content", "rows"], "rows": [10, 7]},
+        {"log_id": "car-000003", "differs": ["split"], "split": ["all", "val"]},
+        {"log_id": "car-000004", "differs": ["units"], "units": [2, None]},
+    ]
+    few = LogChanges.between(before, after, 1)
+    assert (few.counts, few.by_kind) == (found.counts, found.by_kind)
+    assert [few.added, few.gone, few.changed] == [found.added[:1], found.gone, found.changed[:1]]
+    assert LogChanges.between(before, before).counts == {"added": 0, "gone": 0, "changed": 0}
+    assert LogChanges.between(LogRecords(), after).counts == {"added": 7, "gone": 0, "changed": 0}
+
+
+def test_shards_that_both_versions_have_are_not_read(store):
+    logs = [record(n) for n in range(9000)]
+    before = write_records(store, logs)
+    after = write_records(store, [*logs, record(9000)])
+    shared = {shard.digest for shard in before.shards} & {shard.digest for shard in after.shards}
+    assert len(shared) == len(before.shards) - 1 > 1
+    for shard in before.shards[:-1]:
+        store.path_of(shard_file(shard)).unlink()
+    assert LogChanges.between(before, after).counts == {"added": 1, "gone": 0, "changed": 0}
+    assert LogChanges.between(LogRecords.of(logs), LogRecords.of(logs[1:])).counts["gone"] == 1
+
+
+def test_a_difference_names_columns_outputs_and_lines_of_the_recipe(grown, drive):
+    before, after = (read_manifest(grown, number) for number in (1, 2))
+    found = compare(("a", "b"), before, after, 5)
+    said = found.to_json()
+    assert said["logs"]["counts"] == {"added": 1, "gone": 0, "changed": 1}
+    assert said["logs"]["added"] == [drive.logs[1].stem]
+    assert "split" in said["logs"]["changed"][0]["differs"]
+    assert said["totals"]["logs"] == (1, 2)
+    assert said["totals"]["partitions"] == tuple(m.logs.totals["units"] // 2 for m in (before, after))
+    assert {"-  rate: 10", "+  rate: 5", "+split:"} <= set(said["recipe"])
+    assert not said["same"]
+    assert not found.columns
+    assert compare(("a", "a"), after, after).is_same
+    columns = [{**column, "unit": "km"} for column in after.schema["columns"][1:]]
+    other = replace(after, schema={"columns": columns, "sampled": []}, outputs={"tar": {}})
+    changed = compare(("a", "b"), after, other)
+    first = after.schema["columns"][0]["name"]
+    assert changed.columns[first][1] is None
+    assert all(pair[1].endswith(", km") for name, pair in changed.columns.items() if name != first)
+    assert set(changed.outputs) >= {"l5kit"}
+
+
+def test_a_version_says_when_and_by_which_build_it_was_made_and_what_changed(grown, monkeypatch):
+    second, first = versions(grown)
+    assert (first.version, first.parent, first.changes) == (1, None, None)
+    assert (second.version, second.parent) == (2, 1)
+    assert second.changes == {"added": 1, "gone": 0, "changed": 1}
+    assert second.engine == "direct"
+    assert None not in (second.started, first.started)
+    assert second.run != first.run
+    manifest = read_manifest(grown, 2)
+    units = [entry for log in manifest.logs for entry in read_log_part(grown, log.part)]
+    assert second.bytes == sum(u.size for u in units) + sum(part.size for part in manifest.assembled)
+    assert second.units == len(units)
+    monkeypatch.setattr(history, "MAX_PARTS", 1)
+    assert [one.bytes is None for one in versions(grown)] == [True, False]
+    assert [one.version for one in versions(grown, 1, count_bytes=True)] == [2]
+    assert versions(grown, 1, count_bytes=False)[0].bytes is None
+
+
+def test_a_version_without_the_notes_of_its_build_is_of_an_unknown_time(grown, tmp_path):
+    root = tmp_path / "root"
+    (root / "versions").mkdir(parents=True)
+    for path in grown.path_of("versions").rglob("*.*"):
+        target = root / path.relative_to(grown.path_of(""))
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    (root / version_file(1)).unlink()
+    done = command("versions", str(root), "--no-bytes")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(" 2 ")]
+    assert "unknown" in line
+    (one,) = versions(Store.at(str(root)), count_bytes=False)
+    assert (one.started, one.run, one.changes) == (None, "", None)
+    (root / version_file(1)).write_bytes(b"{")
+    done = command("versions", str(root), "--no-bytes")
+    assert done.returncode == 3
+    assert "version 1: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_is_followed_through_the_versions_that_have_it(grown, drive):
+    later, earlier = follow(grown, drive.logs[0].stem)
+    assert (earlier.versions, later.versions) == ((1,), (2,))
+    assert earlier.record.uris == (str(drive.logs[0]),)
+    assert earlier.record.content_id == later.record.content_id
+    assert {unit.output for unit in later.units} == set(read_manifest(grown, 2).outputs)
+    assert later.to_json()["units"][0]["identity"] == later.units[0].identity
+    (only,) = follow(grown, drive.logs[1].stem)
+    assert only.versions == (2,)
+    with pytest.raises(UsageError, match="no version has a log 'drive-77'"):
+        follow(grown, "drive-77")
+
+
+def test_versions_that_say_the_same_of_a_log_are_told_as_one(store):
+    from tests.io.test_manifest import make_manifest
+
+    nights = [[record(1)], [record(1), record(2)], [record(2)], [record(1)], [record(1, rows=3)]]
+    for number, logs in enumerate(nights, 1):
+        manifest = make_manifest(number, write_records(store, logs))
+        store.create(version_file(number), manifest.to_bytes())
+    assert [one.versions for one in follow(store, "car-000001")] == [(5,), (4,), (1, 2)]
+
+
+def test_a_tag_names_a_version_until_it_is_moved_or_taken(grown, tmp_path):
+    store = Store.at(str(tmp_path))
+    for number in (1, 2):
+        store.create(version_file(number), grown.read(version_file(number)))
+    assert tag(store, 1, ["gold", "paper"]) == (1, {"gold": 1, "paper": 1})
+    assert tag(store, "gold", ["gold"]) == (1, {"gold": 1, "paper": 1})
+    with pytest.raises(UsageError, match="'gold' names version 1; --move takes it"):
+        tag(store, "latest", ["new", "gold"])
+    assert "new" not in read_tags(store)
+    assert tag(store, "latest", ["gold"], move=True)[1] == {"gold": 2, "paper": 1}
+    assert resolve_version(store, "gold") == 2
+    with pytest.raises(UsageError, match="no version has the tag 'silver'; there are gold, paper"):
+        untag(store, ["gold", "silver"])
+    assert untag(store, ["gold"]) == {"paper": 1}
+    with pytest.raises(UsageError, match="no version 9"):
+        tag(store, 9, ["gold"])
+
+
+def test_the_commands_print_tables_markdown_and_json(grown):
+    root = grown.uri
+    said = json.loads(command("diff", root, "1", "2", "--json").stdout)
+    assert said == json.loads(command("diff", f"{root}@1", f"{root}@2", "--json").stdout)
+    assert said == json.loads(command("diff", root, "--json").stdout)
+    assert "+ drive-01" in command("diff", root, "--md").stdout
+    assert "```diff" in command("diff", root, "--md").stdout
+    assert command("diff", f"{root}@1").returncode == 2
+    assert command("diff", root, "1", "2", "3").returncode == 2
+    assert "(+1)" in command("diff", root).stdout
+    assert json.loads(command("log", root, "drive-01", "--json").stdout)[0]["versions"] == [2]
+    assert "version 2" in command("log", root, "drive-01").stdout
+    assert command("log", root, "nothing").returncode == 2
+    assert command("tag", root, "7").returncode == 2
+    assert json.loads(command("versions", root, "--json").stdout)[0]["version"] == 2
