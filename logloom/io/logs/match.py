@@ -30,7 +30,7 @@ _THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogFiles:
     """The files of one log.
 
@@ -55,7 +55,7 @@ class LogFiles:
         return tuple(uri for uri in self.uris if file_name_of(uri) != METADATA)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FoundLog:
     """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
 
