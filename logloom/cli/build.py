@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,6 +40,14 @@ class View(enum.StrEnum):
     none = "none"
 
 
+OpenLineage = Annotated[
+    str | None,
+    typer.Option(
+        "--openlineage",
+        metavar="URL|FILE",
+        help="Send OpenLineage events of the build to a URL, or add them to a file.",
+    ),
+]
 Labels = Annotated[
     list[str] | None,
     typer.Option(
@@ -88,6 +96,7 @@ def build(
     ] = View.auto,
     wait: Wait = False,
     labels: Labels = None,
+    openlineage: OpenLineage = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -101,16 +110,14 @@ def build(
     plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
         plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
+    from logloom.pipelines.openlineage import announced
     from logloom.pipelines.progress import Watch, steps
 
     with steps("starting", quiet=quiet):
         from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
 
     if engine.dry_run:
-        print_json(job.dry_run(plan, runner))
-        if plan.up_to_date:
-            root = plan.job.store.uri
-            print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
+        _report_dry_run(job.dry_run(plan, runner), plan)
         return
     on_message = (lambda _: None) if quiet else print_message
     if not quiet:
@@ -119,10 +126,18 @@ def build(
         _report_submitted(job.submit(plan, runner, on_message), plan, json)
         return
     watch = Watch.silent if quiet else Watch
-    built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
+    with announced(plan, openlineage, print_message):
+        built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
     _report_build(built, plan, json)
     if not (built.is_whole or plan.up_to_date):
         raise typer.Exit(NOT_WHOLE)
+
+
+def _report_dry_run(found: dict[str, Any], plan: BuildPlan) -> None:
+    print_json(found)
+    if plan.up_to_date:
+        root = plan.job.store.uri
+        print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
 
 
 def _others_run(plan: BuildPlan, wait: bool, quiet: bool) -> bool:
@@ -217,14 +232,17 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
 
 
 def _print_version(built: Built, root: str) -> None:
+    from logloom.io.shards import DROPPED
+
     manifest = built.manifest
     totals = manifest.totals
     dropped = totals["ticks_planned"] - totals["rows"]
     why = ", ".join(f"{count:,} by {reason}" for reason, count in built.dropped.items() if count)
+    logs = totals["logs"] - manifest.logs.statuses.get(DROPPED, 0)
     lost = f", {counted(dropped, 'tick')} dropped ({why})" if dropped else ""
     print_message(
         f"version {manifest.version} of {root}: {counted(totals['rows'], 'row')} of "
-        f"{counted(totals['logs'], 'log')}{lost}; {counted(built.built, 'unit')} built, "
+        f"{counted(logs, 'log')}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
     if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):

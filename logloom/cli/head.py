@@ -14,6 +14,7 @@ from logloom.cli.common import (
     examples,
     parse_storage_options,
     print_json,
+    print_result,
     print_table,
 )
 
@@ -63,3 +64,5 @@ def head(
         print_table(
             row.headline(), ("column", "value", *(("message time", "UTC", "age", "from") * why)), row.lines()
         )
+        for line in row.recipe_lines():
+            print_result(f"recipe: {line}")

@@ -127,9 +127,9 @@ def _print_stay(one: LogStay) -> None:
             (
                 "unit",
                 f"{unit.output} {unit.partition}",
-                f"{unit.folder}, {counted(unit.rows, 'row')}, {human_bytes(unit.size)}",
+                f"{folder}, {counted(unit.rows, 'row')}, {human_bytes(unit.size)}",
             )
-            for unit in one.units
+            for folder, unit in one.units
         ),
     ]
     print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", "", ""), rows)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import pathlib
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -125,23 +124,24 @@ def remove_files(store: Store, names: Sequence[str], within: str = "") -> None:
     """Removes files, or leaves it where they are gone.
 
     Args:
-        within: a folder; on a disk, it and those in it go, too, where they are empty.
+        within: the folder that all lie in; on a disk, it and those in it go, too, where they are empty.
     """
     if store.local is None:
         # One by one: a list of names would be taken for patterns.
         with ThreadPoolExecutor(_REMOVERS) as pool:
             list(pool.map(store.remove, names))
         return
-    folders: set[pathlib.Path] = {store.path_of(within)} if within else set()
+    top = str(store.path_of(within))
+    folders = {top} if within else set()
     for name in names:
-        path = store.path_of(name)
-        with contextlib.suppress(*MISSING), explained(str(path), MISSING):
-            path.unlink()
-        if within:
-            folders |= {parent for parent in path.parents if parent.is_relative_to(store.path_of(within))}
+        path = f"{top}/{name[len(within) + 1 :]}" if within else str(store.path_of(name))
+        with contextlib.suppress(*MISSING), explained(path, MISSING):
+            os.unlink(path)
+        while within and (path := os.path.dirname(path)) not in folders:
+            folders.add(path)
     for folder in sorted(folders, reverse=True):  # the deepest first
         with contextlib.suppress(OSError):  # it holds something, or is gone
-            folder.rmdir()
+            os.rmdir(folder)
 
 
 def remove_folder(store: Store, name: str, last: str = "") -> None:

@@ -36,6 +36,7 @@ MAX_BYTES = 1 << 30  # a hundred kB for each log, where one says a hundred times
 _BATCH = 256  # rows that are unpacked at once
 _BORDER = 2**64 // MEAN_LOGS
 _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a shorter shard is read whole
+DROPPED = "dropped"  # the status of a log that somebody left out of the version, and of those that follow
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units")
 _LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
@@ -51,8 +52,9 @@ class LogRecord:
 
     Attributes:
         key: digest of all that its rows and files depend on; a build with an equal key reuses the record.
-        status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks) or "kept" (the log is gone).
-        part: digest that names logs/<part>.parquet; "" when skipped.
+        status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks), "kept" (the log is gone) or
+            "dropped" (left out by hand, and by builds that follow).
+        part: digest that names logs/<part>.parquet; "" when skipped or dropped.
         reasons: for people, why it isn't whole.
         verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
             logs without units, and where that wasn't noted.

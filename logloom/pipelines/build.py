@@ -14,7 +14,6 @@ import functools
 import logging
 import operator
 import re
-import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
-from logloom.pipelines.view import MAX_UNITS, copy_view, is_large, make_view, viewing
+from logloom.pipelines.view import show
 from logloom.runners import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.options import Spread
 from logloom.runners.running import check_describes, describe, run
@@ -278,17 +277,7 @@ def _run(
 
 def _with_view(job: Job, version: int, view: str, on_message: OnMessage, built: int, reused: int) -> Built:
     manifest = read_manifest(job.store, version)
-    place, copied = "", False
-    on_disk = job.store.local is not None
-    with viewing(job.store, version, copies=not on_disk):
-        if on_disk and view == "auto" and is_large(manifest):
-            command = f"logloom view {shlex.quote(f'{job.store.uri}@{version}')}"
-            on_message(f"no view, since the version has more than {MAX_UNITS:,} units; `{command}` makes it")
-        elif on_disk and view != "none":
-            folder, copied = make_view(job.store, manifest)
-            place = str(folder)
-        elif view == "copy":
-            place = copy_view(job.store, manifest)
+    place, copied = show(job.store, manifest, view, on_message)
     return Built(manifest, place, built, reused, copied, job.skip_budget > 0)
 
 

@@ -19,7 +19,7 @@ from logloom.errors import RecipeError
 from logloom.io.manifest import Manifest
 from logloom.io.merging import SortedRows
 from logloom.io.records import LogRecords
-from logloom.io.shards import table_of, total
+from logloom.io.shards import DROPPED, table_of, total
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml
 from logloom.schema import ColumnType, Schema, dtype_to_json
@@ -88,7 +88,20 @@ def _side_by_side(before: LogRecords, after: LogRecords) -> Iterator[tuple[pa.Ta
     while bounds := [side.last for side in sides if side.last is not None]:
         taken = [side.take(min(bounds), None) for side in sides]
         old, new = (empty if rows is None else rows.combine_chunks() for rows in taken)
-        yield old, new
+        yield _not_dropped(old), _not_dropped(new)
+
+
+def _not_dropped(rows: pa.Table) -> pa.Table:
+    """Without logs of which just that is noted that somebody left them out."""
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.not_equal(rows["status"], DROPPED))
+
+
+def sums_of(manifest: Manifest) -> dict[str, int]:
+    """Sums over the logs of a version, those left out that somebody dropped."""
+    sums = manifest.logs.totals
+    return sums | {"logs": sums["logs"] - manifest.logs.statuses.get(DROPPED, 0)}
 
 
 def _sorted_out(
@@ -212,7 +225,7 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 
 
 def _totals(before: Manifest, after: Manifest) -> dict[str, tuple[int | None, int | None]]:
-    sums = [manifest.logs.totals for manifest in (before, after)]
+    sums = [sums_of(manifest) for manifest in (before, after)]
     for manifest, totals in zip((before, after), sums, strict=True):
         outputs = len(manifest.outputs)
         if "units" in totals and outputs:  # each output has a unit of each partition

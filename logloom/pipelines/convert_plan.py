@@ -20,12 +20,12 @@ from logloom.io.manifest import (
     Manifest,
     check_root,
 )
-from logloom.io.shards import LogRecord
+from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import Format, format_named
-from logloom.pipelines.versions import Before, check_verify, is_unchanged, next_version
+from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
@@ -180,12 +180,15 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     before = Before(parent)
     listed: list[LogRecord] = []
     planned: list[LogToConvert] = []
+    left_out: list[str] = []
     for log in logs:
         record = log.record
         content = digest_of([record.content_id, record.status, [part.identity for part in log.parts]])
         key = job.log_key(record.log_id, content, record.uris, record.split)
         known = before.known.get(record.log_id)
-        if not log.parts:  # listed only: skipped, or without a tick
+        if known is not None and known.status == DROPPED:
+            left_out.append(record.log_id)  # and so its record stays
+        elif not log.parts:  # listed only: skipped, or without a tick
             listed.append(replace(record, key=key, part="", verified="", units=0))
         elif known is None or known.key != key:
             task = LogTask(record.log_id, record.uris, record.content_id, record.split, key)
@@ -194,7 +197,8 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     changes = before.changes(listed, gone)
     job = replace(job, bundle=bundle_size(sum(len(log.source.parts) for log in planned)))
     same = parent is not None and not planned and not changes and is_unchanged(job, parent)
-    return ConvertPlan(job, tuple(planned), job.source.notes, same, changes)
+    notes = (*job.source.notes, *left_out_note(job.store, left_out))
+    return ConvertPlan(job, tuple(planned), notes, same, changes)
 
 
 def parse_options(text: str | None) -> dict[str, Any]:

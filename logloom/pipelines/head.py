@@ -47,7 +47,9 @@ class ShownRow:
     def headline(self) -> str:
         """Which row it is, and with its lineage of which files."""
         stamp = int(self.values["timestamp"])
-        files = "".join(f"\n{uri}" for uri in self.record.uris) if self.why else ""
+        made = ", ".join(f"{name} {version}" for name, version in self.entry.software.items())
+        told = [*self.record.uris, f"made by {made or 'unnoted software'}"]
+        files = "".join(f"\n{line}" for line in told) if self.why else ""
         return f"{self.values['log_id']} {stamp} ({human_time(stamp)}){files}"
 
     def lines(self) -> list[tuple[str, ...]]:
@@ -57,6 +59,10 @@ class ShownRow:
             value = brief(self.values[name])
             lines += self.why.lines(name, value, self._age(name)) if self.why else [(name, value)]
         return lines
+
+    def recipe_lines(self) -> list[str]:
+        """What the recipe says of each column whose lineage was asked for."""
+        return [line for name in self.columns if self.why and (line := self.why.recipe_line(name))]
 
     def _age(self, name: str) -> int | None:
         age = int(self.values.get(f"{name}.age", NO_AGE))
@@ -72,11 +78,13 @@ class ShownRow:
                 "age": as_json(self.values.get(f"{name}.age")),
                 "available": as_json(self.values.get(f"{name}.available")),
                 **self.why.to_json(name),
+                "recipe": self.why.recipe_line(name),
             }
             for name in self.columns
         }
-        why = {"timestamp_iso": iso8601(row["timestamp"]), "uris": list(self.record.uris)}
+        why: dict[str, Any] = {"timestamp_iso": iso8601(row["timestamp"]), "uris": list(self.record.uris)}
         unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.folder}
+        why["software"] = dict(self.entry.software)
         return row | {"why": {**why, "unit": unit, "columns": lineage}}
 
 

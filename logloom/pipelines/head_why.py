@@ -20,6 +20,7 @@ from logloom.io.manifest import Manifest
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.recipe import DerivedColumn, Recipe, Rows, TopicColumn
+from logloom.recipe.yaml import flow
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.lineage import Lineage, Source, trace
 from logloom.transforms.resolve import resolve
@@ -60,6 +61,13 @@ class Why:
             places += [self._line(source, "nearest") for source in lineage.nearest]
         places = places or [("", "", "", f"{topic}: no message")]
         return [(name, value, *places[0]), *(("", "", *more) for more in places[1:])]
+
+    def recipe_line(self, name: str) -> str:
+        """What the recipe says of a column, as YAML on one line; "" of a column that isn't the recipe's."""
+        column = self.columns.get(name)
+        if column is None:
+            return ""
+        return flow({name: column.model_dump(mode="json", by_alias=True, exclude_defaults=True)})
 
     def _line(self, source: Source, what: str) -> tuple[str, ...]:
         place = f"{what} {place_in_words(source.place, self.has_files)}"

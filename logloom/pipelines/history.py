@@ -13,11 +13,18 @@ from typing import Any
 from logloom.errors import LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.manifest import Manifest, manifest_at, read_manifest, resolve_version, version_numbers
+from logloom.io.manifest import (
+    Manifest,
+    manifest_at,
+    open_root,
+    read_manifest,
+    resolve_version,
+    version_numbers,
+)
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
-from logloom.pipelines.comparison import LogChanges
+from logloom.pipelines.comparison import LogChanges, sums_of
 from logloom.pipelines.status import builds_of
 
 MAX_PARTS = 1000  # of logs, that are read to say how large versions are
@@ -97,15 +104,16 @@ def _parent_of(store: Store, manifest: Manifest, numbers: list[int]) -> Manifest
 
 
 def _described(summary: VersionSummary, manifest: Manifest, parent: Manifest | None) -> VersionSummary:
+    sums = sums_of(manifest)
     changes = None if parent is None else LogChanges.between(parent.logs, manifest.logs).counts
     return replace(
         summary,
         parent=manifest.parent,
         name=manifest.name,
         reason=manifest.reason,
-        logs=manifest.totals.get("logs", 0),
-        rows=manifest.totals.get("rows", 0),
-        units=manifest.logs.totals.get("units"),
+        logs=sums["logs"],
+        rows=sums["rows"],
+        units=sums.get("units"),
         outputs=tuple(manifest.outputs),
         changes=changes,
     )
@@ -149,12 +157,12 @@ class LogStay:
 
     Attributes:
         versions: their numbers, ascending.
-        units: of all outputs; none where the log has no rows.
+        units: of all outputs, each with its folder within the root; none where the log has no rows.
     """
 
     versions: tuple[int, ...]
     record: LogRecord
-    units: tuple[Entry, ...] = field(default=(), repr=False)
+    units: tuple[tuple[str, Entry], ...] = field(default=(), repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """See docs/versions.md."""
@@ -163,12 +171,13 @@ class LogStay:
                 "output": unit.output,
                 "partition": unit.partition,
                 "identity": unit.identity,
+                "folder": folder,
                 "rows": unit.rows,
                 "bytes": unit.size,
                 "start": unit.start,
                 "stop": unit.stop,
             }
-            for unit in self.units
+            for folder, unit in self.units
         ]
         return {"versions": list(self.versions), **asdict(self.record), "units": units}
 
@@ -180,6 +189,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
         UsageError: no version has this log.
         DatasetError: a manifest, or what it names, is missing or damaged.
     """
+    store = open_root(store)[0]
     found: list[tuple[list[int], LogRecord]] = []
     last: LogRecord | None = None
     for number, record in _records(store, log_id):
@@ -197,14 +207,14 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
     return [LogStay(tuple(numbers), record, _units(store, record)) for numbers, record in reversed(found)]
 
 
-def _units(store: Store, record: LogRecord) -> tuple[Entry, ...]:
-    return tuple(read_log_part(store, record.part, brief=True)) if record.part else ()
+def _units(store: Store, record: LogRecord) -> tuple[tuple[str, Entry], ...]:
+    units = read_log_part(store, record.part, brief=True) if record.part else ()
+    return tuple((store.stored_name(unit.folder), unit) for unit in units)
 
 
 def _records(store: Store, log_id: str) -> Iterator[tuple[int, LogRecord | None]]:
     """A log's record in each version; a shard that versions share is read once."""
     known: dict[str, LogRecord | None] = {}
-    resolve_version(store, "latest")
     for number in version_numbers(store):
         logs = manifest_at(store, number).logs
         shard = logs.shard_for(log_id)

@@ -21,7 +21,7 @@ from logloom.io.storage import Store
 from logloom.io.units import ReferringFormat, format_named
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs
 from logloom.pipelines.planned import BuildPlan, PlannedLog
-from logloom.pipelines.versions import Before, check_verify, is_unchanged, next_version
+from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
@@ -30,7 +30,7 @@ from logloom.transforms.finish import is_key_of, skipped_record
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.partition import Failure
 from logloom.uris import shown
-from logloom.words import counted
+from logloom.words import counted, human_seconds
 
 
 def plan_build(
@@ -75,20 +75,21 @@ def plan_build(
     check_verify(verify)
     python = read_files(py_files)
     load_files(python)
-    logs = PlanLogs(recipe, store, base, limit, sample, on_opened)
+    parent, following = next_version(store)
+    before = Before(parent)
+    logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
     logs.open_some(logs.new)
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
-    parent, following = next_version(store)
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
-    before = Before(parent)
     is_same = parent is not None and is_unchanged(job, parent)
     # Keys tell which of these changed, and so whether there is anything to do.
     compared = [log_id for log_id in logs.left if is_same and log_id in before.known]
     job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed, compared)
     _check_names(job.outputs, logs)
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs))
+    notes += tuple(_waiting(store, recipe, logs, before))
     return _against_parent(job, recipe, parent, before, logs, notes)
 
 
@@ -104,6 +105,19 @@ def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> Job:
         references=references_of(outputs, store.options),
         **more,
     )
+
+
+def _waiting(store: Store, recipe: Recipe, logs: PlanLogs, before: Before) -> list[str]:
+    """Says which logs are left out, for good or for this build."""
+    dropped = left_out_note(store, before.left_out)
+    if not logs.unsettled:
+        return dropped
+    names = ", ".join(sorted(logs.unsettled)[:5]) + (" …" if len(logs.unsettled) > 5 else "")
+    return [
+        *dropped,
+        f"{counted(len(logs.unsettled), 'log')} left for a later build, since a file changed within "
+        f"{human_seconds((recipe.settle or 0) / 1e9)} ({names})",
+    ]
 
 
 def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
@@ -199,7 +213,7 @@ def _with_changed_opened(
 
 def _task_of(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
     content_id, uris = logs.content_of(log_id)
-    split = split_of(recipe, log_id, uris)
+    split = split_of(recipe, log_id, uris, logs.files[log_id].split)
     return LogTask(log_id, uris, content_id, split, job.log_key(log_id, content_id, uris, split))
 
 
@@ -229,7 +243,7 @@ def _against_parent(
     notes = [*notes, *(log.warning for log in planned if log.warning)]
     left = tuple(_task_left(recipe, logs, log_id) for log_id in sorted(logs.left))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.known.keys() - logs.files.keys() - purged)
+    gone = sorted(before.known.keys() - logs.files.keys() - before.left_out - logs.unsettled - purged)
     vanished = _vanished(job, recipe, gone, before)
     lost = sorted([*([] if recipe.vanished == "keep" else gone), *(purged & before.known.keys())])
     notes = [*notes, *(f"{log_id}: left out, since it was purged" for log_id in sorted(purged)[:20])]
@@ -244,6 +258,9 @@ def _against_parent(
         tuple(gone),
         parent is not None and not new and not changes and is_unchanged(job, parent),
         tuple(unreadable),
+        tuple(sorted(before.left_out)),
+        len(logs.unsettled),
+        logs.sources,
         kept,
         changes,
         opened=tuple(sorted(logs.opened)),
@@ -260,7 +277,8 @@ def _task_left(recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
-    task = LogTask(log.log_id, tuple(log.uris), "", split_of(recipe, log.log_id, tuple(log.uris)), "")
+    split = split_of(recipe, log.log_id, tuple(log.uris), log.split)
+    task = LogTask(log.log_id, tuple(log.uris), "", split, "")
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
@@ -294,5 +312,5 @@ def _vanished(job: Job, recipe: Recipe, gone: Sequence[str], before: Before) -> 
 
 
 def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
-    split = split_of(recipe, record.log_id, record.uris)
+    split = split_of(recipe, record.log_id, record.uris, record.split)
     return job.log_key(record.log_id, record.content_id, record.uris, split)

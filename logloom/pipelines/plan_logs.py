@@ -7,25 +7,27 @@ Elsewhere: what is remembered of logs (logloom.io.logs.remembered), what a plan 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from logloom.errors import LogloomError, LogReadError
+from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.base import OpenOptions, unfinished_words
 from logloom.io.logs.decoding import clouds
 from logloom.io.logs.folders import Folders
-from logloom.io.logs.match import LogFiles, access_to, check_files, waiting_threads
+from logloom.io.logs.match import LogFiles, access_to, check_files, has_settled, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.logs.remembered import Memory, RememberedLog, print_of
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
-from logloom.recipe import Recipe
+from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.resolve import named_topics, resolve
+from logloom.uris import shown
 from logloom.words import counted
 
 OnOpened = Callable[[int, int], None]
@@ -42,6 +44,8 @@ class PlanLogs(Mapping[str, Outline]):
         left: those that workers are to open first, and what is remembered of them.
         samples: of the opened, remembered ones that were opened to hold the recipe to.
         failed: logs that can't be read, and why.
+        sources: absolute URIs and globs that `logs` names, or its table, without credentials.
+        unsettled: log_ids of logs whose files changed lately, so that they wait for a later build.
         options: by which they are opened.
     """
 
@@ -53,6 +57,7 @@ class PlanLogs(Mapping[str, Outline]):
         limit: int | None = None,
         sample: int | None = SAMPLE,
         on_opened: OnOpened = lambda done, total: None,
+        left_out: Container[str] = (),
     ):
         """Lists the logs, and opens none.
 
@@ -61,12 +66,16 @@ class PlanLogs(Mapping[str, Outline]):
             limit: only the first logs, for a trial.
             sample: how many logs are opened at a time where not all need be; None opens all.
             on_opened: called with how many logs have been opened, of how many.
+            left_out: log_ids of logs that are none of these, though the recipe finds them.
 
         Raises:
             RecipeError: `logs` or `log_id` are wrong.
+            UsageError: all logs are left out, or may still be written.
         """
         self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
         self._topics = named_topics(recipe)
+        said = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
+        self.sources = tuple(shown(absolute_uri(uri, base)) for uri in said)
         self._purged = Purged(store)
         sidecars = Sidecars(store.uri_of("index"), store.options)
         # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
@@ -74,16 +83,31 @@ class PlanLogs(Mapping[str, Outline]):
         empty = Memory.of(recipe.hash, self._topics)
         self._before = empty if self._reads_all else Memory.load(sidecars, recipe.hash, self._topics)
         self._folders = Folders(self._before.bags)
-        found = expand_logs(recipe, base, store.options, self._folders)[:limit]
+        all_found = expand_logs(recipe, base, store.options, self._folders)
+        found = [log for log in all_found if log.log_id not in left_out]
+        access = access_to(store.options, found)
+        self.unsettled = set() if recipe.settle is None else self._changing(found, recipe.settle, access)
+        found = [log for log in found if log.log_id not in self.unsettled][:limit]
+        if all_found and not found:
+            raise UsageError(
+                f"none of {counted(len(all_found), 'log')} is to be built: {len(self.unsettled)} may still "
+                "be written, by the recipe's `settle`, and somebody dropped the others"
+            )
         self.files = {log.log_id: log for log in found}
         self.remembered = self._before.recall(found)
         self.opened: dict[str, Outline] = {}
         self.left: dict[str, RememberedLog | None] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
-        access = access_to(store.options, found)
         self.options = OpenOptions(recipe.on_error_mode, access, sidecars.uri, hash=recipe.hash)
         self._outline = outlines()
+
+    def _changing(self, found: Sequence[LogFiles], settle_ns: int, access: Mapping[str, Any]) -> set[str]:
+        """The logs that may still be written, as files of them changed within so many ns."""
+        before = self._folders.now_ns - settle_ns
+        with ThreadPoolExecutor(waiting_threads(uri for log in found for uri in log.uris)) as pool:
+            settled = list(pool.map(lambda log: has_settled(log, before, access), found))
+        return {log.log_id for log, is_settled in zip(found, settled, strict=True) if not is_settled}
 
     def __getitem__(self, log_id: str) -> Outline:
         if log_id in self.remembered:

@@ -89,6 +89,9 @@ class BuildPlan:
         left: those that workers open first. Figures of the plan count each as one of the others on average.
         up_to_date: the newest version already says all that a new one would.
         unreadable: logs that are skipped.
+        left_out: logs that somebody dropped.
+        num_unsettled: how many logs wait for a later build, since their files changed lately.
+        sources: URIs and globs, or the table, that the recipe's `logs` name.
         kept: logs of the newest version that need no work.
         changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
         staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
@@ -104,6 +107,9 @@ class BuildPlan:
     dropped: tuple[str, ...] = ()
     up_to_date: bool = False
     unreadable: tuple[LogRecord, ...] = ()
+    left_out: tuple[str, ...] = ()
+    num_unsettled: int = 0
+    sources: tuple[str, ...] = ()
     kept: KeptLogs = field(default_factory=KeptLogs)
     changes: tuple[LogRecord, ...] = ()
     opened: tuple[str, ...] = ()

@@ -343,10 +343,15 @@ def _clear(progress: Progress, before: int, now: int) -> None:
 
 @contextlib.contextmanager
 def steps(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Progress of a count: gives a function to call with (done, total). Silent where there is no terminal."""
+    """Progress of a count: gives a function to call with (done, total), 0 where nobody knows the total yet.
+
+    Silent where there is no terminal.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     with live_line() as show:
         show(what, "", None)
-        yield lambda done, total: show(what, f"{done:,} of {total:,}", done / total if total else None)
+        yield lambda done, total: show(
+            what, f"{done:,} of {total:,}" if total else f"{done:,}", done / total if total else None
+        )

@@ -104,7 +104,8 @@ def repair(
             version should hold.
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
-    manifest, broken = whole_logs(_without_purged(store, manifest))
+    manifest, broken = whole_logs(manifest)
+    manifest = _without_purged(store, manifest)
     access = with_access(store.options, logs)
     remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
     mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)

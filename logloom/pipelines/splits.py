@@ -34,7 +34,8 @@ def built_splits(manifest: Manifest) -> Counts:
 
 def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int, int]], unit: str) -> Counts:
     """Splits in the recipe's order, those that get nothing too; "all" for a recipe without."""
-    named = (recipe.get("order") or {}).get("split") or ["all"]
+    listed = isinstance(logs_said := recipe.get("logs"), Mapping) and logs_said.get("split")
+    named = (recipe.get("order") or {}).get("split") or ([] if listed else ["all"])
     counts: Counts = {name: {"logs": 0, unit: 0} for name in named}
     for split, number, rows in logs:
         found = counts.setdefault(split, {"logs": 0, unit: 0})

@@ -7,6 +7,7 @@ Needs no Beam: the same functions as in a build, in a pool of processes.
 
 from __future__ import annotations
 
+import array
 import itertools
 import math
 import multiprocessing
@@ -25,6 +26,7 @@ from logloom.io.entries import Entry, FileEntry, read_log_part, unit_folder
 from logloom.io.filesystems import with_access
 from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled, view_folder
 from logloom.io.purged import Purged
+from logloom.io.removals import are_in, key_of
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs
@@ -313,9 +315,11 @@ def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
     folder = store.path_of(view_folder(manifest.version)) if store.local else None
     if folder is None or not folder.is_dir():
         return
+    shown = array.array("Q")  # 8 bytes stand for a name: a view may have millions
     there = 0
     try:
         for file in view_files(store, manifest):
+            shown.append(key_of(file.name))
             path, stored = store.path_of(f"{folder.name}/{file.name}"), store.path_of(file.stored)
             if not path.is_file():
                 yield Finding("", "", f"{path}: missing from the view")
@@ -328,8 +332,9 @@ def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
     except DatasetError as error:
         yield Finding("", "", f"{folder}: can't be checked: {error}")
         return
-    if sum(path.is_file() for path in folder.rglob("*")) > there:  # only then are all names needed at once
-        names = {file.name for file in view_files(store, manifest)}
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            if path.relative_to(folder).as_posix() not in names:
+    if sum(path.is_file() for path in folder.rglob("*")) > there:
+        found = sorted(path for path in folder.rglob("*") if path.is_file())
+        known = are_in(np.unique(np.array(shown)), [path.relative_to(folder).as_posix() for path in found])
+        for path, is_known in zip(found, known, strict=True):
+            if not is_known:
                 yield Finding("", "", f"{path}: not part of this version")

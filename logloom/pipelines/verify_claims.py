@@ -23,7 +23,7 @@ from logloom.io.manifest import (
     version_numbers,
 )
 from logloom.io.manifest_digest import digest_file
-from logloom.io.shards import LogRecord
+from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, format_named
 from logloom.recipe import Recipe
@@ -101,8 +101,10 @@ class Claims:
         Args:
             units: of all outputs; None where they can't be read.
         """
+        if record.status == DROPPED:  # by hand; whatever recipe follows, its record stays as it was
+            return
         if self._recipe is not None:
-            expected = split_of(self._recipe, record.log_id, record.uris)
+            expected = split_of(self._recipe, record.log_id, record.uris, record.split)
             if record.split != expected:
                 message = f"the manifest has it in split {record.split}, its recipe in {expected}"
                 yield Finding(record.log_id, "", message)

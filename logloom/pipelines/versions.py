@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,9 +19,10 @@ from logloom.io.entries import fan_out_of_new
 from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at, runs_folder, version_numbers
 from logloom.io.merging import GONE, write_records
 from logloom.io.records import LogRecords
-from logloom.io.shards import LogRecord
+from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
+from logloom.words import counted
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
@@ -76,6 +77,11 @@ class Before:
         said = zip(columns["key"], columns["status"], range(len(self._logs)), strict=True)
         self.known: dict[str, KnownLog] = dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The logs that somebody dropped; they stay out until somebody takes that back."""
+        return frozenset(log_id for log_id, log in self.known.items() if log.status == DROPPED)
+
     def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
         """The records of some of its logs, in their order there."""
         return self._logs.take(sorted(self.known[log_id].position for log_id in log_ids))
@@ -94,12 +100,24 @@ class Before:
         import pyarrow.compute as pc
 
         stays = np.ones(len(self._logs), bool)
-        stays[[self.known[log_id].position for log_id in but_for if log_id in self.known]] = False
+        leaving = self.left_out.union(log_id for log_id in but_for if log_id in self.known)
+        stays[[self.known[log_id].position for log_id in leaving]] = False
         columns = self._logs.columns("split", "rows", "part").filter(pa.array(stays))
         with_rows = columns.filter(pc.not_equal(columns["part"], ""))
         grouped = with_rows.group_by("split").aggregate([("rows", "count"), ("rows", "sum")]).to_pydict()
         splits = zip(grouped["split"], grouped["rows_count"], grouped["rows_sum"], strict=True)
         return KeptLogs(int(stays.sum()), tuple(sorted(splits)))
+
+
+def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:
+    """Says which logs a build leaves out because somebody dropped them."""
+    if not log_ids:
+        return []
+    names = ", ".join(sorted(log_ids)[:5]) + (" …" if len(log_ids) > 5 else "")
+    return [
+        f"{counted(len(log_ids), 'log')} left out, as somebody dropped them ({names}); "
+        f"`logloom drop --undo {store.uri} LOG` takes that back"
+    ]
 
 
 def _same(before: LogRecord | None, record: LogRecord) -> bool:

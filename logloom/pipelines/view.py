@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import shlex
 import shutil
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folde
 from logloom.io.storage import UNITS, Store
 from logloom.io.units import format_named
 from logloom.transforms.finished import check_file
+from logloom.words import OnMessage
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store
@@ -132,6 +134,25 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
     return target, copied
 
 
+def show(store: Store, manifest: Manifest, view: str, on_message: OnMessage) -> tuple[str, bool]:
+    """Makes the view of a version that was just committed, as `view` of `logloom build` says.
+
+    Returns:
+        Its folder, "" where none was made, and whether files had to be copied because the disk has no links.
+    """
+    on_disk = store.local is not None
+    with viewing(store, manifest.version, copies=not on_disk):
+        if on_disk and view == "auto" and is_large(manifest):
+            command = f"logloom view {shlex.quote(f'{store.uri}@{manifest.version}')}"
+            on_message(f"no view, since the version has more than {MAX_UNITS:,} units; `{command}` makes it")
+        elif on_disk and view != "none":
+            folder, copied = make_view(store, manifest)
+            return str(folder), copied
+        elif view == "copy":
+            return copy_view(store, manifest), False
+    return "", False
+
+
 def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -> list[str]:
     """Puts files into a version's view again that it lost, or that aren't those of the version any more.
 
@@ -177,7 +198,7 @@ def copy_view(
     Several copy at once, and one that was interrupted goes on: what has its size already is left alone.
 
     Args:
-        on_progress: called with how many files are there, and of how many.
+        on_progress: called with how many files are there; of how many isn't known before all are listed: 0.
 
     Returns:
         The view's URI.
@@ -187,13 +208,14 @@ def copy_view(
     """
     folder = view_folder(manifest.version)
     if not store.exists(f"{folder}/{COPIED}"):
-        total = sum(1 for _ in view_files(store, manifest))
+        there = store.sizes(folder)  # one listing instead of a request a file; empty the first time
 
         def copy(file: ViewedFile) -> None:
-            _copy(store, file, f"{folder}/{file.name}")
+            if there.get(file.name) != file.size:
+                _copy(store, file, f"{folder}/{file.name}")
 
         for done, _ in enumerate(ahead(copy, view_files(store, manifest), _COPIERS), 1):
-            on_progress(done, total)
+            on_progress(done, 0)
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)
 
@@ -213,8 +235,7 @@ def viewing(store: Store, version: int, *, copies: bool = False) -> Iterator[Non
 
 def _copy(store: Store, file: ViewedFile, name: str) -> None:
     try:
-        if store.size(name) != file.size:
-            store.copy(file.stored, name)
+        store.copy(file.stored, name)
     except FileNotFoundError:
         raise _missing(store.uri_of(file.stored)) from None
 

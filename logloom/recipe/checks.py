@@ -24,6 +24,9 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
     }
     sampled = [name for name, column in columns.items() if "derive" not in column]
     names = [*columns, *(f"{name}.{part}" for name in sampled for part in ("age", "available"))]
+    if "split" in _mapping(data, "logs") and data.get("split") is not None:
+        yield Mistake(("logs", "split"), "the recipe has a `split` of its own; leave out one of both")
+    yield from _filter(_mapping(data, "logs").get("where"), None, ("logs", "where"))
     yield from _without_period(data, columns)
     yield from _required(_mapping(data, "rows").get("require"), sampled, columns)
     yield from _filter(_mapping(data, "rows").get("where"), names)
@@ -70,13 +73,18 @@ def _required(value: Any, sampled: list[str], columns: Mapping[str, Any]) -> Ite
             yield Mistake(("rows", "require", i), f"no column {name!r}{nearest(name, sampled)}")
 
 
-def _filter(text: Any, names: list[str]) -> Iterator[Mistake]:
+def _filter(
+    text: Any, names: list[str] | None, path: tuple[str, str] = ("rows", "where")
+) -> Iterator[Mistake]:
+    """Mistakes in a filter over columns of these names, or of any."""
     if not isinstance(text, str) or not text:
         return
     try:
-        where.parse(text).check_names([*names, "timestamp"])
+        found = where.parse(text)
+        if names is not None:
+            found.check_names([*names, "timestamp"])
     except UsageError as error:
-        yield Mistake(("rows", "where"), str(error).removeprefix("where, "))
+        yield Mistake(path, str(error).removeprefix("where, "))
 
 
 def _circles(derived: Mapping[str, list[str]]) -> Iterator[Mistake]:

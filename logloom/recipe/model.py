@@ -37,13 +37,13 @@ from logloom.io.units import format_named, format_names
 from logloom.recipe import checks, patterns, yaml
 from logloom.recipe.columns import Column, ColumnName, Positive, RecipePart, Topic, as_list, text_check
 from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic, nearest
-from logloom.recipe.values import Delay, Percent, Rate, Share, Size, decimal_text
+from logloom.recipe.values import Delay, LengthOfTime, Percent, Rate, Share, Size, decimal_text
 from logloom.uris import chained, is_local, shown
 
 TEMPLATE_NAMES = ("stem", "parent", "path")
 MAX_FILE_BYTES = 16 << 20
 
-_LATER = ("keep",)  # keys that came after the first versions
+_LATER = ("keep", "settle")  # keys that came after the first versions
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -60,7 +60,8 @@ def template_problem(template: str, names: Iterable[str] = TEMPLATE_NAMES) -> st
     return None if template else "is empty"
 
 
-def _name_problem(name: str) -> str | None:
+def name_problem(name: str) -> str | None:
+    """What is wrong with the name of a dataset or a split; None if nothing is."""
     return None if _NAME.fullmatch(name) else f"{name!r}: names are made of letters, digits, and . _ -"
 
 
@@ -74,7 +75,7 @@ def _is_mapping(value: Any) -> str:
 
 Template = Annotated[str, text_check(template_problem)]
 Sources = Annotated[tuple[TimeSource, ...], BeforeValidator(as_list), Field(min_length=1)]
-Name = Annotated[str, text_check(_name_problem)]
+Name = Annotated[str, text_check(name_problem)]
 Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_list)]
 
 
@@ -90,6 +91,22 @@ class LogName(RecipePart):
         if problem:
             raise ValueError(f"as: {problem}")
         return self
+
+
+class LogTable(RecipePart):
+    """`logs: {table: drives.parquet, uri: path}`: a table that lists the logs, a row for each file or folder.
+
+    Attributes:
+        table: URI of a Parquet, Feather or CSV file.
+        uri, log_id, split: columns.
+        where: a filter over the table's columns.
+    """
+
+    table: Annotated[str, Field(min_length=1)]
+    uri: Annotated[str, Field(min_length=1)]
+    log_id: Annotated[str, Field(min_length=1)] | None = None
+    split: Annotated[str, Field(min_length=1)] | None = None
+    where: str = ""
 
 
 class Time(RecipePart):
@@ -151,7 +168,7 @@ class Split(RecipePart):
     @model_validator(mode="after")
     def _sums_to_one(self) -> Self:
         for name in self.shares:
-            if problem := _name_problem(name):
+            if problem := name_problem(name):
                 raise ValueError(problem)
         total = sum(self.shares.values(), Decimal(0))
         if total != 1:
@@ -205,7 +222,10 @@ class Recipe(RecipePart):
     """
 
     name: Name
-    logs: Annotated[Texts, Field(min_length=1)]
+    logs: Annotated[
+        Annotated[Texts, Field(min_length=1), Tag("<one>")] | Annotated[LogTable, Tag("<other>")],
+        Discriminator(_is_mapping),
+    ]
     log_id: Annotated[
         Annotated[Template, Tag("<one>")] | Annotated[LogName, Tag("<other>")], Discriminator(_is_mapping)
     ] = "{stem}"
@@ -222,6 +242,7 @@ class Recipe(RecipePart):
     vanished: Literal["fail", "keep", "drop"] = "fail"
     hash: Literal["ends", "full"] = "ends"
     keep: Keep | None = None
+    settle: LengthOfTime | None = None
     outputs: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
 
     _places: RecipePlaces = PrivateAttr(default_factory=RecipePlaces)
@@ -277,8 +298,11 @@ class Recipe(RecipePart):
         earlier software doesn't know stand in it only where they say something.
         """
         order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
-        logs = [shown(uri) for uri in self.logs]
-        said = {**self.model_dump(mode="json", by_alias=True), "logs": logs, "order": order}
+        said = {**self.model_dump(mode="json", by_alias=True), "order": order}
+        if isinstance(self.logs, LogTable):
+            said["logs"]["table"] = shown(self.logs.table)
+        else:
+            said["logs"] = [shown(uri) for uri in self.logs]
         return {key: value for key, value in said.items() if key not in _LATER or value is not None}
 
     def output_options(self) -> dict[str, BaseModel]:

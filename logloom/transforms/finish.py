@@ -25,7 +25,7 @@ from logloom.io.metadata import Count, FileName, Text, canonical, checked, parse
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
-from logloom.io.shards import LogRecord
+from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.software import software
 from logloom.transforms.job import Job, LogTask, Target, opened
@@ -312,7 +312,7 @@ def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled])
 
 def is_whole(logs: LogRecords, within_budget: bool) -> bool:
     """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
-    return set(logs.statuses) <= {"whole", "empty", "kept", *(("skipped",) if within_budget else ())}
+    return set(logs.statuses) <= {"whole", "empty", "kept", DROPPED, *(("skipped",) if within_budget else ())}
 
 
 def _refusal(job: Target, logs: LogRecords) -> str:
@@ -356,6 +356,7 @@ def create_version(
         software=software(),
         parent_digest=job.parent_digest,
         trusted=trusted,
+        reason=job.reason,
         fan_out=job.store.fan_out,
         format=FORMAT if job.store.fan_out else FLAT_FORMAT,
     )

@@ -79,6 +79,7 @@ class Target:
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
         assembled: the parent's assembled outputs.
         references: digests of the datasets that outputs point into, by output.
+        reason: see `Manifest.reason`.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         labels: of this submission, for people and bills; they stand in runs/ alone.
         block_bytes: how many bytes of rows a worker holds at a time.
@@ -99,6 +100,7 @@ class Target:
     assembled: tuple[Assembled, ...] = ()
     allow_empty: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
     run: str = "again"
     labels: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = 64 << 20

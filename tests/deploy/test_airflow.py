@@ -27,7 +27,9 @@ def airflow(tmp_path):
 
     def run(*arguments, code=0):
         command = [pathlib.Path(sys.executable).parent / "airflow", *arguments]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 

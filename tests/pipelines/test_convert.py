@@ -149,11 +149,13 @@ def test_very_many_parts_go_to_workers_by_files_and_give_the_same_bytes(built, t
     convert(plan)
     for module in (convert_module, outcomes):
         monkeypatch.setattr(module, "GROUP", 1)
-    held = []
-    plain = convert_module.staged_packed
-    monkeypatch.setattr(convert_module, "staged_packed", lambda *told: held.append(told[0]) or plain(*told))
+    staged = []
+    plain = convert_module.stage_packed
+    monkeypatch.setattr(
+        convert_module, "stage_packed", lambda *told: staged.extend(plain(*told)) or (*staged,)
+    )
     converted(built, tmp_path / "files", "tar")
-    assert len(held) == len(plan.parts)
+    assert len(staged) == len(plan.parts)
     assert digests(tmp_path / "graph") == digests(tmp_path / "files")
 
 

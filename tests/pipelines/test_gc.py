@@ -7,10 +7,12 @@ import time
 import numpy as np
 import pytest
 
+import logloom.io.tables as tables
 from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
 from logloom.io import ages, removals
 from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
 from logloom.io.manifest import (
+    open_root,
     read_manifest,
     resolve_version,
     runs_folder,
@@ -20,11 +22,14 @@ from logloom.io.manifest import (
 )
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
+from logloom.io.records import LogRecords
 from logloom.io.storage import Store
 from logloom.pipelines import gc, versions
+from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import kept_versions
-from logloom.recipe import Keep
+from logloom.pipelines.plan import plan_build
+from logloom.recipe import Keep, Recipe
 from logloom.transforms import taking
 from logloom.transforms.finish import create_version
 from logloom.transforms.finished import finished_unit
@@ -191,6 +196,29 @@ def test_no_unit_of_a_table_goes_while_nobody_knows_what_a_table_elsewhere_needs
     assert done.amounts["units"].items == 1
     assert "remove this note" in done.notes[0]
     assert finished_unit(store, kept)
+
+
+def test_what_a_table_elsewhere_points_to_stays_until_its_note_goes(drive, tmp_path):
+    table = "outputs:\n  table: {reference: 'R'}\npartition: {rows: 40}\n"
+    text = drive.text[: drive.text.index("outputs:")]
+    root, user = tmp_path / "root", tmp_path / "user"
+    first = Recipe.from_yaml(text + table.replace("{reference: 'R'}", "{}"))
+    build(plan_build(first, str(root)), view="none")
+    build(plan_build(Recipe.from_yaml(text + table.replace("'R'", f"'{root}@1'")), str(user)))
+    assert tables.verify(f"{user}@1") == []
+    store, manifest = open_root(Store.at(str(root)))
+    emptied = dataclasses.replace(
+        manifest, version=2, parent=1, logs=LogRecords(), assembled=(), totals=LogRecords().totals
+    )
+    store.create(version_file(2), emptied.to_bytes())
+    assert collect_garbage(str(root), keep=LAST).removed == (1,)
+    age(root, 30)
+    assert collect_garbage(str(root)).amounts["units"].items
+    assert tables.verify(f"{user}@1") == []
+    (note,) = (root / "referenced-by").iterdir()
+    note.unlink()
+    assert collect_garbage(str(root)).amounts["units"].items
+    assert tables.verify(f"{user}@1") != []
 
 
 # --- races, stepped through by hand ---------------------------------------------------------------------

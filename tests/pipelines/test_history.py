@@ -151,8 +151,8 @@ def test_a_log_is_followed_through_the_versions_that_have_it(grown, drive):
     assert (earlier.versions, later.versions) == ((1,), (2,))
     assert earlier.record.uris == (str(drive.logs[0]),)
     assert earlier.record.content_id == later.record.content_id
-    assert {unit.output for unit in later.units} == set(read_manifest(grown, 2).outputs)
-    assert later.to_json()["units"][0]["identity"] == later.units[0].identity
+    assert {unit.output for _, unit in later.units} == set(read_manifest(grown, 2).outputs)
+    assert later.to_json()["units"][0]["identity"] == later.units[0][1].identity
     (only,) = follow(grown, drive.logs[1].stem)
     assert only.versions == (2,)
     with pytest.raises(UsageError, match="no version has a log 'drive-77'"):

@@ -18,11 +18,11 @@ from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
-from logloom.pipelines.status import RunningNote
 from logloom.pipelines.verify import verify
 from logloom.transforms.finish import commit
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.outcomes import LogOutcomes
+from logloom.transforms.running_note import RunningNote
 from tests.pipelines.roots import (
     PAYLOAD,
     commit_version,

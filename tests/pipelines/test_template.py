@@ -44,7 +44,15 @@ def test_the_file_that_the_image_names_runs_as_a_script():
 
 
 def test_the_template_takes_all_that_build_takes_but_for_what_is_this_machine_s():
-    here = {"workers", "view", "wait", "quiet", "json", *inspect.signature(EngineOptions).parameters}
+    here = {
+        "workers",
+        "view",
+        "wait",
+        "openlineage",
+        "quiet",
+        "json",
+        *inspect.signature(EngineOptions).parameters,
+    }
     named = {"sources": "recipe", "storage_option": "storage_options"}
     build = {parameter.name for parameter in get_command(app).commands["build"].params} - here - {"help"}
     own = {action.dest for action in parser()._actions} - {"help"}

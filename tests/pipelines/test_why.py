@@ -140,6 +140,8 @@ def test_every_message_behind_a_value_is_named_with_its_place(traced, name):
     messages = raw_messages(path)[topic]
     for row in rows:
         told, tick = row["why"]["columns"][name], row["timestamp"]
+        assert told["recipe"].startswith(f"{{{name}: {{topic: ")
+        assert row["why"]["software"].keys() >= {"logloom", "numpy"}
         used, near = expected(messages, tick, policy, tolerance, window, offset)
         assert [m["number"] for m in told["messages"]] == used
         assert [m["number"] for m in told.get("nearest", [])] == near

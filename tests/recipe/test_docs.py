@@ -10,6 +10,7 @@ from logloom.recipe import (
     DerivedColumn,
     Keep,
     LogName,
+    LogTable,
     Partition,
     Recipe,
     Rows,
@@ -44,7 +45,20 @@ def test_each_python_block_runs(block):
 
 @pytest.mark.parametrize(
     "model",
-    [Recipe, LogName, Time, Clock, Rows, Partition, Split, SkipBudget, Keep, TopicColumn, DerivedColumn],
+    [
+        Recipe,
+        LogName,
+        LogTable,
+        Time,
+        Clock,
+        Rows,
+        Partition,
+        Split,
+        SkipBudget,
+        Keep,
+        TopicColumn,
+        DerivedColumn,
+    ],
 )
 def test_every_key_is_explained(model):
     for name, info in model.model_fields.items():

@@ -55,6 +55,11 @@ class Folders:
         self._known: dict[Any, Any] = {}
         self._now_ns = time.time_ns()
 
+    @property
+    def now_ns(self) -> int:
+        """When listing began, ns since the Unix epoch."""
+        return self._now_ns
+
     def matching(self, fs: Any, pattern: str) -> dict[str, str]:
         """What matches a glob, and what it is: "file", "directory"."""
         found, folders = listed(fs, pattern, self._now_ns)

@@ -1,6 +1,6 @@
 """What listings say of files: which a glob means, and stamps that tell a file which hasn't changed.
 
-Here: `listed`, which lists a glob's files once, and `stamp_of`.
+Here: `listed`, which lists a glob's files once, `stamp_of` and `changed_ns`.
 Elsewhere: which of the files are logs (folders, match), what a stamp stands for (remembered).
 
 A stamp holds all that a listing says of a file's content: its size, and its generation, ETag, checksum and
@@ -28,6 +28,7 @@ MAGIC = re.compile(r"[*?\[]")
 
 _CONTENT = ("generation", "ETag", "etag", "md5Hash", "crc32c", "checksum")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
+_STAMPED = re.compile(rf"\b(?:{'|'.join((*_TIMES, 'ctime'))}) (\d+)")
 
 
 class Listed(NamedTuple):
@@ -132,6 +133,23 @@ def local_stamp(path: str, now_ns: int) -> str:
     if not stat.S_ISREG(found.st_mode) or changed > now_ns - SETTLED_NS:
         return ""
     return f"size {found.st_size}, mtime {found.st_mtime_ns}, ctime {found.st_ctime_ns}, inode {found.st_ino}"
+
+
+def changed_ns(fs: Any, path: str, stamp: str = "") -> int | None:
+    """When a file changed last, ns since the Unix epoch; None where its file system doesn't tell.
+
+    Args:
+        stamp: that its listing gave, so that nothing need be asked; "" for none.
+    """
+    if times := _STAMPED.findall(stamp):
+        return max(map(int, times))
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if is_disk(fs):
+            found = os.stat(path)
+            return max(found.st_mtime_ns, found.st_ctime_ns)
+        info = fs.info(path)
+        return max((ns for name in _TIMES if info.get(name) and (ns := _ns(info[name]))), default=None)
+    return None
 
 
 def _ns(time: Any) -> int | None:

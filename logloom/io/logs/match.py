@@ -20,7 +20,7 @@ from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_i
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import Log, LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, parent_of
-from logloom.io.logs.listing import MAGIC
+from logloom.io.logs.listing import MAGIC, changed_ns
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
@@ -30,7 +30,7 @@ _THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogFiles:
     """The files of one log.
 
@@ -40,12 +40,14 @@ class LogFiles:
         stamps: of each of them what its listing says of its content, see `logloom.io.logs.listing`; "" where
             it doesn't tell.
         given: URIs of those files that were given with credentials, as they were.
+        split: that a catalogue says; "" where none does.
     """
 
     log_id: str
     uris: tuple[str, ...]
     stamps: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    split: str = ""
 
     @property
     def recordings(self) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ class LogFiles:
         return tuple(uri for uri in self.uris if file_name_of(uri) != METADATA)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FoundLog:
     """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
 
@@ -81,6 +83,15 @@ class _NotFoundError(Exception):
 def access_to(options: Mapping[str, Any] | None, logs: Iterable[LogFiles]) -> Mapping[str, Any]:
     """Storage options by which the files of these logs are opened."""
     return with_access(options, (uri for log in logs for uri in log.given))
+
+
+def has_settled(log: LogFiles, before_ns: int, options: Mapping[str, Any] | None) -> bool:
+    """Whether no file of a log is known to have changed since a time, ns since the Unix epoch."""
+    for uri, stamp in zip(log.uris, log.stamps, strict=True):
+        changed = changed_ns(*filesystem(uri, options), stamp)
+        if changed is not None and changed > before_ns:
+            return False
+    return True
 
 
 def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> list[LogFiles]:
@@ -171,7 +182,15 @@ def log_id_of(uri: str, template: str, words: Mapping[str, str] | None = None) -
     Raises:
         UsageError: it is no usable name.
     """
-    log_id = fill_template(template, uri, words)
+    return checked_log_id(fill_template(template, uri, words), uri)
+
+
+def checked_log_id(log_id: str, uri: str) -> str:
+    """The name, of the log at a URI.
+
+    Raises:
+        UsageError: it is no usable one.
+    """
     if len(log_id.encode()) > MAX_LOG_ID:
         raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
     strange = not log_id.isprintable() or "\\" in log_id

@@ -27,6 +27,7 @@ from logloom.io.logs.sidecar import Sidecars
 
 NAME = "listing"
 PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
+_WHOLE: Mapping[str, str] = {}  # shared, for there are very many
 _CONTENT = re.compile(r"[0-9a-f]{64}")
 
 
@@ -205,7 +206,9 @@ class Memory:
         if row in self.orders:
             uris = tuple(uris[i] for i in self.orders[row])
         content_id = self.contents[row].tobytes().hex()
-        return RememberedLog(uris, content_id, self.profiles[self.kinds[row]], self.unfinished.get(row, {}))
+        return RememberedLog(
+            uris, content_id, self.profiles[self.kinds[row]], self.unfinished.get(row, _WHOLE)
+        )
 
     def to_data(self) -> dict[str, Any]:
         return {

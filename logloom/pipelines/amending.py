@@ -1,0 +1,154 @@
+"""Versions that no new log makes: back to an earlier one, and without some drives.
+
+Here: `rollback`, which commits what an earlier version says, and `plan_drop`, a build that reads no log.
+Elsewhere: running a build (logloom.pipelines.build), and what later ones leave out (logloom.pipelines.plan).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, UsageError
+from logloom.io.ahead import ahead
+from logloom.io.assembled import assembled_files
+from logloom.io.entries import ENTRY, read_log_part
+from logloom.io.manifest import Manifest, read_assembled, read_manifest
+from logloom.io.merging import GONE, merge_records
+from logloom.io.shards import DROPPED, LogRecord
+from logloom.io.storage import Store
+from logloom.pipelines.plan import references_of
+from logloom.pipelines.planned import BuildPlan
+from logloom.pipelines.versions import next_version
+from logloom.pipelines.view import show
+from logloom.transforms.finish import commit
+from logloom.transforms.job import Committed
+from logloom.transforms.outcomes import LogOutcomes
+from logloom.transforms.running_note import Announced
+from logloom.words import OnMessage, counted, ignore_message
+
+
+def rollback(
+    store: Store,
+    version: int | str,
+    reason: str = "",
+    *,
+    view: str = "auto",
+    on_message: OnMessage = ignore_message,
+) -> tuple[Manifest, str]:
+    """Commits a version that says what an earlier one does; gives it, and the folder of its view.
+
+    No data is copied or read: both versions name the same units.
+
+    Args:
+        view: as of a build.
+
+    Raises:
+        UsageError: there is no such version, or the newest one says the same.
+        DatasetError: it isn't there whole.
+        CommitConflictError: another build committed this number first.
+    """
+    old = read_manifest(store, version)
+    newest, following = next_version(store)
+    assert newest is not None  # there is an old one
+    store = following["store"]
+    same = newest.logs == old.logs and newest.assembled == old.assembled and newest.outputs == old.outputs
+    if same and newest.recipe == old.recipe:
+        raise UsageError(
+            f"{store.uri}: version {newest.version} says already what version {old.version} does"
+        )
+    for problem in _missing(store, old, newest):
+        raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
+    words = f"rollback to version {old.version}{f': {reason}' if reason else ''}"
+    job = dataclasses.replace(
+        Committed.of(store, old), **(following | {"assembled": old.assembled}), allow_empty=True, reason=words
+    )
+    logs = old.logs if old.logs.is_stored else merge_records(store, old.logs, [])
+    assembled = [(part, len(read_assembled(store, part).portions)) for part in old.assembled]
+    with Announced(job, "rollback"):
+        outcome = commit(job, LogOutcomes(version=logs.shards), [(part, (), n) for part, n in assembled])
+    _raise(outcome)
+    made = read_manifest(store, job.number)
+    return made, show(store, made, view, on_message)[0]
+
+
+def _missing(store: Store, old: Manifest, newest: Manifest) -> Iterator[str]:
+    """What an earlier version names and isn't there; what the newest one names, too, isn't looked for."""
+    sound, problems = old.logs.whole() if old.logs.is_stored else (old.logs, [])
+    yield from problems
+    known = set(newest.logs.column("part").to_pylist())
+    parts = [part for part in sound.column("part").to_pylist() if part and part not in known]
+
+    def lost(part: str) -> list[str]:
+        try:
+            folders = [f for entry in read_log_part(store, part, brief=True) for f in entry.folders]
+        except DatasetError as error:
+            return [str(error)]
+        return [f"{store.uri_of(f)}: missing" for f in folders if not store.exists(f"{f}/{ENTRY}")]
+
+    for found in ahead(lost, parts, threads=8):
+        yield from found
+    for part in old.assembled:
+        if part not in newest.assembled:
+            try:
+                for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
+                    if store.size(place) != file.size:
+                        yield f"{store.uri_of(place)}: missing"
+            except DatasetError as error:
+                yield str(error)
+
+
+def _raise(outcome: dict[str, Any]) -> None:
+    """Raises what kept a version from being committed."""
+    if outcome["conflict"]:
+        raise CommitConflictError(outcome["conflict"])
+    if not outcome["committed"]:
+        said = [failure["message"] for failure in outcome["failures"]]
+        raise LogloomError("\n".join(["nothing was committed", *said, outcome["problem"]]).strip())
+
+
+def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: bool = False) -> BuildPlan:
+    """Plans a version of the newest one's logs without some, or one that later builds may add them to again.
+
+    No log is read; what is assembled of many is put together anew without them.
+
+    Args:
+        reason: kept with each of them.
+        undo: takes back that they were dropped.
+
+    Raises:
+        UsageError: the newest version doesn't have such a log, or nobody dropped it; lists all.
+    """
+    newest, following = next_version(store)
+    if newest is None:
+        raise UsageError(f"{store.uri}: no version here")
+    store = following["store"]
+    chosen = {log_id: newest.logs.find(log_id) for log_id in sorted(set(log_ids))}
+    wrong = [name for name, one in chosen.items() if one is None or (one.status == DROPPED) != undo]
+    if wrong:
+        what = "leaves out no" if undo else "doesn't have"
+        raise UsageError(f"{store.uri}: version {newest.version} {what} log {', '.join(map(repr, wrong))}")
+    records = [one for one in chosen.values() if one is not None]
+    words = f"drop{' --undo' if undo else ''} of {', '.join(list(chosen)[:5])}"
+    words += f" and {counted(len(chosen) - 5, 'more log')}" if len(chosen) > 5 else ""
+    version = Committed.of(store, newest)
+    job = dataclasses.replace(
+        version,
+        **following,
+        references=references_of(version.outputs, store.options),
+        allow_empty=True,
+        reason=f"{words}: {reason}" if reason else words,
+    )
+    changes = tuple(_gone(one) if undo else _dropped(one, reason) for one in records)
+    return BuildPlan(job, (), changes=changes)  # type: ignore[arg-type]  # a Job only where logs are read
+
+
+def _dropped(record: LogRecord, reason: str) -> LogRecord:
+    """What stays of a log's record."""
+    named = record.log_id, record.uris, record.content_id, record.split, record.key
+    return LogRecord(*named, DROPPED, "", 0, 0, {}, 0, (reason,) if reason else (), units=0)
+
+
+def _gone(record: LogRecord) -> LogRecord:
+    return dataclasses.replace(_dropped(record, ""), status=GONE)

@@ -1,0 +1,155 @@
+"""A catalogue: the logs of a recipe as a table lists them, a row for each file or folder.
+
+Here: reading the table, and which rows are meant.
+Elsewhere: the recipe's words for it (`LogTable` in model), the files themselves (logs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from logloom import where
+from logloom.errors import DatasetError, LogReadError, StorageError, UsageError
+from logloom.io.filesystems import absolute_uri, filesystem, folder_of
+from logloom.io.remote import MISSING
+from logloom.schema import ColumnType
+from logloom.uris import chained, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logloom.recipe.model import LogTable
+
+MAX_BYTES = 1 << 30
+MAX_ROWS = 10_000_000
+
+
+class ListedLog(NamedTuple):
+    """A row of a catalogue.
+
+    Attributes:
+        uri: absolute.
+        log_id, split: "" where the catalogue doesn't say.
+    """
+
+    uri: str
+    log_id: str = ""
+    split: str = ""
+
+
+def read_catalogue(
+    said: LogTable, base: str | None = None, storage_options: Mapping[str, Any] | None = None
+) -> list[ListedLog]:
+    """The rows that are meant, in the table's order; URIs that are relative start at the table's folder.
+
+    Raises:
+        UsageError: there is no such table or column, a value isn't text, or `where` doesn't fit.
+        StorageError: it can't be read.
+    """
+    uri = absolute_uri(said.table, base)
+    table = _read(uri, storage_options)
+    place = shown(uri)
+    wanted = {"uri": said.uri, "log_id": said.log_id, "split": said.split}
+    for key, column in wanted.items():
+        if column is not None and column not in table.column_names:
+            raise UsageError(
+                f"{place}: {key}: no column {column!r}; there are {', '.join(table.column_names)}"
+            )
+    if said.where:
+        table = table.filter(_meant(said.where, table, place))
+    texts = {key: _texts(table, column, place) for key, column in wanted.items() if column is not None}
+    folder = folder_of(uri)
+    return [
+        ListedLog(absolute_uri(row["uri"], folder), row.get("log_id", ""), row.get("split", ""))
+        for row in _rows(texts)
+    ]
+
+
+def _rows(columns: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
+    """
+    Raises:
+        UsageError: no such table, or none at all.
+        StorageError: it can't be read.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    readers = {
+        ".parquet": pyarrow.parquet.read_table,
+        ".pq": pyarrow.parquet.read_table,
+        ".feather": pyarrow.feather.read_table,
+        ".csv": pyarrow.csv.read_csv,
+    }
+    place = shown(uri)
+    path = uri.split("?", 1)[0].lower()
+    reader = next((reader for suffix, reader in readers.items() if path.endswith(suffix)), None)
+    if reader is None:
+        raise UsageError(f"{place}: a catalogue is a table: {', '.join(readers)}")
+    fs, name = filesystem(uri, storage_options)
+    try:
+        data = fs.cat_file(name, start=0, end=MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise UsageError(f"{place}: larger than {MAX_BYTES >> 30} GiB, which is no catalogue")
+        table = reader(pa.BufferReader(data))
+    except MISSING:
+        raise UsageError(f"{place}: there is no such table") from None
+    except (pa.ArrowException, ValueError) as error:
+        raise UsageError(f"{place}: no table, or a damaged one ({error})") from error
+    except OSError as error:
+        raise StorageError(f"{place}: can't be read: {error}") from chained(error)
+    if table.num_rows > MAX_ROWS:
+        raise UsageError(f"{place}: more than {MAX_ROWS:,} rows, which is no catalogue")
+    return table
+
+
+def _texts(table: pa.Table, column: str, place: str) -> list[str]:
+    """The values of a column, each a text that isn't empty."""
+    values: list[Any] = table[column].to_pylist()
+    for row, value in enumerate(values):
+        if not isinstance(value, str) or not value:
+            raise UsageError(f"{place}: row {row}: {column} is {value!r:.80}; expected a text")
+    return values
+
+
+def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
+    """(N,) which rows a filter chooses; a missing number is NaN, and a missing text is empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    try:
+        found = where.parse(text)
+        found.check_names(table.column_names)
+        columns: dict[str, Any] = {}
+        kinds: dict[str, ColumnType] = {}
+        for name in found.columns:
+            column = table[name]
+            if types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            if types.is_string(column.type) or types.is_large_string(column.type):
+                columns[name] = where.Categories.found_in(pc.fill_null(column, "").to_pylist())
+                kinds[name] = ColumnType(np.dtype(np.uint8), (None,), "string")
+            elif types.is_integer(column.type) or types.is_floating(column.type):
+                columns[name] = column.to_numpy()
+                kinds[name] = ColumnType(columns[name].dtype)
+            elif types.is_boolean(column.type):
+                columns[name] = pc.fill_null(column, False).to_numpy()
+                kinds[name] = ColumnType(np.dtype(bool))
+            else:
+                raise UsageError(
+                    f"where: {name} is {column.type}; only numbers, texts and truths are compared"
+                )
+        found.check(kinds)
+        return pa.array(np.asarray(found.mask(columns, table.num_rows)))
+    except (UsageError, DatasetError, LogReadError) as error:
+        raise UsageError(f"{place}: {error}") from error

@@ -1,0 +1,183 @@
+"""Versions that no new log makes: `rollback` and `drop`."""
+
+import json
+import shutil
+from decimal import Decimal
+
+import pytest
+
+import logloom.datasets
+from logloom.errors import CommitConflictError, DatasetError, LogReadError, UsageError
+from logloom.io.manifest import read_manifest, version_file, version_numbers
+from logloom.io.shards import DROPPED
+from logloom.io.storage import Store
+from logloom.pipelines.amending import plan_drop, rollback
+from logloom.pipelines.build import build
+from logloom.pipelines.comparison import compare
+from logloom.pipelines.history import follow, versions
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
+from logloom.transforms import finish
+from tests.pipelines.conftest import build_at, command, digests
+
+
+@pytest.fixture(scope="module")
+def grown(drive, tmp_path_factory):
+    """A recipe over a folder of its own, and versions 1 of one drive and 2 of two; not to be changed."""
+    folder = tmp_path_factory.mktemp("grown")
+    (folder / "logs").mkdir()
+    text = drive.text.replace(str(drive.logs[0].parent), str(folder / "logs"))
+    recipe = Recipe.from_yaml(text, source="drive.yaml")
+    for log in drive.logs:
+        shutil.copy2(log, folder / "logs")
+        build_at(recipe, folder / "root")
+    return recipe, folder / "root"
+
+
+@pytest.fixture
+def root(grown, tmp_path):
+    """A copy of these versions, to be changed."""
+    shutil.copytree(grown[1], tmp_path / "root")
+    return tmp_path / "root"
+
+
+def view_of(root, number):
+    return digests(root / f"v{number:08d}")
+
+
+def findings(root, number):
+    return [str(one) for one in verify(str(root), number, num_workers=1).findings]
+
+
+def test_a_version_without_a_drive_is_what_a_build_without_it_gives(grown, root):
+    recipe, _ = grown
+    store = Store.at(str(root))
+    second, first = read_manifest(store, 2), read_manifest(store, 1)
+    gone = second.logs[1].log_id
+    made = build(plan_drop(store, [gone], "the driver asked us to")).manifest
+    assert made.reason == f"drop of {gone}: the driver asked us to"
+    assert view_of(root, 3) == view_of(root, 1)
+    assert made.assembled == first.assembled
+    record = made.logs.find(gone)
+    assert (record.status, record.rows, record.part, record.reasons) == (
+        DROPPED,
+        0,
+        "",
+        ("the driver asked us to",),
+    )
+    assert findings(root, 3) == findings(root, 2) == []
+    assert {row["log_id"] for row in logloom.datasets.open(str(root))} == {second.logs[0].log_id}
+    assert compare(("a", "b"), first, made).logs.counts == {"added": 0, "gone": 0, "changed": 0}
+    assert versions(store)[0].changes == {"added": 0, "gone": 1, "changed": 0}
+    assert follow(store, gone)[0].record.status == DROPPED
+    plan = plan_build(recipe, str(root))
+    assert plan.up_to_date
+    assert plan_summary(plan)["logs_left_out"] == 1
+    assert any(gone in note and "drop --undo" in note for note in plan.notes)
+
+
+def test_a_dropped_drive_stays_out_under_another_recipe_and_where_its_file_is_broken_or_gone(
+    grown, root, tmp_path
+):
+    recipe, _ = grown
+    store = Store.at(str(root))
+    logs = tmp_path / "logs"
+    shutil.copytree(recipe.logs[0].rpartition("/")[0], logs)
+    moved = recipe.model_copy(update={"logs": (str(logs / "*.mcap"),)})
+    kept, gone = (record.log_id for record in read_manifest(store, 2).logs)
+    (logs / f"{gone}.mcap").write_bytes(b"broken")
+    with pytest.raises(LogReadError):
+        plan_build(moved, str(root))
+    build(plan_drop(store, [gone]))
+    assert [log.task.log_id for log in plan_build(moved, str(root)).logs] == [kept]
+    (logs / f"{gone}.mcap").unlink()
+    other = moved.model_copy(update={"clock": moved.clock.model_copy(update={"rate": Decimal(5)})})
+    made = build_at(other, root).manifest
+    assert made.logs.find(gone).status == DROPPED
+    assert made.logs.find(kept).rows
+    assert findings(root, made.version) == []
+
+
+def test_what_was_dropped_comes_back_once_that_is_taken_back(grown, root):
+    recipe, _ = grown
+    store = Store.at(str(root))
+    gone = read_manifest(store, 2).logs[1].log_id
+    build(plan_drop(store, [gone]))
+    with pytest.raises(UsageError, match=f"version 3 doesn't have log '{gone}'"):
+        plan_drop(store, [gone])
+    build(plan_drop(store, [gone], undo=True))
+    assert read_manifest(store).logs.find(gone) is None
+    with pytest.raises(UsageError, match=f"version 4 leaves out no log '{gone}'"):
+        plan_drop(store, [gone], undo=True)
+    again = build_at(recipe, root)
+    assert (again.built, again.reused) == (0, again.manifest.totals["units"] // 2)
+    assert view_of(root, 5) == view_of(root, 2)
+    assert again.manifest.logs == read_manifest(store, 2).logs
+
+
+def test_all_logs_can_be_dropped(root):
+    store = Store.at(str(root))
+    made = build(plan_drop(store, list(read_manifest(store).logs.column("log_id").to_pylist()))).manifest
+    assert made.totals["rows"] == 0
+    assert made.assembled == ()
+    assert findings(root, 3) == []
+
+
+def test_going_back_commits_what_the_earlier_version_says(grown, root):
+    recipe, _ = grown
+    store = Store.at(str(root))
+    before = digests(root)
+    made, shown = rollback(store, 1, "a loose camera")
+    old = read_manifest(store, 1)
+    assert (made.version, made.parent, made.reason) == (3, 2, "rollback to version 1: a loose camera")
+    for name in ("logs", "assembled", "recipe", "schema", "plan", "outputs", "totals", "name"):
+        assert getattr(made, name) == getattr(old, name), name
+    assert (made.trusted["logs"], made.trusted["assembled"]) == (1, len(old.assembled))
+    assert shown == str(root / "v00000003")
+    assert view_of(root, 3) == view_of(root, 1)
+    new = set(digests(root)) - set(before)
+    assert not [name for name in new if name.startswith(("parts/", "logs/", "versions/shards/"))]
+    assert findings(root, 3) == []
+    assert versions(store)[0].engine == "rollback"
+    with pytest.raises(UsageError, match="version 3 says already what version 1 does"):
+        rollback(store, 1)
+    build_at(recipe, root)
+    assert view_of(root, 4) == view_of(root, 2)
+
+
+def test_nothing_goes_back_to_a_version_of_which_something_is_gone(root):
+    store = Store.at(str(root))
+    gone = read_manifest(store, 2).logs[1]
+    rollback(store, 1)
+    entries = sorted((root / "parts" / "tar").rglob("entry.json"))
+    next(path for path in entries if json.loads(path.read_text())["log_id"] == gone.log_id).unlink()
+    with pytest.raises(DatasetError, match=r"version 2 can't be gone back to: .*missing"):
+        rollback(store, 2)
+    (root / f"logs/{gone.part}.parquet").unlink()
+    with pytest.raises(DatasetError, match=r"version 2 can't be gone back to: .*logs/.*is missing"):
+        rollback(store, 2)
+    assert version_numbers(store) == [1, 2, 3]
+
+
+def test_another_build_that_committed_first_is_a_clean_refusal(root, monkeypatch):
+    store = Store.at(str(root))
+    create = finish.create_version
+
+    def late(job, *arguments):
+        job.store.create(version_file(3), job.store.read(version_file(2)))
+        return create(job, *arguments)
+
+    monkeypatch.setattr(finish, "create_version", late)
+    with pytest.raises(CommitConflictError, match="another build committed version 3 first"):
+        rollback(store, 1)
+
+
+def test_the_commands_say_what_they_made(root):
+    store = Store.at(str(root))
+    gone = read_manifest(store).logs[1].log_id
+    assert command("rollback", str(root)).returncode == 2
+    done = command("rollback", f"{root}@1", "--json", "--reason", "x")
+    assert json.loads(done.stdout)["version"] == 3, done.stderr
+    assert command("drop", str(root), gone).returncode == 2
