@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+import logloom.datasets
 from logloom.errors import DatasetError, PurgedError, UsageError
 from logloom.io import removals
 from logloom.io.entries import read_log_part
@@ -158,6 +159,10 @@ def test_a_real_root_is_verified_built_again_without_it_and_not_repaired_back(dr
     assert not (root / "v00000001").exists()
     with pytest.raises(PurgedError):
         read_assembled(store, next(part for part in first.assembled if part.split == first.logs[0].split))
+    dataset = logloom.datasets.open(root, version=1, output="tar")
+    assert dataset[first.logs[0].rows]["log_id"] == others[0]
+    with pytest.raises(PurgedError):
+        dataset[0]
     report = verify(str(root), num_workers=1)
     assert report.is_proven, report.findings
     assert report.purged == 1
