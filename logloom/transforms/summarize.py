@@ -42,7 +42,7 @@ def summarize(job: Job, log: LogTask) -> tuple[LogTask, Failure | None]:
         found = opened_now(job, log.uris)
         check_files(LogFiles(log.log_id, log.uris), lambda uris: open_log(uris, job.open_options))
         uris, content_id = found.summary.uris, found.summary.content_id
-        split = split_of(recipe, log.log_id, uris)
+        split = split_of(recipe, log.log_id, uris, log.split)
         key = job.log_key(log.log_id, content_id, uris, split)
         log = replace(log, uris=uris, content_id=content_id, split=split, key=key)
         kind = "recipe"

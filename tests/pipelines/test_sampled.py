@@ -3,6 +3,8 @@
 import pathlib
 import shutil
 
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from logloom.errors import LogReadError, RecipeError
@@ -94,6 +96,25 @@ def test_a_version_has_the_same_bytes_whoever_opens_its_logs(archive, opened):
     assert {*opened} == {NAMES[0], "one", "two"}
     assert files(archive / "all") == files(archive / "some")
     assert (archive / "all/index/listing").read_bytes() == (archive / "some/index/listing").read_bytes()
+
+
+@pytest.mark.parametrize("group", [1, 100])
+def test_a_table_says_the_splits_of_logs_that_workers_open_too(archive, monkeypatch, group):
+    monkeypatch.setattr(job, "GROUP", group)
+    splits = ["train", "val", "val", "train", "val", "train", "train"]
+    table = pa.table({"path": [f"logs/{name}.mcap" for name in NAMES], "part": splits})
+    pa.csv.write_csv(table, str(archive / "drives.csv"))
+    text = (
+        "name: t\nlogs: {table: drives.csv, uri: path, split: part}\nclock: {rate: 10}\n"
+        "columns:\n  speed: {topic: /can, field: speed}\noutputs: {table: {}}\n"
+    )
+    recipe = Recipe.from_yaml(text, source="drive.yaml")
+    for root, sample in (("all", None), ("some", 2)):
+        plan = plan_build(recipe, str(archive / root), base=str(archive), sample=sample)
+        shown = plan_summary(plan)
+        assert {name: found["logs"] for name, found in shown["splits"].items()} == {"train": 4, "val": 3}
+        assert [log.split for log in build(plan).manifest.logs] == splits
+    assert files(archive / "all") == files(archive / "some")
 
 
 def test_what_workers_opened_is_remembered_and_the_next_night_opens_what_is_new(archive, opened):
