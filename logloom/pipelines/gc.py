@@ -343,6 +343,8 @@ class _Collection:
                     self.done.unknown.append(f"runs/{name}")
                 continue
             number = int(name)
+            if number > newest:
+                continue  # a build that is to be that version may be about to read what an earlier one left
             files = list(listed(self._store, runs_folder(number)))
             is_over = number <= newest - kept and all(file.changed < self._cutoff for file in files)
             kinds = [(file, _OF_RUN.fullmatch(file.name.split("/", 2)[2])) for file in files]

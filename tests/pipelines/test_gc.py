@@ -26,7 +26,7 @@ from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
-from logloom.pipelines import gc, tagging
+from logloom.pipelines import gc, tagging, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import kept_versions
@@ -129,6 +129,17 @@ def test_a_version_goes_first_and_its_files_after_the_grace(store):
     zombie = dataclasses.replace(following(store, manifest), number=1, parent=None, parent_digest="")
     with pytest.raises(CommitConflictError):  # its number stays taken
         create_version(zombie, manifest.logs, [], {})
+
+
+def test_a_plan_upon_a_version_that_is_removed_just_then_is_one_that_another_build_was_first_of(
+    store, monkeypatch
+):
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["b"])
+    collect_garbage(str(store.local), keep=LAST)
+    monkeypatch.setattr(versions, "version_numbers", lambda store: [1])  # as they were a moment ago
+    newest, following = versions.next_version(store)
+    assert (newest.version, following["number"]) == (1, 2)  # whose commit is refused
 
 
 def test_the_newest_version_stays_whatever_a_note_says_and_a_tag_keeps_its_version(store):
@@ -377,10 +388,20 @@ def test_a_folder_of_others_is_left_alone_whatever_its_folders_are_called(tmp_pa
     age(tmp_path, days=30)
     done = collect_garbage(str(tmp_path))
     assert model.exists()
-    assert (done.amounts, done.unknown) == ({}, ["runs/20260101/model.ckpt"])
+    assert done.amounts == {}
     (tmp_path / "train.py").touch()
     with pytest.raises(UsageError, match=r"not a logloom root, it holds train\.py"):
         collect_garbage(str(tmp_path))
+
+
+def test_what_no_build_writes_stays_in_runs_too(store):
+    commit_version(store, 1, ["a"])
+    mine, left = f"{runs_folder(1)}/notes.txt", f"{runs_folder(1)}/{'a' * 64}.parquet"
+    for name in (mine, left):
+        store.replace(name, b"")
+    age(store.local, days=30)
+    assert collect_garbage(str(store.local), kept_runs=0).unknown == [mine]
+    assert (store.exists(mine), store.exists(left)) == (True, False)
 
 
 @pytest.mark.parametrize("first", ["gc", "tag"])
