@@ -388,10 +388,20 @@ def test_a_folder_of_others_is_left_alone_whatever_its_folders_are_called(tmp_pa
     age(tmp_path, days=30)
     done = collect_garbage(str(tmp_path))
     assert model.exists()
-    assert (done.amounts, done.unknown) == ({}, ["runs/20260101/model.ckpt"])
+    assert done.amounts == {}
     (tmp_path / "train.py").touch()
     with pytest.raises(UsageError, match=r"not a logloom root, it holds train\.py"):
         collect_garbage(str(tmp_path))
+
+
+def test_what_no_build_writes_stays_in_runs_too(store):
+    commit_version(store, 1, ["a"])
+    mine, left = f"{runs_folder(1)}/notes.txt", f"{runs_folder(1)}/{'a' * 64}.parquet"
+    for name in (mine, left):
+        store.replace(name, b"")
+    age(store.local, days=30)
+    assert collect_garbage(str(store.local), kept_runs=0).unknown == [mine]
+    assert (store.exists(mine), store.exists(left)) == (True, False)
 
 
 @pytest.mark.parametrize("first", ["gc", "tag"])
