@@ -235,7 +235,7 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
-    purged = logs.purged(before.known)
+    purged = logs.purged(before)
     for log_id in sorted(logs.opened):
         task = _task_of(job, recipe, logs, log_id)
         if log_id not in purged and not _stands(before, task):
