@@ -102,7 +102,7 @@ def purged(made, store):
 def repaired(made, store):
     done = repair(store.uri, num_workers=1)
     if not done.is_sound:
-        raise LogloomError("\n".join(finding.message for finding in done.failed))
+        raise LogloomError("\n".join(finding.message for finding in done.unrepaired))
 
 
 def as_made(root):
