@@ -94,6 +94,8 @@ def gc(
 
 def _keep(last: int | None, daily: int | None, tags: bool) -> Keep | None:
     if last is None and daily is None:
+        if not tags:
+            raise UsageError("--no-keep-tags goes with --keep-last or --keep-daily, which say what stays")
         return None
     from logloom.recipe import Keep
 

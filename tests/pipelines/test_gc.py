@@ -1,5 +1,6 @@
 """Garbage collection removes what nobody needs, and never what a build is about to commit."""
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -24,11 +25,13 @@ from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
-from logloom.pipelines import gc, versions
+from logloom.io.tags import read_tags
+from logloom.pipelines import gc, tagging, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import kept_versions
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.tagging import tag
 from logloom.recipe import Keep, Recipe
 from logloom.transforms import taking
 from logloom.transforms.finish import create_version
@@ -376,3 +379,44 @@ def test_names_are_found_among_keys():
     assert keys.dtype == np.uint64
     assert removals.are_in(keys, ["name 1", "name 1000", "name 999"]).tolist() == [True, False, True]
     assert removals.are_in(removals.keys_of([]), ["a"]).tolist() == [False]
+
+
+def test_a_folder_of_others_is_left_alone_whatever_its_folders_are_called(tmp_path):
+    model = tmp_path / "runs/20260101/model.ckpt"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"trained for weeks")
+    age(tmp_path, days=30)
+    done = collect_garbage(str(tmp_path))
+    assert model.exists()
+    assert (done.amounts, done.unknown) == ({}, ["runs/20260101/model.ckpt"])
+    (tmp_path / "train.py").touch()
+    with pytest.raises(UsageError, match=r"not a logloom root, it holds train\.py"):
+        collect_garbage(str(tmp_path))
+
+
+@pytest.mark.parametrize("first", ["gc", "tag"])
+def test_of_gc_and_whoever_tags_a_version_meanwhile_one_gives_way(store, monkeypatch, first):
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["a"])
+    tag(store, 2, ["gold"])
+    root = str(store.local)
+    if first == "tag":  # it is written after gc read tags
+        mark = gc.mark_removed
+        monkeypatch.setattr(gc, "mark_removed", lambda *told: (tag(store, 1, ["paper"]), mark(*told)))
+        assert collect_garbage(root, keep=LAST).removed == ()
+        assert version_numbers(store) == [1, 2]
+        assert read_tags(store) == {"gold": 2, "paper": 1}
+    else:  # gc comes between the look for the version and the tag
+        change = tagging.change_tags
+
+        def late(*told):
+            monkeypatch.undo()
+            assert collect_garbage(root, keep=LAST).removed == (1,)
+            return change(*told)
+
+        monkeypatch.setattr(tagging, "change_tags", late)
+        with pytest.raises(UsageError, match="version 1 was removed by `logloom gc` meanwhile"):
+            tag(store, 1, ["gold", "paper"], move=True)
+        assert read_tags(store) == {"gold": 2}
+    with pytest.raises(UsageError, match="was removed") if first == "gc" else contextlib.nullcontext():
+        tag(store, 1, ["late"])
