@@ -12,6 +12,7 @@ Elsewhere: tombstones (logloom.io.purged), what versions need (logloom.pipelines
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -191,6 +192,8 @@ class _Purging:
         self._remove_notes()
         self._remove_single([f"logs/{part}.parquet" for part in self._records if part])
         self._remove_single([r.refusal_list for r in self._records.values() if r.refusal_list])
+        if self._store.local is not None:
+            os.sync()  # what is proven to be gone stays gone if the power fails
         self._prove(units, on_progress)
         began = [status for status in builds(self._store) if not status.is_over]
         self.done.left += [f"a build of version {one.version} began meanwhile; purge again" for one in began]
