@@ -31,6 +31,7 @@ from logloom.io.manifest import (
     as_laid_out,
     manifest_at,
     read_assembled,
+    resolve_version,
     version_numbers,
     view_folder,
 )
@@ -85,6 +86,7 @@ def purge(
     *,
     reason: str = "",
     dry_run: bool = False,
+    missing_ok: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PurgeReport:
@@ -94,6 +96,7 @@ def purge(
         logs: log_ids, or URIs of any of their files.
         reason: stands in the tombstone, for whoever meets it.
         dry_run: only tell.
+        missing_ok: pass over logs that no version has, where there are others.
         on_progress: called with how many files were looked through at the end, of how many.
 
     Raises:
@@ -106,10 +109,11 @@ def purge(
     if running:
         raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
     purging = _Purging(store, logs, dry_run)
-    if not purging.found:
-        raise UsageError(
-            f"{store.uri}: no version has {', '.join(logs[:5])}; `logloom info` and versions list log_ids"
-        )
+    unknown = [] if missing_ok and purging.found else purging.unknown
+    if unknown:
+        resolve_version(store, "latest")
+        words = ", ".join(unknown[:5])
+        raise UsageError(f"{store.uri}: no version has {words}; `logloom diff` and `head` show log_ids")
     return purging.run(reason, on_progress)
 
 
@@ -118,6 +122,7 @@ class _Purging:
 
     Attributes:
         found: records of the logs, by version.
+        unknown: those of the logs that no version has.
     """
 
     def __init__(self, store: Store, logs: Sequence[str], dry_run: bool):
@@ -136,6 +141,8 @@ class _Purging:
         found = {manifest.version: list(_records(manifest, wanted)) for manifest in self._manifests}
         self.found = {number: own for number, own in found.items() if own}
         self._records = {record.part: record for own in self.found.values() for record in own}
+        known = {name for own in self.found.values() for one in own for name in (one.log_id, *one.uris)}
+        self.unknown = sorted(wanted - known)
         self._log_ids = sorted({record.log_id for record in self._records.values()})
         self.done = PurgeReport(store.uri, dry_run, self._log_ids, sorted(self.found))
         self._digests: dict[int, set[str]] = {}  # of erased files, by size
@@ -295,7 +302,7 @@ class _Purging:
         try:
             other = Store.at(uri, self._store.options)
             if version_numbers(other):
-                return purge(uri, self._log_ids, storage_options=self._store.options)
+                return purge(uri, self._log_ids, missing_ok=True, storage_options=self._store.options)
             done.left.append(f"{uri}: a table that points into what was erased; write it again without it")
         except UsageError as error:
             if "no version has" not in str(error):
