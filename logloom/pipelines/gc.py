@@ -333,6 +333,8 @@ class _Collection:
                     self.done.unknown.append(f"runs/{name}")
                 continue
             number = int(name)
+            if number > newest:
+                continue  # a build that is to be that version may be about to read what an earlier one left
             files = list(listed(self._store, runs_folder(number)))
             is_over = number <= newest - kept and all(file.changed < self._cutoff for file in files)
             old = [file for file in files if file.changed < self._cutoff and (is_over or _is_passing(file))]

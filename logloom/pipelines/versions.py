@@ -16,7 +16,7 @@ import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.entries import fan_out_of_new
-from logloom.io.manifest import Manifest, digest_of_manifest, open_root, runs_folder, version_numbers
+from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at, runs_folder, version_numbers
 from logloom.io.merging import GONE, write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED, LogRecord
@@ -35,7 +35,8 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
         store = replace(store, fan_out=fan_out_of_new(store))
         return None, {"store": store, "number": 1, "parent": None, "run": run}
     number = numbers[-1]
-    store, newest = open_root(store, number)
+    newest = manifest_at(store, number)  # which gc may have removed since: then another build was first
+    store = replace(store, fan_out=newest.fan_out)
     return newest, {
         "store": store,
         "number": number + 1,

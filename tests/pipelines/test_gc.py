@@ -24,7 +24,7 @@ from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
-from logloom.pipelines import gc
+from logloom.pipelines import gc, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import kept_versions
@@ -127,6 +127,17 @@ def test_a_version_goes_first_and_its_files_after_the_grace(store):
     zombie = dataclasses.replace(following(store, manifest), number=1, parent=None, parent_digest="")
     with pytest.raises(CommitConflictError):  # its number stays taken
         create_version(zombie, manifest.logs, [], {})
+
+
+def test_a_plan_upon_a_version_that_is_removed_just_then_is_one_that_another_build_was_first_of(
+    store, monkeypatch
+):
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["b"])
+    collect_garbage(str(store.local), keep=LAST)
+    monkeypatch.setattr(versions, "version_numbers", lambda store: [1])  # as they were a moment ago
+    newest, following = versions.next_version(store)
+    assert (newest.version, following["number"]) == (1, 2)  # whose commit is refused
 
 
 def test_the_newest_version_stays_whatever_a_note_says_and_a_tag_keeps_its_version(store):

@@ -12,6 +12,7 @@ import pytest
 from logloom.demo import demo_recipe, make_drives
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.plan_logs import SAMPLE
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from tests.conftest import REPOSITORY
@@ -28,9 +29,16 @@ def engines_cache():
         yield
 
 
-def build_on(recipe: Recipe, root: pathlib.Path, on_message=lambda text: None, **options):
+def build_on(
+    recipe: Recipe,
+    root: pathlib.Path,
+    on_message=lambda text: None,
+    sample: int | None = SAMPLE,
+    **options,
+):
     """Builds with an engine: the options of RunnerOptions."""
-    return build(plan_build(recipe, str(root)), runner=RunnerOptions(**options), on_message=on_message)
+    plan = plan_build(recipe, str(root), sample=sample)
+    return build(plan, runner=RunnerOptions(**options), on_message=on_message)
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,12 @@ def test_a_real_log_is_the_same_to_the_byte(engine, laser, expected_laser, tmp_p
     assert digests(tmp_path / "root") == expected_laser
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_logs_that_workers_open_are_the_same_to_the_byte(engine, drive, expected, tmp_path):
+    build_on(drive, tmp_path / "root", sample=1, **ENGINES[engine])
+    assert digests(tmp_path / "root") == expected
+
+
 def test_a_standing_flink_cluster_gives_the_same_bytes(cluster, drive, expected, tmp_path):
     build_on(drive, tmp_path / "drive", flink_master=cluster.address)
     assert digests(tmp_path / "drive") == expected

@@ -55,7 +55,11 @@ class Scheduler:
         self._own = threading.local()
 
     def spawn(self, name: str, work: Callable[[], None]) -> None:
-        actor = Actor(name, began=self.requests, priority=self.rng.random())
+        parent: Actor | None = getattr(self._own, "actor", None)
+        # What an actor starts is about what that one is about.
+        actor = Actor(
+            name, began=self.requests if parent is None else parent.began, priority=self.rng.random()
+        )
 
         def run() -> None:
             self._own.actor = actor
