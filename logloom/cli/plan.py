@@ -48,6 +48,7 @@ def plan(
         rows = [
             (name.replace("_", " "), in_words(name, value, is_guessed=planned.is_guessed))
             for name, value in summary.items()
+            if value != []
         ]
         print_table("", ("", ""), rows)
     if check and not planned.up_to_date:

@@ -14,7 +14,7 @@ from logloom.errors import CommitConflictError, DatasetError, LogloomError, Usag
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import ENTRY, read_log_part, unit_folder
-from logloom.io.manifest import Manifest, read_assembled, read_manifest
+from logloom.io.manifest import Manifest, no_version_at, read_assembled, read_manifest
 from logloom.io.merging import GONE, merge_records
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
@@ -57,7 +57,9 @@ def rollback(
     same = newest.logs == old.logs and newest.assembled == old.assembled and newest.outputs == old.outputs
     if same and newest.recipe == old.recipe:
         raise UsageError(
-            f"{store.uri}: version {newest.version} says already what version {old.version} does"
+            f"{store.uri}: version {newest.version} is the newest one"
+            if newest.version == old.version
+            else f"{store.uri}: version {newest.version} already says what version {old.version} does"
         )
     words = f"rollback to version {old.version}{f': {reason}' if reason else ''}"
     job = dataclasses.replace(
@@ -127,13 +129,16 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
     """
     newest, following = next_version(store)
     if newest is None:
-        raise UsageError(f"{store.uri}: no version here")
+        raise no_version_at(store)
     store = following["store"]
     chosen = {log_id: newest.logs.find(log_id) for log_id in sorted(set(log_ids))}
     wrong = [name for name, one in chosen.items() if one is None or (one.status == DROPPED) != undo]
     if wrong:
-        what = "leaves out no" if undo else "doesn't have"
-        raise UsageError(f"{store.uri}: version {newest.version} {what} log {', '.join(map(repr, wrong))}")
+        what = "leaves out no" if undo else "doesn't have, or leaves out already,"
+        names = f"log{'s' * (len(wrong) > 1)} {', '.join(map(repr, wrong))}"
+        raise UsageError(
+            f"{store.uri}: version {newest.version} {what} {names}; see `logloom log ROOT LOG_ID`"
+        )
     records = [one for one in chosen.values() if one is not None]
     words = f"drop{' --undo' if undo else ''} of {', '.join(list(chosen)[:5])}"
     words += f" and {counted(len(chosen) - 5, 'more log')}" if len(chosen) > 5 else ""

@@ -13,6 +13,7 @@ from typing import Any
 from logloom.errors import LogloomError, PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import (
     Manifest,
     manifest_at,
@@ -182,8 +183,8 @@ class LogStay:
                 "folder": folder,
                 "rows": unit.rows,
                 "bytes": unit.size,
-                "start": unit.start,
-                "stop": unit.stop,
+                "start": None if unit.start == MIN_TIME else unit.start,
+                "stop": None if unit.stop == MAX_TIME else unit.stop,
             }
             for folder, unit in self.units
         ]

@@ -32,6 +32,7 @@ from logloom.io.manifest import (
     as_laid_out,
     manifest_at,
     read_assembled,
+    resolve_version,
     version_numbers,
     view_folder,
 )
@@ -119,15 +120,18 @@ def _purge(
         seen: URIs of roots that are purged already, which may point into each other; takes this one.
     """
     store = as_laid_out(store)
-    seen.add(store.uri)
     running = [status for status in builds(store) if not status.is_over]
     if running:
         raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
+    is_first = not seen
+    seen.add(store.uri)
     purging = _Purging(store, logs, dry_run, seen)
-    if not purging.found:
-        raise UsageError(
-            f"{store.uri}: no version has {', '.join(logs[:5])}; `logloom info` and versions list log_ids"
-        )
+    # Roots that refer to this one have some of the logs.
+    unknown = purging.unknown if is_first or not purging.found else []
+    if unknown:
+        resolve_version(store, "latest")
+        words = ", ".join(unknown[:5])
+        raise UsageError(f"{store.uri}: no version has {words}; `logloom diff` and `head` show log_ids")
     return purging.run(reason, on_progress)
 
 
@@ -136,6 +140,7 @@ class _Purging:
 
     Attributes:
         found: records of the logs, by version.
+        unknown: those of the logs that no version has.
     """
 
     def __init__(self, store: Store, logs: Sequence[str], dry_run: bool, seen: set[str]):
@@ -154,6 +159,8 @@ class _Purging:
         found = {manifest.version: list(_records(manifest, wanted)) for manifest in self._manifests}
         self.found = {number: own for number, own in found.items() if own}
         self._records = {record.part: record for own in self.found.values() for record in own}
+        known = {name for own in self.found.values() for one in own for name in (one.log_id, *one.uris)}
+        self.unknown = sorted(wanted - known)
         self._log_ids = sorted({record.log_id for record in self._records.values()})
         self.done = PurgeReport(store.uri, dry_run, self._log_ids, sorted(self.found))
         self._digests: dict[int, set[str]] = {}  # of erased files, by size

@@ -39,6 +39,7 @@ from logloom.transforms.finished import finished_unit
 from logloom.transforms.running_note import RunningNote
 from logloom.transforms.taking import removed_meanwhile, taken_unit
 from tests import faulty
+from tests.pipelines.conftest import command
 from tests.pipelines.roots import DAY, age, commit_version, contents, following, made_up_unit, write_unit
 
 LAST = Keep(last=1)
@@ -372,6 +373,12 @@ def test_in_an_object_store_too(monkeypatch):
     assert finished_unit(store, made_up_unit("a", 1))
     assert version_file(1).endswith("00000001.json")
     assert store.names("tmp") == []
+
+
+def test_a_rule_of_tags_alone_is_refused(tmp_path):
+    done = command("gc", str(tmp_path), "--no-keep-tags")
+    assert done.returncode == 2
+    assert "--no-keep-tags needs --keep-last or --keep-daily" in done.stderr
 
 
 def test_names_are_found_among_keys():

@@ -1,6 +1,7 @@
 """Purging erases a log from all of a root, proves it, and nothing brings the log back."""
 
 import dataclasses
+import json
 import shutil
 
 import pytest
@@ -31,6 +32,7 @@ from logloom.transforms.finish import commit
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.outcomes import LogOutcomes
 from logloom.transforms.running_note import RunningNote
+from tests.pipelines.conftest import command
 from tests.pipelines.roots import (
     PAYLOAD,
     commit_version,
@@ -111,6 +113,22 @@ def test_an_interrupted_purge_is_run_again(store, monkeypatch):
     assert purge(str(store.local), ["b"]).units == 2
     with pytest.raises(PurgedError):
         read_log_part(store, read_manifest(store).logs.find("b").part)
+
+
+def test_nothing_is_erased_where_one_of_several_logs_is_unknown(store):
+    before = contents(store.local)
+    with pytest.raises(UsageError, match="no version has typo"):
+        purge(str(store.local), ["b", "typo"])
+    assert contents(store.local) == before
+    with pytest.raises(UsageError, match="no version here"):
+        purge(str(store.local / "nowhere"), ["b"])
+
+
+def test_a_trial_of_a_purge_proves_nothing(store):
+    said = command("purge", str(store.local), "--log", "b", "--dry-run", "--json")
+    assert json.loads(said.stdout)["is_proven"] is None
+    assert "from versions 1, 2" in command("purge", str(store.local), "--log", "b", "--dry-run").stdout
+    assert "from version 1\n" in command("purge", str(store.local), "--log", "a", "--dry-run").stdout
 
 
 def test_a_copy_that_somebody_made_is_found(store):
