@@ -155,6 +155,7 @@ def test_the_unfinished_file_of_a_killed_process_is_swept(built, name, tmp_path)
     )
     root = tmp_path if built else tmp_path / "index"
     name_there = name if built else name.removeprefix("index/")
+    (root / name_there).parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-c", script, str(root), name_there], capture_output=True)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in files] == [b"half"]
