@@ -17,6 +17,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from logloom.io.remote import storage_error
+
 NO_LINKS = (
     errno.EXDEV,
     errno.EPERM,
@@ -44,11 +46,21 @@ def is_left_behind(path: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path) -> Iterator[None]:
-    """Says that a process has a file or folder in use, to those that don't see the process."""
-    with opened(path) as descriptor:
+    """Says that a process has a file or folder in use, to those that don't see the process.
+
+    Raises:
+        StorageError: it can't be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise storage_error(str(path), error) from None
+    try:
         with contextlib.suppress(OSError):  # a disk without locks
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_locked(path: pathlib.Path) -> bool:

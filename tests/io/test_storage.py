@@ -166,6 +166,18 @@ def test_the_unfinished_file_of_a_killed_process_is_swept(built, name, tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [foreign]
 
 
+def test_scratch_that_can_t_be_opened_to_lock_it_is_a_fault_of_the_disk(tmp_path, monkeypatch):
+    def full(path, flags):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    store = Store.at(str(tmp_path))
+    (tmp_path / "tmp").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        with pytest.raises(StorageError, match="Too many open files"), store.scratch():
+            pass
+
+
 def test_writing_one_file_leaves_nothing_else_in_a_plain_folder(tmp_path):
     Store.at(str(tmp_path)).create("refs.bag", b"1")
     assert [path.name for path in tmp_path.iterdir()] == ["refs.bag"]
