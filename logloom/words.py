@@ -57,7 +57,8 @@ def human_time(time_ns: int) -> str:
         moment = datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
     except (ValueError, OverflowError):
         return f"{time_ns} ns"
-    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    milliseconds = f".{moment.microsecond // 1000:03}" if time_ns % 10**9 else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
 
 
 def shortened(text: str) -> str:

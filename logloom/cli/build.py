@@ -188,7 +188,7 @@ def _report_submitted(job: Submitted, plan: BuildPlan, json: bool) -> None:
 
 
 def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
-    from logloom.pipelines.splits import built_splits, empty_splits, in_words, planned_splits
+    from logloom.pipelines.splits import built_splits, empty_splits, in_words, planned_warnings
 
     manifest = built.manifest
     counts = built_splits(manifest)
@@ -211,7 +211,7 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
         _print_version(built, root)
     if len(counts) > 1:
         print_message(f"rows by split: {in_words(counts)}")
-    planned_too = empty_splits(planned_splits(plan))
+    planned_too = planned_warnings(plan)
     for warning in empty_splits(counts):
         if warning not in planned_too:
             print_message(f"warning: {warning}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from logloom.errors import LogloomError, UsageError
-from logloom.words import printable, printable_lines
+from logloom.words import counted, printable, printable_lines
 
 if TYPE_CHECKING:
     from logloom.io.manifest import Manifest
@@ -123,6 +123,13 @@ def print_message(text: str) -> None:
     print(printable_lines(text), file=sys.stderr, flush=True)
 
 
+def print_folded(text: str) -> None:
+    """Prints a line for people to stdout, broken between words where the terminal is narrower."""
+    from logloom.cli.tables import folded
+
+    print("\n".join(folded("", printable(text), _width())))
+
+
 def print_result(text: str) -> None:
     """Prints a result for people to stdout; names in it can't steer the terminal."""
     print(printable_lines(text))
@@ -156,10 +163,13 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         print_result(title)
     if not rows:
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
     cells = [[printable(cell) for cell in row] for row in rows]
-    lines = list(table_lines(columns, cells, width))
+    lines = list(table_lines(columns, cells, _width()))
     print("\n".join([*([""] if title else []), *lines, *([""] if title else [])]))
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
 
 
 def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, Any]]:
@@ -184,8 +194,8 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
 def read_in_words(manifest: Manifest) -> str:
     """What a build read back of a version, and what it took over from the version before without reading."""
     words = {"new": "all that is new", "all": "all", "none": "nothing"}
-    names = {"logs": "logs", "assembled": "assembled outputs", "portions": "portions of others"}
+    nouns = {"logs": "log", "assembled": "assembled output", "portions": "portion"}
     said = {what: count for what, count in manifest.trusted.items() if count}
-    kept = " and ".join(f"{count} {names.get(what, what)}" for what, count in said.items())
+    kept = " and ".join(counted(count, nouns.get(what, what)) for what, count in said.items())
     read = f"read back: {words.get(manifest.verified, manifest.verified)}"
     return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +55,14 @@ def diff(
     if md and json:
         raise UsageError("give --md or --json, one of both")
     storage = parse_storage_options(storage_option)
+    if (
+        len(versions) == 2
+        and re.fullmatch("v?[0-9]+|latest", versions[1])
+        and not Store.at(versions[1]).names()
+    ):
+        raise UsageError(
+            f"one version of {versions[0]}: name two, or compare {versions[0]}@{versions[1]} with its parent"
+        )
     chosen = [split_root(one) for one in _named(versions)]
     stores = [Store.at(root, storage) for root, _ in chosen]
     found = [read_manifest(store, version) for store, (_, version) in zip(stores, chosen, strict=True)]

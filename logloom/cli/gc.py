@@ -19,7 +19,7 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import counted, human_bytes, human_seconds
+from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.gc import Collected
@@ -94,6 +94,10 @@ def gc(
 
 def _keep(last: int | None, daily: int | None, tags: bool) -> Keep | None:
     if last is None and daily is None:
+        if not tags:
+            raise UsageError(
+                "--no-keep-tags needs --keep-last or --keep-daily; else the recipe's `keep` counts"
+            )
         return None
     from logloom.recipe import Keep
 
@@ -126,7 +130,7 @@ def _show(done: Collected, grace: str) -> None:
     if done.waiting:
         which = ", ".join(map(str, done.waiting[:10])) + (" …" if len(done.waiting) > 10 else "")
         print_message(
-            f"files of removed versions ({which}) stay for the grace of {human_seconds(seconds(grace, ''))}: "
+            f"files of removed versions ({which}) stay for the grace of {grace}: "
             "the first `logloom gc` after it removes them"
         )
     print_message(f"{counted(len(done.kept), 'version')} kept, {human_bytes(done.bytes)} {would}freed")

@@ -45,7 +45,11 @@ def plan(
         print_json(summary)
     else:
         del summary["warnings"]  # people read them on stderr
-        rows = [(name.replace("_", " "), in_words(name, value)) for name, value in summary.items()]
+        rows = [
+            (name.replace("_", " "), in_words(name, value, is_guessed=planned.is_guessed))
+            for name, value in summary.items()
+            if value != []
+        ]
         print_table("", ("", ""), rows)
     if check and not planned.up_to_date:
         raise typer.Exit(NOT_WHOLE)

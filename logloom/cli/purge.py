@@ -14,6 +14,7 @@ from logloom.cli.common import (
     app,
     examples,
     parse_storage_options,
+    print_folded,
     print_json,
     print_message,
     print_result,
@@ -64,7 +65,7 @@ def purge(
             on_progress=on_progress,
         )
     if json:
-        print_json(dataclasses.asdict(done) | {"is_proven": done.is_proven})
+        print_json(dataclasses.asdict(done) | {"is_proven": None if dry_run else done.is_proven})
     else:
         _show(done)
     if not done.is_proven:
@@ -73,10 +74,10 @@ def purge(
 
 def _show(done: PurgeReport) -> None:
     would = "would be " if done.dry_run else ""
-    versions = ", ".join(map(str, done.versions)) or "none"
-    print_result(
+    versions = ("version " if len(done.versions) == 1 else "versions ") + ", ".join(map(str, done.versions))
+    print_folded(
         f"{done.root}: {', '.join(done.logs)}: {counted(done.units, 'unit')} {would}erased "
-        f"({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from versions {versions}"
+        f"({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"
     )
     for other in done.others:
         _show(other)

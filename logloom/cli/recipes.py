@@ -103,7 +103,7 @@ def plan_recipe(
     """
     from logloom.pipelines.plan import plan_build
     from logloom.pipelines.progress import steps
-    from logloom.pipelines.splits import empty_splits, planned_splits
+    from logloom.pipelines.splits import planned_warnings
 
     storage = parse_storage_options(storage_option)
     recipe, base = _load(options.sources, storage, logs.on_error)
@@ -127,7 +127,7 @@ def plan_recipe(
         print_message(f"note: {note}")
     for record in plan.unreadable:
         print_message(f"skipped: {record.log_id}: {record.reasons[0]}")
-    for warning in empty_splits(planned_splits(plan)):
+    for warning in planned_warnings(plan):
         print_message(f"warning: {warning}")
     return plan
 

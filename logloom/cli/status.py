@@ -15,12 +15,12 @@ from logloom.cli.common import (
     app,
     examples,
     parse_storage_options,
+    print_folded,
     print_json,
     print_message,
-    print_result,
 )
 from logloom.errors import DatasetError
-from logloom.words import human_seconds, human_time
+from logloom.words import counted, human_seconds, human_time
 
 if TYPE_CHECKING:
     from logloom.io.storage import Store
@@ -46,7 +46,7 @@ def status(
 @app.command(epilog=examples("logloom wait /data/urban", "logloom wait gs://datasets/urban --timeout 3600"))
 def wait(
     root: BuildRoot,
-    timeout: Annotated[float | None, typer.Option(help="Fail after this many seconds.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Fail after this many seconds.")] = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -77,7 +77,7 @@ def _show(found: list[BuildStatus], root: str, json: bool) -> None:
         print_json([dataclasses.asdict(one) for one in found])
         return
     for one in found:
-        print_result(in_words(one))
+        print_folded(in_words(one))
     if not found:
         print_message(f"{root}: no build has left anything here")
 
@@ -110,7 +110,7 @@ def in_words(status: BuildStatus) -> str:
         words.append(f"{status.units_read_back} of {status.units or 'unknown'} units read back")
         words.append(f"last heard of {human_seconds(max(0, status.heard))} ago")
     elif status.built or status.reused:
-        words.append(f"{status.built} units built, {status.reused} found finished")
+        words.append(f"{counted(status.built, 'unit')} built, {status.reused} found finished")
     if status.state == "committed" and not status.whole:
         words.append("but logs were skipped or salvaged")
     if status.failed:

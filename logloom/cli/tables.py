@@ -41,13 +41,13 @@ def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
     def lines_of(row: Row) -> Iterator[str]:
         for depth in range(alone):
             if row[depth]:
-                yield from _folded(f" {_INDENT * depth}", row[depth], width)
+                yield from folded(f" {_INDENT * depth}", row[depth], width)
         rest = [
             _aligned(row[position], widths[position], right[position]) for position in range(alone, len(row))
         ]
         start, line = f" {_INDENT * alone}", _GAP.join(rest).rstrip()
         if len(rest) == 1:
-            yield from _folded(start, line, width)
+            yield from folded(start, line, width)
         elif line:
             yield start + line
 
@@ -59,7 +59,7 @@ def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
         yield from lines_of(row)
 
 
-def _folded(start: str, text: str, width: int) -> Iterator[str]:
+def folded(start: str, text: str, width: int) -> Iterator[str]:
     """The lines of a text that starts so, broken between words where it is too wide."""
     line, *words = f"{start}{text}".rstrip().split(" ")
     for word in words:

@@ -41,7 +41,7 @@ def tag(
     where, version = split_root(root)
     store = Store.at(where, parse_storage_options(storage_option))
     number, tags = run(store, version, names, move=move)
-    _show(tags, f"version {number} of {store.uri} is {', '.join(names)}", json)
+    _show(tags, f"version {number} of {store.uri} is {', '.join(dict.fromkeys(names))}", json)
 
 
 @app.command(epilog=examples("logloom untag /data/urban gold"))
@@ -51,7 +51,7 @@ def untag(root: BareRoot, names: Names, json: Json = False, storage_option: Stor
     from logloom.pipelines.tagging import untag as run
 
     store = Store.at(root, parse_storage_options(storage_option))
-    _show(run(store, names), f"no version of {store.uri} is {', '.join(names)} now", json)
+    _show(run(store, names), f"no version of {store.uri} is {', '.join(dict.fromkeys(names))} now", json)
 
 
 def _show(tags: dict[str, int], message: str, json: bool) -> None:

@@ -16,9 +16,9 @@ from logloom.cli.common import (
     app,
     examples,
     parse_storage_options,
+    print_folded,
     print_json,
     print_message,
-    print_result,
     print_table,
 )
 from logloom.words import counted, human_bytes
@@ -52,11 +52,13 @@ def versions(
     if json:
         print_json([dataclasses.asdict(one) for one in found])
     else:
-        columns = ("version", "parent", "built", "logs", "rows", "size", "changes", "tags")
+        columns = ("version", "parent", "built", "run", "logs", "rows", "size", "changes")
         print_table("", columns, [_cells(one) for one in found])
         for one in found:
+            if one.tags:
+                print_folded(f"version {one.version} is {', '.join(one.tags)}")
             if one.reason:
-                print_result(f"version {one.version}: {one.reason}")
+                print_folded(f"version {one.version}: {one.reason}")
     for one in found:
         if one.problem:
             print_message(f"version {one.version}: {one.problem}")
@@ -66,16 +68,16 @@ def versions(
 
 def _cells(one: VersionSummary) -> tuple[str, ...]:
     if one.problem:
-        return (str(one.version), "", "", "", "", "", "damaged", " ".join(one.tags))
+        return (str(one.version), "", "", "", "", "", "", "damaged")
     return (
         str(one.version),
-        "-" if one.parent is None else str(one.parent),
+        "" if one.parent in (None, one.version - 1) else str(one.parent),
         _built(one),
+        one.run,
         f"{one.logs:,}",
         f"{one.rows:,}",
         "-" if one.bytes is None else human_bytes(one.bytes),
         _changes(one.changes),
-        " ".join(one.tags),
     )
 
 
@@ -83,13 +85,14 @@ def _built(one: VersionSummary) -> str:
     if one.started is None:
         return "unknown"
     started = datetime.datetime.fromtimestamp(min(one.started, 253402300799), datetime.UTC)
-    return f"{started:%Y-%m-%d %H:%M} by {one.run}"
+    return f"{started:%Y-%m-%d %H:%M}"
 
 
 def _changes(changes: Mapping[str, int] | None) -> str:
     if changes is None:
         return "-"
-    return ", ".join(f"{count:,} {what}" for what, count in changes.items() if count) or "none"
+    signs = {"added": "+", "gone": "-", "changed": "~"}
+    return " ".join(f"{signs[what]}{count:,}" for what, count in changes.items() if count) or "none"
 
 
 @app.command(
@@ -116,23 +119,19 @@ def log(
 def _print_stay(one: LogStay) -> None:
     record = one.record
     rows = [
-        ("status", "", record.status),
-        ("split", "", record.split),
-        ("rows", "", f"{record.rows:,} of {counted(record.planned, 'tick')}"),
-        ("content", "", record.content_id),
-        ("key", "", record.key),
-        *(("file", "", uri) for uri in record.uris),
-        *(("reason", "", reason) for reason in record.reasons[:5]),
-        *(
-            (
-                "unit",
-                f"{unit.output} {unit.partition}",
-                f"{folder}, {counted(unit.rows, 'row')}, {human_bytes(unit.size)}",
-            )
-            for folder, unit in one.units
-        ),
+        ("status", record.status),
+        ("split", record.split),
+        ("rows", f"{record.rows:,} of {counted(record.planned, 'tick')}"),
+        *(("dropped", f"{count:,} by {why}") for why, count in record.dropped.items()),
+        ("content", record.content_id),
+        ("key", record.key),
+        *(("file", uri) for uri in record.uris),
+        *(("reason", reason) for reason in record.reasons[:5]),
     ]
-    print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", "", ""), rows)
+    for folder, unit in one.units:
+        size = f"{counted(unit.rows, 'row')}, {human_bytes(unit.size)}"
+        rows += [("unit", f"{unit.output} {unit.partition}, {size}"), ("", folder)]
+    print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", ""), rows)
 
 
 def _in_words(numbers: tuple[int, ...]) -> str:

@@ -40,21 +40,23 @@ class LogsSource(ChainedSource):
         output: str,
         logs: pa.Table,
         open_unit: Callable[[Entry], RowSource],
+        schema: Schema | None,
         max_gap: int | None = None,
         timed_by: tuple[RowSource, Ints | range] | None = None,
     ):
-        """Reads the first log's part and opens its first unit, whose types are those of all.
+        """Reads nothing, unless only a unit tells the columns: then the first log's part and its first unit.
 
         Args:
             logs: log_id, split, part and rows (above 0) of each.
             open_unit: gives the rows of a unit; picklable.
+            schema: of the rows; None where only a unit tells.
         """
         self._store, self._output, self._logs, self._open_unit = store, output, logs, open_unit
         self._log_units: LruCache[_Units] = LruCache(_PARTS, least=1)
         self._open_units: LruCache[RowSource] = LruCache(_UNITS, size=_one)
         place = f"{store.uri_of(view_folder(manifest.version))}/{output}"
-        super().__init__(place, (), Schema.from_json(manifest.schema), max_gap, timed_by)
-        if len(logs):
+        super().__init__(place, (), schema or Schema.from_json(manifest.schema), max_gap, timed_by)
+        if schema is None and len(logs):
             self._schema = self._unit(0, 0).schema
 
     @functools.cached_property

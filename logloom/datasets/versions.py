@@ -127,10 +127,10 @@ def _source(
     """The rows of an output, and the order of their positions by log."""
     opened = _whole_dataset(store, manifest, output, check)
     if opened is None:
-        opener = functools.partial(
-            _unit_source, store, Schema.from_json(manifest.schema), options_of(store, manifest)[output], check
-        )
-        units = LogsSource(store, manifest, output, logs, opener, max_gap, timed_by)
+        schema, options = Schema.from_json(manifest.schema), options_of(store, manifest)[output]
+        opener = functools.partial(_unit_source, store, schema, options, check)
+        held = format_named(output).columns_of(options, schema)
+        units = LogsSource(store, manifest, output, logs, opener, held, max_gap, timed_by)
         return units, range(len(units))
     splits, own = np.unique(np.array(logs["split"].to_pylist(), str), return_inverse=True)
     told = [stretches_of(store, logs.filter(own == number), output) for number in range(len(splits))]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import StorageError
-from logloom.io.disk import own_name
+from logloom.io.disk import own_name, sync
 from logloom.io.filesystems import explained
 from logloom.io.remote import MISSING
 from logloom.io.storage import TEMPORARY, Store
@@ -159,4 +159,5 @@ def remove_folder(store: Store, name: str, last: str = "") -> None:
     with explained(str(path)), contextlib.suppress(FileNotFoundError):
         aside.parent.mkdir(exist_ok=True)
         path.rename(aside)
+        sync(path.parent)  # else a power cut could show it with half of what was in it
         shutil.rmtree(aside, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Files of this machine's disks that are being written: their names, their locks, and how they appear.
 
-Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `sync` and `sync_all`.
+Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `make_folder`, `sync` and `sync_all`.
 Elsewhere: what is written where (storage).
 """
 
@@ -77,6 +77,14 @@ def appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
                 return False
             partial.rename(path)
     return True
+
+
+def make_folder(path: pathlib.Path) -> None:
+    """Makes a folder and those above that are missing; they stay even if the power fails."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)  # else what is synced in it could be lost with its name
 
 
 @contextlib.contextmanager

@@ -296,9 +296,7 @@ def resolve_version(store: Store, version: int | str) -> int:
     """
     numbers, removed = all_versions(store)
     if not numbers:
-        if store.local is not None and store.local.is_file():
-            raise UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
-        raise UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
+        raise no_version_at(store)
     if version == "latest":
         return numbers[-1]
     text = str(version).lstrip("v")
@@ -310,6 +308,16 @@ def resolve_version(store: Store, version: int | str) -> int:
     if number in removed:
         raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc`; there are {known}")
     raise UsageError(f"{store.uri}: no version {version!r}; there are {known}")
+
+
+def no_version_at(store: Store) -> UsageError:
+    """The error of a place without versions, which says what to do."""
+    if store.local is not None and store.local.is_file():
+        return UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
+    root, version = split_root(store.uri)
+    if root != store.uri and version_numbers(Store.at(root, store.options)):
+        return UsageError(f"{store.uri}: the root alone is expected here, without @{version}")
+    return UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
 
 
 def manifest_at(store: Store, number: int) -> Manifest:

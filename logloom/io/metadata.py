@@ -1,7 +1,8 @@
 """Metadata: JSON that says what lies in a dataset, read as if a stranger had written it.
 
 Here: strict JSON, values checked against types by pydantic, the types of names that become paths, and
-canonical JSON (sorted keys, no spaces), so that equal content is equal bytes.
+canonical JSON (sorted keys, no spaces), so that equal content is equal bytes; `ChosenColumns`, which the
+options of outputs are made of.
 Elsewhere: what the files say (logloom.io.entries, logloom.io.manifest and the formats), joining names to a
 folder (logloom.io.storage), pydantic's errors in words (logloom.validation).
 """
@@ -17,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     ConfigDict,
     Field,
     InstanceOf,
@@ -27,6 +29,7 @@ from pydantic import (
 )
 
 from logloom.errors import DatasetError
+from logloom.schema import Schema
 from logloom.validation import describe_first
 
 T = TypeVar("T")
@@ -142,3 +145,23 @@ _PLAIN = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_
 _CAREFUL = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_finite, parse_int=_whole, parse_constant=_finite
 )
+
+
+class ChosenColumns(BaseModel):
+    """Options of an output that may hold fewer columns than the recipe has; formats add their own.
+
+    Attributes:
+        columns: names or globs of the columns to write; all by default.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    columns: list[str] | None = None
+
+    def stored(self, schema: Schema) -> Schema:
+        """The part of a schema that this output holds.
+
+        Raises:
+            UsageError: a pattern matches nothing.
+        """
+        return schema.part(self.columns)

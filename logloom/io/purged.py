@@ -8,6 +8,7 @@ Elsewhere: erasing (logloom.pipelines.purge).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
@@ -19,6 +20,7 @@ from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 
 TOMBSTONES = "versions/purged"
+_FILE = re.compile(r"[0-9a-f]{64}\.json")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def write_tombstone(store: Store, tombstone: Tombstone) -> None:
 
 
 def _tombstones(store: Store) -> Iterator[Tombstone]:
-    for name in store.names(TOMBSTONES):
+    for name in filter(_FILE.fullmatch, store.names(TOMBSTONES)):
         place = f"{TOMBSTONES}/{name}"
         yield checked(Tombstone, parsed(store.read(place), store.uri_of(place)), store.uri_of(place))
 

@@ -402,6 +402,20 @@ class UnitsSource(ChainedSource):
         """See `RowSource.shares`: the units."""
         return list(itertools.pairwise(self._bounds.tolist()))
 
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`; of units before `start` only the rows are counted, later ones stay shut."""
+        first = 0
+        for unit in self._parts:
+            if stop is not None and first >= stop:
+                return
+            rows = len(unit)
+            low, high = max(start - first, 0), rows if stop is None else min(stop - first, rows)
+            if low < high:
+                yield from unit.blocks(columns, max_bytes, low, high)
+            first += rows
+
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`: a part for each log of a unit."""
         content, size = content_of(self._store, walk(self._store, ("",)))

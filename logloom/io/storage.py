@@ -25,7 +25,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logloom.errors import StorageError, UsageError
-from logloom.io.disk import AT_ONCE, PARTIAL, appear, is_left_behind, locked, own_name, sync, sync_all
+from logloom.io.disk import (
+    AT_ONCE,
+    PARTIAL,
+    appear,
+    is_left_behind,
+    locked,
+    make_folder,
+    own_name,
+    sync,
+    sync_all,
+)
 from logloom.io.filesystems import ZIP, absolute_uri, explained, filesystem, with_access, with_credentials
 from logloom.io.remote import MISSING
 from logloom.uris import chained, is_local, shown
@@ -263,11 +273,10 @@ class Store:
             path = self.path_of(name)
             with self._unfinished(path, data, durable) as partial:
                 partial.chmod(0o444)  # created once, never changed
-                if not appear(partial, path):
-                    return False
+                created = appear(partial, path)
             if durable:
-                sync(path.parent)
-            return True
+                sync(path.parent)  # whoever created it may not have come to this
+            return created
 
     def replace(self, name: str, data: bytes, *, read_only: bool = False, durable: bool = True) -> None:
         """Writes a file whether or not it is there; never a partial one.
@@ -317,7 +326,7 @@ class Store:
                 self.fs.put_file(str(path), self.fs_path(name))
                 return
             target = self.path_of(name)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             sync(path)
             path.chmod(0o444)
             path.replace(target)
@@ -333,7 +342,8 @@ class Store:
             return
         path = self._temporary / own_name()
         with explained(str(path)):
-            path.mkdir(parents=True)
+            make_folder(path.parent)
+            path.mkdir()
         try:
             with locked(path):
                 yield path
@@ -356,9 +366,7 @@ class Store:
                 if path.is_file():
                     path.chmod(0o444)
             target = self.path_of(name)
-            if not target.parent.is_dir():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                sync(target.parent.parent)
+            make_folder(target.parent)
             try:
                 folder.rename(target)
             except OSError as error:
@@ -366,7 +374,6 @@ class Store:
                     raise
                 if not (target / last).exists():
                     self._restore_all(folder, name, last)
-                return
             sync(target.parent)
 
     def _restore_all(self, folder: pathlib.Path, name: str, last: str) -> None:
@@ -392,7 +399,7 @@ class Store:
                 return
             sync_all(paths)
             target = self.path_of(name)
-            target.mkdir(parents=True, exist_ok=True)
+            make_folder(target)
             for path in paths:
                 path.replace(target / path.name)
             sync(target)
@@ -430,7 +437,7 @@ class Store:
     @contextlib.contextmanager
     def _unfinished(self, path: pathlib.Path, data: bytes, durable: bool) -> Iterator[pathlib.Path]:
         """A file with these bytes on the disk of `path`; gone afterwards unless it took that name."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         scratch = self._temporary
         # Only a root that is being built has a place for it: a plain folder holds its format's files alone.
         folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")

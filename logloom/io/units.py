@@ -27,7 +27,7 @@ from logloom.errors import UsageError
 from logloom.io.assembling import PartsJson, row_problems, told
 from logloom.io.entries import Entry
 from logloom.io.manifest import Manifest, version_file
-from logloom.io.metadata import Count, Text, checked
+from logloom.io.metadata import ChosenColumns, Count, Text, checked
 from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource, UnitsSource
 from logloom.io.storage import Store
@@ -211,6 +211,15 @@ class Format(FolderKind, Protocol):
     ) -> RowSource:
         """The rows of one finished unit; `entry` is what its writer's `close` gave."""
         ...
+
+    def columns_of(self, options: Any, schema: Schema) -> Schema | None:
+        """The columns of a unit's rows, so that opening reads none; None where only a unit tells.
+
+        By default all, or those that options chose which are `ChosenColumns`, if it `keeps_columns`.
+        """
+        if not self.keeps_columns:
+            return None
+        return options.stored(schema) if isinstance(options, ChosenColumns) else schema
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Names in the split's folder of a version's view for the files of its `number`-th unit."""

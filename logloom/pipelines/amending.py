@@ -13,9 +13,10 @@ from typing import Any
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
-from logloom.io.entries import ENTRY, read_log_part
-from logloom.io.manifest import Manifest, read_assembled, read_manifest
+from logloom.io.entries import ENTRY, read_log_part, unit_folder
+from logloom.io.manifest import Manifest, no_version_at, read_assembled, read_manifest
 from logloom.io.merging import GONE, merge_records
+from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
@@ -56,28 +57,34 @@ def rollback(
     same = newest.logs == old.logs and newest.assembled == old.assembled and newest.outputs == old.outputs
     if same and newest.recipe == old.recipe:
         raise UsageError(
-            f"{store.uri}: version {newest.version} says already what version {old.version} does"
+            f"{store.uri}: version {newest.version} is the newest one"
+            if newest.version == old.version
+            else f"{store.uri}: version {newest.version} already says what version {old.version} does"
         )
-    for problem in _missing(store, old, newest):
-        raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
     words = f"rollback to version {old.version}{f': {reason}' if reason else ''}"
     job = dataclasses.replace(
         Committed.of(store, old), **(following | {"assembled": old.assembled}), allow_empty=True, reason=words
     )
     logs = old.logs if old.logs.is_stored else merge_records(store, old.logs, [])
-    assembled = [(part, len(read_assembled(store, part).portions)) for part in old.assembled]
-    with Announced(job, "rollback"):
-        outcome = commit(job, LogOutcomes(version=logs.shards), [(part, (), n) for part, n in assembled])
+    with Announced(job, "rollback"):  # so that `gc` and `purge` know of it before it looks
+        for problem in _missing(store, old, newest):
+            raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
+        assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
+        outcome = commit(job, LogOutcomes(version=logs.shards), assembled)
     _raise(outcome)
     made = read_manifest(store, job.number)
     return made, show(store, made, view, on_message)[0]
 
 
 def _missing(store: Store, old: Manifest, newest: Manifest) -> Iterator[str]:
-    """What an earlier version names and isn't there; what the newest one names, too, isn't looked for."""
+    """What an earlier version names and isn't there, as where it was purged.
+
+    What the newest one names, too, isn't looked for.
+    """
+    purged = Purged(store)
     sound, problems = old.logs.whole() if old.logs.is_stored else (old.logs, [])
     yield from problems
-    known = set(newest.logs.column("part").to_pylist())
+    known = set(newest.logs.column("part").to_pylist()) - purged.parts
     parts = [part for part in sound.column("part").to_pylist() if part and part not in known]
 
     def lost(part: str) -> list[str]:
@@ -90,7 +97,7 @@ def _missing(store: Store, old: Manifest, newest: Manifest) -> Iterator[str]:
     for found in ahead(lost, parts, threads=8):
         yield from found
     for part in old.assembled:
-        if part not in newest.assembled:
+        if part not in newest.assembled or unit_folder(part.output, part.identity) in purged.folders:
             try:
                 for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
                     if store.size(place) != file.size:
@@ -122,13 +129,16 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
     """
     newest, following = next_version(store)
     if newest is None:
-        raise UsageError(f"{store.uri}: no version here")
+        raise no_version_at(store)
     store = following["store"]
     chosen = {log_id: newest.logs.find(log_id) for log_id in sorted(set(log_ids))}
     wrong = [name for name, one in chosen.items() if one is None or (one.status == DROPPED) != undo]
     if wrong:
-        what = "leaves out no" if undo else "doesn't have"
-        raise UsageError(f"{store.uri}: version {newest.version} {what} log {', '.join(map(repr, wrong))}")
+        what = "leaves out no" if undo else "doesn't have, or leaves out already,"
+        names = f"log{'s' * (len(wrong) > 1)} {', '.join(map(repr, wrong))}"
+        raise UsageError(
+            f"{store.uri}: version {newest.version} {what} {names}; see `logloom log ROOT LOG_ID`"
+        )
     records = [one for one in chosen.values() if one is not None]
     words = f"drop{' --undo' if undo else ''} of {', '.join(list(chosen)[:5])}"
     words += f" and {counted(len(chosen) - 5, 'more log')}" if len(chosen) > 5 else ""

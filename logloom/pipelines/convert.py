@@ -41,6 +41,7 @@ from logloom.transforms.job import LogTask, blank_entry
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.outcomes import GROUP, LogOutcome, stage_packed, staged_packed
 from logloom.transforms.partition import Failure, PartitionResult
+from logloom.transforms.running_note import Announced
 from logloom.transforms.spread import SpreadByKey
 from logloom.transforms.taking import taken_unit
 from logloom.words import OnMessage, counted, ignore_message
@@ -173,7 +174,8 @@ def convert(
         watched = dataclasses.replace(plan, job=told, staged=staged)
         try:
             steps = functools.partial(construct, plan=watched)
-            run(steps, engine, size, name=job_name(job), on_message=on_message)
+            with Announced(job, engine.name, len(plan.parts)):
+                run(steps, engine, size, name=job_name(job), on_message=on_message)
         finally:
             job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from logloom.io.entries import ENTRY, unit_folder, unit_names
 from logloom.io.manifest import (
     all_versions,
     as_laid_out,
+    check_root,
     is_root_name,
     read_manifest,
     runs_folder,
@@ -49,8 +50,13 @@ _LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|refused\.txt)")
 _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times)")
 _VIEW = re.compile(r"v(\d{8})")
-_RUN = re.compile(r"\d{8}")
-_OF_VERSIONS = re.compile(r"shards|purged|tags(\.json)?|\d{8}\.(json|blake3|removed)")
+_RUN = re.compile(r"[0-9]{8}")
+# What isn't an outcome is only of use until that number is committed.
+_OF_RUN = re.compile(
+    r"(?P<outcome>[0-9a-z]{1,32}(\.running)?\.json|[0-9a-z]{1,32}\.failures-[0-9a-f]+\.jsonl)|"
+    r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
+)
+_OF_VERSIONS = re.compile(r"shards|purged|tags(\.json)?|[0-9]{8}\.(json|blake3|removed)")
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
 
@@ -117,6 +123,8 @@ def collect_garbage(
     store = Store.at(root, storage_options)
     if not {"versions", UNITS, "runs"}.intersection(store.names()):
         raise UsageError(f"{store.uri}: not a logloom root, it has neither versions nor units")
+    if not any(all_versions(store)):
+        check_root(store)  # a stranger's folder may have one of these names, too
     store = as_laid_out(store)
     now = time.time() if dry_run else now_of(store)
     check_grace(store, grace_s, now)
@@ -197,17 +205,19 @@ class _Collection:
         self._has_tables = not users.unknown
         done.notes += users.unknown
         for number in sorted(set(numbers) - kept):
-            # A tag may have come meanwhile.
-            if self._dry or number not in set(read_tags(store).values()) - tags:
-                self._take_out(number)
+            self._take_out(number, tags)
         done.kept = tuple(number for number in numbers if number not in done.removed)
         done.waiting = tuple(sorted([*waiting, *done.removed]))
         for number in self._expired:
             self._view(number)
 
-    def _take_out(self, number: int) -> None:
+    def _take_out(self, number: int, tags: Collection[int]) -> None:
+        """Notes that a version is removed, unless it got a tag since those were read."""
         if not self._dry:
             mark_removed(self._store, number, "retention")
+            if number in set(read_tags(self._store).values()).difference(tags):
+                self._store.remove(removed_file(number))
+                return
         self.done.removed += (number,)
 
     def _view(self, number: int) -> None:
@@ -337,8 +347,10 @@ class _Collection:
                 continue  # a build that is to be that version may be about to read what an earlier one left
             files = list(listed(self._store, runs_folder(number)))
             is_over = number <= newest - kept and all(file.changed < self._cutoff for file in files)
-            old = [file for file in files if file.changed < self._cutoff and (is_over or _is_passing(file))]
-            self._drop("runs", old, runs_folder(number))
+            kinds = [(file, _OF_RUN.fullmatch(file.name.split("/", 2)[2])) for file in files]
+            self.done.unknown += [file.name for file, match in kinds if not match]
+            passing = [file for file, match in kinds if match and (is_over or not match["outcome"])]
+            self._drop("runs", [f for f in passing if f.changed < self._cutoff], runs_folder(number))
 
     def _drop(self, kind: str, files: Sequence[FoundFile], folder: str) -> None:
         """Removes files that no version names and no build counts on."""
@@ -376,9 +388,3 @@ class _Collection:
         unknown = [name for name in self._store.names() if not is_root_name(name)]
         unknown += [f"versions/{n}" for n in self._store.names("versions") if not _OF_VERSIONS.fullmatch(n)]
         self.done.unknown = sorted([*self.done.unknown, *unknown])
-
-
-def _is_passing(file: FoundFile) -> bool:
-    """Whether a file in runs/<number>/ is only of use until that number is committed: but for outcomes."""
-    name = file.name.split("/", 2)[2]
-    return "/" in name or not name.endswith((".json", ".jsonl"))

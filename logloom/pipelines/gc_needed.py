@@ -174,14 +174,28 @@ def users_of(store: Store) -> Users:
     for note in store.names(USERS):
         place = store.uri_of(f"{USERS}/{note}")
         try:
-            table = checked(dict[Text, Text], parsed(store.read(f"{USERS}/{note}"), place), place)["table"]
-            names |= _pointed_to(store, table)
-        except (LogloomError, KeyError, FileNotFoundError) as error:
+            names |= _pointed_to(store, user_of(store, f"{USERS}/{note}"))
+        except (LogloomError, FileNotFoundError) as error:
             unknown.append(
                 f"{place}: nobody knows what that table needs ({error}), so no unit of a table is removed; "
                 "if it is gone for good, remove this note"
             )
     return Users(tuple(sorted(names)), tuple(unknown))
+
+
+def user_of(store: Store, note: str) -> str:
+    """The URI of the table or root that left a note.
+
+    Raises:
+        DatasetError: the note is damaged.
+    """
+    place = store.uri_of(note)
+    said = checked(dict[Text, Text], parsed(store.read(note), place), place)
+    if "table" not in said:
+        raise DatasetError(
+            f"{place}: damaged, it names no table; write that table again, or remove this note"
+        )
+    return said["table"]
 
 
 def view_users(store: Store, number: int) -> list[str]:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import LogloomError, PurgedError, UsageError
 from logloom.io.ahead import ahead
-from logloom.io.entries import Entry, read_log_part
+from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import (
     Manifest,
     manifest_at,
@@ -21,6 +22,7 @@ from logloom.io.manifest import (
     resolve_version,
     version_numbers,
 )
+from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
@@ -38,7 +40,7 @@ class VersionSummary:
         started: when its build began, in seconds since 1970 by that machine's clock; None where unknown.
         run, engine: of the build that committed it; "" where unknown.
         reason: why somebody made it, where no build did.
-        bytes: of all units and assembled outputs; None where nobody counted.
+        bytes: of all units and assembled outputs but for what was purged; None where nobody counted.
         changes: against its parent, counts of logs; None without a parent that is there.
         problem: why no more is known of it.
     """
@@ -77,6 +79,7 @@ def versions(
     shown = numbers[-last:] if last is not None else numbers
     tags = read_tags(store)
     sizes: dict[str, int] = {}
+    purged = Purged(store)
     found = []
     before: Manifest | None = None
     for number in shown:
@@ -86,7 +89,7 @@ def versions(
             if before is None or before.version != manifest.parent:
                 before = _parent_of(store, manifest, numbers)
             summary = _described(summary, manifest, before)
-            size = _bytes_of(store, manifest, sizes, count_bytes)
+            size = _bytes_of(store, manifest, sizes, purged, count_bytes)
             found.append(replace(_with_run(store, summary), bytes=size))
             before = manifest
         except LogloomError as error:
@@ -128,7 +131,9 @@ def _with_run(store: Store, summary: VersionSummary) -> VersionSummary:
     return summary
 
 
-def _bytes_of(store: Store, manifest: Manifest, sizes: dict[str, int], count: bool | None) -> int | None:
+def _bytes_of(
+    store: Store, manifest: Manifest, sizes: dict[str, int], purged: Purged, count: bool | None
+) -> int | None:
     """Bytes of a version's units and assembled outputs.
 
     Args:
@@ -144,8 +149,11 @@ def _bytes_of(store: Store, manifest: Manifest, sizes: dict[str, int], count: bo
     def read(part: str) -> tuple[str, int]:
         return part, sum(entry.size for entry in read_log_part(store, part, brief=True))
 
-    sizes.update(ahead(read, new))
-    return sum(sizes[part] for part in parts) + sum(part.size for part in manifest.assembled)
+    sizes.update(dict.fromkeys(new, 0))
+    sizes.update(ahead(read, [part for part in new if part not in purged.parts]))
+    folders = ((unit_folder(part.output, part.identity), part.size) for part in manifest.assembled)
+    shared = sum(size for folder, size in folders if folder not in purged.folders)
+    return sum(sizes[part] for part in parts) + shared
 
 
 # --- one log --------------------------------------------------------------------------------------------
@@ -157,7 +165,8 @@ class LogStay:
 
     Attributes:
         versions: their numbers, ascending.
-        units: of all outputs, each with its folder within the root; none where the log has no rows.
+        units: of all outputs, each with its folder within the root; none where the log has no rows or was
+            purged.
     """
 
     versions: tuple[int, ...]
@@ -174,8 +183,8 @@ class LogStay:
                 "folder": folder,
                 "rows": unit.rows,
                 "bytes": unit.size,
-                "start": unit.start,
-                "stop": unit.stop,
+                "start": None if unit.start == MIN_TIME else unit.start,
+                "stop": None if unit.stop == MAX_TIME else unit.stop,
             }
             for folder, unit in self.units
         ]
@@ -208,7 +217,10 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
 
 
 def _units(store: Store, record: LogRecord) -> tuple[tuple[str, Entry], ...]:
-    units = read_log_part(store, record.part, brief=True) if record.part else ()
+    try:
+        units = read_log_part(store, record.part, brief=True) if record.part else ()
+    except PurgedError:
+        return ()
     return tuple((store.stored_name(unit.folder), unit) for unit in units)
 
 

@@ -235,7 +235,7 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
-    purged = logs.purged(before.known)
+    purged = logs.purged(before)
     for log_id in sorted(logs.opened):
         task = _task_of(job, recipe, logs, log_id)
         if log_id not in purged and not _stands(before, task):
@@ -272,8 +272,9 @@ def _against_parent(
 
 def _task_left(recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
     """A log that a worker is to open first, by what its listing says."""
-    uris = logs.files[log_id].uris
-    return LogTask(log_id, uris, "", split_of(recipe, log_id, uris), "", logs.listed(log_id))
+    files = logs.files[log_id]
+    split = split_of(recipe, log_id, files.uris, files.split)
+    return LogTask(log_id, files.uris, "", split, "", logs.listed(log_id))
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

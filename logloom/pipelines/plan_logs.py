@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from logloom.errors import LogloomError, LogReadError, UsageError
@@ -19,10 +20,12 @@ from logloom.io.logs.folders import Folders
 from logloom.io.logs.match import LogFiles, access_to, check_files, has_settled, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
+from logloom.io.logs.ranges import HASHES
 from logloom.io.logs.remembered import Memory, RememberedLog, print_of
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
+from logloom.pipelines.versions import Before
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.columns import RowPlan
@@ -133,14 +136,23 @@ class PlanLogs(Mapping[str, Outline]):
     def __contains__(self, log_id: object) -> bool:
         return log_id in self.opened or log_id in self.remembered
 
-    def purged(self, known: Collection[str]) -> set[str]:
+    def purged(self, before: Before) -> set[str]:
         """The logs that were erased from the root, and must not come back with the content that they had.
 
         Args:
-            known: logs of the newest version.
+            before: the newest version, whose logs leave if they were erased from it and aren't found.
         """
-        there = {log_id for log_id in self if self._purged.has(log_id, self.content_of(log_id)[0])}
-        return there | {log_id for log_id in known if log_id not in self.files and self._purged.has(log_id)}
+        there = {log_id for log_id in self if self._purged.has(log_id) and self._is_as_purged(log_id)}
+        lost = [log_id for log_id in before.known if log_id not in self.files and self._purged.has(log_id)]
+        return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
+
+    def _is_as_purged(self, log_id: str) -> bool:
+        """Whether a log has the content that was erased, by whichever `hash` that was known."""
+        content, uris = self.content_of(log_id)
+        others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
+        return self._purged.has(log_id, content) or any(
+            self._purged.has(log_id, open_log(uris, other).summary.content_id) for other in others
+        )
 
     def open_some(self, log_ids: Sequence[str]) -> None:
         """Opens logs that are to be built; of many a sample, spread evenly over their names.

@@ -38,13 +38,23 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "chunk_reads": plan.chunk_reads,
         "columns": len(plan.job.schema.columns),
         "outputs": list(plan.job.outputs),
-        "splits": (counts := splits.planned_splits(plan)),
-        "warnings": splits.empty_splits(counts),
+        "splits": splits.planned_splits(plan),
+        "warnings": splits.planned_warnings(plan),
     }
 
 
-def in_words(name: str, value: Any) -> str:
-    """A value of `plan_summary` for people."""
+_ABOUT = ("partitions", "rows_at_most", "units_to_build", "message_bytes", "chunk_reads", "splits")
+_AT_LEAST = ("units_finished", "largest_partition_bytes")  # those of logs that were opened
+
+
+def in_words(name: str, value: Any, *, is_guessed: bool = False) -> str:
+    """A value of `plan_summary` for people.
+
+    Args:
+        is_guessed: see `BuildPlan.is_guessed`.
+    """
+    if is_guessed and name in _ABOUT + _AT_LEAST:
+        return f"{'about' if name in _ABOUT else 'at least'} {in_words(name, value)}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.endswith("_bytes"):

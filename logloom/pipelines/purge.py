@@ -12,6 +12,7 @@ Elsewhere: tombstones (logloom.io.purged), what versions need (logloom.pipelines
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from logloom.io.manifest import (
     as_laid_out,
     manifest_at,
     read_assembled,
+    resolve_version,
     version_numbers,
     view_folder,
 )
@@ -41,7 +43,7 @@ from logloom.io.removals import are_in
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import TEMPORARY, UNITS, Store
 from logloom.io.tables.references import USERS
-from logloom.pipelines.gc_needed import Needed, view_users
+from logloom.pipelines.gc_needed import Needed, user_of, view_users
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 
@@ -101,15 +103,35 @@ def purge(
         DatasetError: what a version holds can't be told; nothing was removed.
         StorageError: a disk or an object store refused; run it again.
     """
-    store = as_laid_out(Store.at(root, storage_options))
+    return _purge(Store.at(root, storage_options), logs, reason, dry_run, on_progress, set())
+
+
+def _purge(
+    store: Store,
+    logs: Sequence[str],
+    reason: str,
+    dry_run: bool,
+    on_progress: Callable[[int, int], None],
+    seen: set[str],
+) -> PurgeReport:
+    """As `purge`.
+
+    Args:
+        seen: URIs of roots that are purged already, which may point into each other; takes this one.
+    """
+    store = as_laid_out(store)
     running = [status for status in builds(store) if not status.is_over]
     if running:
         raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
-    purging = _Purging(store, logs, dry_run)
-    if not purging.found:
-        raise UsageError(
-            f"{store.uri}: no version has {', '.join(logs[:5])}; `logloom info` and versions list log_ids"
-        )
+    is_first = not seen
+    seen.add(store.uri)
+    purging = _Purging(store, logs, dry_run, seen)
+    # Roots that refer to this one have some of the logs.
+    unknown = purging.unknown if is_first or not purging.found else []
+    if unknown:
+        resolve_version(store, "latest")
+        words = ", ".join(unknown[:5])
+        raise UsageError(f"{store.uri}: no version has {words}; `logloom diff` and `head` show log_ids")
     return purging.run(reason, on_progress)
 
 
@@ -118,10 +140,11 @@ class _Purging:
 
     Attributes:
         found: records of the logs, by version.
+        unknown: those of the logs that no version has.
     """
 
-    def __init__(self, store: Store, logs: Sequence[str], dry_run: bool):
-        self._store, self._dry = store, dry_run
+    def __init__(self, store: Store, logs: Sequence[str], dry_run: bool, seen: set[str]):
+        self._store, self._dry, self._seen = store, dry_run, seen
         self._as_it_lies = replace(store, fan_out=0)
         self._purged = Purged(store)
         wanted = set(logs)
@@ -136,6 +159,8 @@ class _Purging:
         found = {manifest.version: list(_records(manifest, wanted)) for manifest in self._manifests}
         self.found = {number: own for number, own in found.items() if own}
         self._records = {record.part: record for own in self.found.values() for record in own}
+        known = {name for own in self.found.values() for one in own for name in (one.log_id, *one.uris)}
+        self.unknown = sorted(wanted - known)
         self._log_ids = sorted({record.log_id for record in self._records.values()})
         self.done = PurgeReport(store.uri, dry_run, self._log_ids, sorted(self.found))
         self._digests: dict[int, set[str]] = {}  # of erased files, by size
@@ -156,7 +181,7 @@ class _Purging:
             self.done.units = len(units)
             return self.done
         self._write_tombstones([folder for _, own in assembled for folder in own], reason)
-        self.done.others = [self._in_user(user) for user in users]
+        self.done.others = [done for user in users if (done := self._in_user(user))]
         for part, own in assembled:
             self._remember_assembled(part, own)
         for entry in units:
@@ -174,6 +199,8 @@ class _Purging:
         self._remove_notes()
         self._remove_single([f"logs/{part}.parquet" for part in self._records if part])
         self._remove_single([r.refusal_list for r in self._records.values() if r.refusal_list])
+        if self._store.local is not None:
+            os.sync()  # what is proven to be gone stays gone if the power fails
         self._prove(units, on_progress)
         began = [status for status in builds(self._store) if not status.is_over]
         self.done.left += [f"a build of version {one.version} began meanwhile; purge again" for one in began]
@@ -286,16 +313,17 @@ class _Purging:
         names = [f"{USERS}/{name}" for name in self._store.names(USERS)]
         for number in self.found:
             names += view_users(self._store, number)
-        places = {name: self._store.uri_of(name) for name in names}
-        return sorted({str(parsed(self._store.read(n), place)["table"]) for n, place in places.items()})
+        return sorted({user_of(self._store, name) for name in names})
 
-    def _in_user(self, uri: str) -> PurgeReport:
-        """Erases the logs from a root that points into this one."""
+    def _in_user(self, uri: str) -> PurgeReport | None:
+        """Erases the logs from a root that points into this one; None where that was done."""
         done = PurgeReport(uri, self._dry, self._log_ids)
         try:
             other = Store.at(uri, self._store.options)
+            if other.uri in self._seen:
+                return None
             if version_numbers(other):
-                return purge(uri, self._log_ids, storage_options=self._store.options)
+                return _purge(other, self._log_ids, "", False, lambda done, total: None, self._seen)
             done.left.append(f"{uri}: a table that points into what was erased; write it again without it")
         except UsageError as error:
             if "no version has" not in str(error):

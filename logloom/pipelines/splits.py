@@ -5,7 +5,7 @@ Elsewhere: which split a log falls into (logloom.recipe.logs).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from logloom.io.manifest import Manifest
@@ -51,8 +51,17 @@ def in_words(counts: Counts) -> str:
     return ", ".join(shown)
 
 
-def empty_splits(counts: Counts) -> list[str]:
-    """A warning for each split that gets nothing, where another gets something."""
+def planned_warnings(plan: BuildPlan) -> list[str]:
+    """As `empty_splits` of a plan; nobody knows yet of logs that workers open first if they have rows."""
+    return empty_splits(planned_splits(plan), {task.split for task in plan.left})
+
+
+def empty_splits(counts: Counts, guessed: Collection[str] = ()) -> list[str]:
+    """A warning for each split that gets nothing, where another gets something.
+
+    Args:
+        guessed: splits whose rows nobody knows yet.
+    """
     total = sum(found["logs"] for found in counts.values())
     warnings = []
     for name, found in counts.items():
@@ -62,6 +71,6 @@ def empty_splits(counts: Counts) -> list[str]:
                 "hash of its log_id (of `split.by`) decides where a log falls; add logs, or change "
                 "the shares or `by`"
             )
-        elif total and not any(count for unit, count in found.items() if unit != "logs"):
+        elif total and name not in guessed and not any(n for unit, n in found.items() if unit != "logs"):
             warnings.append(f"split {name!r} gets no row of its {counted(found['logs'], 'log')}")
     return warnings

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from logloom.errors import UsageError
-from logloom.io.manifest import resolve_version
+from logloom.io.manifest import resolve_version, version_numbers
 from logloom.io.storage import Store
 from logloom.io.tags import change_tags, check_tag
 
@@ -22,12 +22,14 @@ def tag(
         move: also where a name is another version's.
 
     Raises:
-        UsageError: a name can't be a tag, or is another version's; there is no such version.
+        UsageError: a name can't be a tag, or is another version's; there is no such version, or it
+            was removed meanwhile.
     """
     names = list(names)
     for name in names:
         check_tag(name)
     number = resolve_version(store, version)
+    before: dict[str, int] = {}
 
     def change(tags: Mapping[str, int]) -> dict[str, int]:
         for name in names:
@@ -35,9 +37,20 @@ def tag(
                 raise UsageError(
                     f"{store.uri}: {name!r} names version {tags[name]}; --move takes it from there"
                 )
+        before.clear()
+        before.update((name, tags[name]) for name in names if name in tags)
         return {**tags, **dict.fromkeys(names, number)}
 
-    return number, change_tags(store, change)
+    def take_back(tags: Mapping[str, int]) -> dict[str, int]:
+        others = {name: at for name, at in tags.items() if name not in names or at != number}
+        return {**before, **others}
+
+    tags = change_tags(store, change)
+    # `gc` notes a version as removed, then looks for new tags; so one of both sees the other.
+    if number not in version_numbers(store):
+        change_tags(store, take_back)
+        raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc` meanwhile; tag another")
+    return number, tags
 
 
 def untag(store: Store, names: Iterable[str]) -> dict[str, int]:

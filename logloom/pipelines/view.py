@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
-from logloom.io.disk import NO_LINKS
+from logloom.io.disk import NO_LINKS, sync, sync_all
 from logloom.io.entries import FileEntry, repair_hint
 from logloom.io.filesystems import explained
 from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
@@ -126,11 +126,14 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
             path = made.path_of(file.name)
             path.parent.mkdir(parents=True, exist_ok=True)
             copied |= _link(store, file.stored, path)
+        # Links to files that are synced need it for their folders only.
+        sync_all([path for path in (scratch, *scratch.rglob("*")) if copied or path.is_dir()])
         try:
             scratch.rename(target)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another build made the same view
                 raise
+        sync(target.parent)
     return target, copied
 
 

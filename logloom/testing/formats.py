@@ -190,6 +190,10 @@ class FormatContract:
 
     # --- rows -------------------------------------------------------------------------------------------
 
+    def test_its_columns_are_told_without_a_unit(self, unit: Unit) -> None:
+        told = self.format.columns_of(self.chosen, unit.schema)
+        assert told in (None, unit.reader().schema)
+
     def test_what_is_read_back_digests_as_what_was_written(self, unit: Unit) -> None:
         assert unit.reader().schema.columns
         for max_bytes in (1, 1000, 64 << 20):

@@ -7,7 +7,7 @@ Where one is found whose process or build is known to be gone, the log is a susp
 one at a time, so that only they die. After a few deaths the log has failed, as one that can't be read has.
 Notes of attempts that may still run, as those of another build at the same time, are left alone.
 
-Here: `build_bundle`, and the child process: python -m logloom.transforms.attempts.
+Here: `build_bundle`, `open_new`, and the child process: python -m logloom.transforms.attempts.
 Elsewhere: building (logloom.transforms.partition), logs that are left out (logloom.transforms.finish), which
 builds are over (logloom.transforms.running_note).
 """
@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
@@ -34,12 +34,14 @@ from logloom.io.manifest import runs_folder
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.software import software
-from logloom.transforms.job import Job, PartitionTask
+from logloom.transforms.job import Job, LogTask, PartitionTask
 from logloom.transforms.partition import Failure, PartitionResult, build_partition
 from logloom.transforms.running_note import is_over
+from logloom.transforms.summarize import Opened, summarize
 from logloom.words import counted
 
 T = TypeVar("T")
+Work = Sequence[PartitionTask] | LogTask
 
 MAX_SEEN = 2  # deaths of children, which are the log's own doing
 # Nobody sees a death that takes us along, as where a machine is out of memory; but engines that cancel a job,
@@ -54,7 +56,7 @@ class Suspect:
     """A log that may have ended processes; stands in the root until it is cleared.
 
     Attributes:
-        partition: the latest that one died of.
+        partition: the latest that one died of; "" where it was being opened.
         attempts: that were begun, and may have ended so.
         seen: children that ended so while we lived.
         how: the last one ended; "" where nobody saw one end.
@@ -86,10 +88,29 @@ def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResu
 
     A log that processes died of, now or in earlier attempts, gives one failure.
     """
-    log = tasks[0].log
-    spans = [tasks[0].span.start, tasks[-1].span.stop]
+    log, spans = tasks[0].log, [tasks[0].span.start, tasks[-1].span.stop]
+    built: list[PartitionResult] | Failure = _attempted(job, tasks, log, log.key, spans, tasks[0].span.name)
+    return [PartitionResult(log, "", (), (built,))] if isinstance(built, Failure) else built
+
+
+def open_new(job: Job, log: LogTask) -> Opened:
+    """`summarize`, likewise: a log that the driver hasn't opened may end the first process that does."""
+    if log.content_id:
+        return summarize(job, log)
+    told = [job.plan_identity, log.log_id, list(log.uris), log.listed]
+    opened: Opened | Failure = _attempted(job, log, log, told, [], "")
+    return Opened(log, opened) if isinstance(opened, Failure) else opened
+
+
+def _attempted(job: Job, work: Work, log: LogTask, told: Any, spans: list[int], partition: str) -> Any:
+    """What `_done` gives, or the failure of a log that processes died of.
+
+    Args:
+        told: what tells the log with the recipe.
+        spans: what tells this work from other of the log.
+    """
     # Another name once the log, the recipe or the software changes: it may do then.
-    mark = f"{runs_folder(job.number)}/attempts/{digest_of([log.key, software()])[:32]}.json"
+    mark = f"{runs_folder(job.number)}/attempts/{digest_of([told, software()])[:32]}.json"
     note = f"{mark.removesuffix('.json')}-{digest_of(spans)[:32]}"
     own = Attempt(job.run, socket.gethostname(), os.getpid(), int(time.time()))
     is_ours = job.store.create(note, canonical(asdict(own)), durable=False)
@@ -97,14 +118,21 @@ def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResu
     if died:
         job.store.replace(note, canonical(asdict(own)), durable=False)
     try:
-        suspect = _read(job, mark, Suspect) or (Suspect(log.log_id, tasks[0].span.name, 1) if died else None)
+        suspect = _read(job, mark, Suspect) or (Suspect(log.log_id, partition, 1) if died else None)
         if suspect is None:
-            return [build_partition(job, task) for task in tasks]
+            return _done(job, work)
         with _APART:
-            return _build_apart(job, tasks, mark, suspect)
+            return _done_apart(job, work, mark, suspect, partition)
     finally:
         if is_ours or died:
             job.store.remove(note, durable=False)
+
+
+def _done(job: Job, work: Work) -> list[PartitionResult] | Opened:
+    """The results of partitions, or a log that is opened, in this process."""
+    if isinstance(work, LogTask):
+        return summarize(job, work)
+    return [build_partition(job, task) for task in work]
 
 
 def _died(job: Job, note: str) -> bool:
@@ -118,20 +146,17 @@ def _died(job: Job, note: str) -> bool:
     return attempt.run == job.run or is_over(job.store, job.number, attempt.run)
 
 
-def _build_apart(
-    job: Job, tasks: Sequence[PartitionTask], mark: str, suspect: Suspect
-) -> list[PartitionResult]:
-    log = tasks[0].log
+def _done_apart(job: Job, work: Work, mark: str, suspect: Suspect, partition: str) -> Any:
     while suspect.seen < MAX_SEEN and suspect.attempts < MAX_ATTEMPTS:
         _write(job, mark, replace(suspect, attempts=suspect.attempts + 1))  # what ends the child may end us
-        results, how = _in_child(job, tasks)
+        results, how = _in_child(job, work)
         if not how:
             if suspect.seen:
                 _write(job, mark, suspect)
             else:
                 job.store.remove(mark, durable=False)
             return results
-        suspect = Suspect(log.log_id, tasks[0].span.name, suspect.attempts + 1, suspect.seen + 1, how)
+        suspect = Suspect(suspect.log_id, partition, suspect.attempts + 1, suspect.seen + 1, how)
         _write(job, mark, suspect)
     how = f", the last one {suspect.how}" if suspect.how else ""
     place = job.store.uri_of(mark)
@@ -141,7 +166,7 @@ def _build_apart(
         way_out = f"it is tried again once the log, the recipe or logloom changes (noted in {place})"
     died = counted(suspect.attempts, "worker process", "worker processes")
     message = f"{died} died of it{how}; {way_out}"
-    return [PartitionResult(log, "", (), (Failure(log.log_id, suspect.partition, "worker", message),))]
+    return Failure(suspect.log_id, suspect.partition, "worker", message)
 
 
 def _read(job: Job, name: str, kind: type[T]) -> T | None:
@@ -159,13 +184,13 @@ def _write(job: Job, mark: str, suspect: Suspect) -> None:
 # --- the child process ----------------------------------------------------------------------------------
 
 
-def _in_child(job: Job, tasks: Sequence[PartitionTask]) -> tuple[list[PartitionResult], str]:
-    """Builds partitions in a child process; gives how that one died, or "".
+def _in_child(job: Job, work: Work) -> tuple[Any, str]:
+    """What `_done` gives, of a child process; and how that one died, or "".
 
     Raises:
-        Exception: what building them raises.
+        Exception: what `_done` raises.
     """
-    task = pickle.dumps((job, tasks))
+    task = pickle.dumps((job, work))
     with subprocess.Popen(  # nosec B603 # this Python
         [sys.executable, "-m", "logloom.transforms.attempts"],
         stdin=subprocess.PIPE,
@@ -183,7 +208,7 @@ def _in_child(job: Job, tasks: Sequence[PartitionTask]) -> tuple[list[PartitionR
             child.kill()
         code = child.wait()
     if not said.endswith(_END):
-        return [], _how_died(code)
+        return None, _how_died(code)
     results, error = pickle.loads(said[: -len(_END)])  # nosec B301 # of our own child
     if error is not None:
         raise error
@@ -199,16 +224,16 @@ def _how_died(code: int) -> str:
 
 
 def main() -> None:
-    """Builds what the parent process says, and tells it what came of it."""
+    """Does what the parent process says, and tells it what came of it."""
     size = int.from_bytes(sys.stdin.buffer.read(8))
-    job, tasks = pickle.loads(sys.stdin.buffer.read(size))  # nosec B301 # of our own parent
+    job, work = pickle.loads(sys.stdin.buffer.read(size))  # nosec B301 # of our own parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
     answer = os.dup(1)
     os.dup2(2, 1)  # what functions of the user's print is no answer
-    results: list[PartitionResult] = []
+    results: list[PartitionResult] | Opened | None = None
     error: Exception | None = None
     try:
-        results = [build_partition(job, task) for task in tasks]
+        results = _done(job, work)
     except Exception as raised:
         error = raised
     with os.fdopen(answer, "wb") as file:

@@ -11,14 +11,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from logloom.errors import LogReadError
 from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.entries import FileEntry
 from logloom.transforms import assembly, finish, partition
-from logloom.transforms.attempts import build_bundle
+from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
-from logloom.transforms.job import Job, LogTask, PartitionTask, Target, opened
+from logloom.transforms.job import Job, LogTask, PartitionTask, Target
 from logloom.transforms.journal import OPENED, Note
 from logloom.transforms.outcomes import (
     LogOutcome,
@@ -30,7 +29,6 @@ from logloom.transforms.outcomes import (
 )
 from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.read_marks import read_back_bundle
-from logloom.transforms.summarize import summarize
 
 with beam_needed():
     import apache_beam as beam
@@ -104,16 +102,11 @@ class CommitVersion(beam.PTransform):
 
 def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
     """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
-    log, failed = summarize(job, log)
-    try:
-        bundles = partition.plan_bundles(job, log) if failed is None else []
-    except LogReadError as error:
-        failed = Failure(log.log_id, "", "log", str(error))
+    log, failed, bundles, size = open_new(job, log)
     if failed is not None:
         yield packed([PartitionResult(log, "", (), (failed,))])
         return
-    size, pieces = int(opened(job, log).summary.chunk_bytes.sum()), sum(map(len, bundles))
-    job.journal.write(Note(OPENED, log.log_id, pieces=pieces, size=size))
+    job.journal.write(Note(OPENED, log.log_id, pieces=sum(map(len, bundles)), size=size))
     yield from map(packed, bundles)
     if not bundles:  # a log without ticks is finished all the same
         yield packed([PartitionResult(log, "", ())])

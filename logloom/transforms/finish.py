@@ -164,8 +164,8 @@ def _told(refusal: Refusal) -> str:
 def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     """The record of a log that is left out; tried again once its content or our reading of it changes."""
     told = dict.fromkeys(
-        failure.message if failure.kind == "log" else f"partition {failure.partition}: {failure.message}"
-        for failure in failures
+        one.message if one.kind == "log" or not one.partition else f"partition {one.partition}: {one.message}"
+        for one in failures
     )
     reasons = tuple(told)[:MAX_REASONS]
     died = any(failure.kind == "worker" for failure in failures)

@@ -408,6 +408,6 @@ def listed(failures: Sequence[Failure], total: int = 0) -> str:
     Args:
         total: how many there are, if more than these.
     """
-    lines = [f"{f.log_id} {f.partition}: {f.message}" for f in failures[:20]]
+    lines = [f"{f.log_id} {f.partition}".rstrip() + f": {f.message}" for f in failures[:20]]
     more = max(total, len(failures)) - len(lines)
     return "\n".join(lines + [f"… and {more} more"] * (more > 0))

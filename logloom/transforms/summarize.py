@@ -12,7 +12,9 @@ Elsewhere: the logs that the driver opens (logloom.pipelines.plan_logs), the pla
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from logloom.errors import LogloomError, LogReadError, StorageError
 from logloom.io.logs.base import unfinished_words
@@ -21,15 +23,46 @@ from logloom.io.logs.opening import open_log
 from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import packed
-from logloom.transforms.job import Job, LogTask, opened, opened_now
-from logloom.transforms.partition import Failure
+from logloom.transforms.job import Job, LogTask, PartitionTask, opened, opened_now
+from logloom.transforms.partition import Failure, plan_bundles
 from logloom.transforms.resolve import hold_to, named_topics
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 
 
-def summarize(job: Job, log: LogTask) -> tuple[LogTask, Failure | None]:
-    """A log with all that its index says, opened unless the driver has; and why it can't be built, if so.
+class Opened(NamedTuple):
+    """A log as its index says it is.
+
+    Attributes:
+        failed: why it can't be built; None where it can.
+        bundles: its partitions, those together that one worker builds after each other.
+        size: bytes of its messages, uncompressed.
+    """
+
+    log: LogTask
+    failed: Failure | None = None
+    bundles: Sequence[list[PartitionTask]] = ()
+    size: int = 0
+
+
+def summarize(job: Job, log: LogTask) -> Opened:
+    """A log with all that its index says, opened unless the driver has; and its partitions.
+
+    Raises:
+        StorageError: a store or disk refused.
+    """
+    log, failed = _held_to_plan(job, log)
+    if failed is not None:
+        return Opened(log, failed)
+    try:
+        bundles = plan_bundles(job, log)
+        return Opened(log, None, bundles, int(opened(job, log).summary.chunk_bytes.sum()))
+    except LogReadError as error:
+        return Opened(log, Failure(log.log_id, "", "log", str(error)))
+
+
+def _held_to_plan(job: Job, log: LogTask) -> tuple[LogTask, Failure | None]:
+    """The log, opened and held to the plan unless the driver has; and why it can't be built, if so.
 
     Raises:
         StorageError: a store or disk refused.
@@ -42,7 +75,7 @@ def summarize(job: Job, log: LogTask) -> tuple[LogTask, Failure | None]:
         found = opened_now(job, log.uris)
         check_files(LogFiles(log.log_id, log.uris), lambda uris: open_log(uris, job.open_options))
         uris, content_id = found.summary.uris, found.summary.content_id
-        split = split_of(recipe, log.log_id, uris)
+        split = split_of(recipe, log.log_id, uris, log.split)
         key = job.log_key(log.log_id, content_id, uris, split)
         log = replace(log, uris=uris, content_id=content_id, split=split, key=key)
         kind = "recipe"

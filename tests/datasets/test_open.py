@@ -341,6 +341,20 @@ def open_payload(folder):
     return {file for file in files if file.startswith(str(folder)) and "parts" in file and "." in file}
 
 
+@pytest.mark.parametrize("output", ["bags", "tar"])
+def test_a_version_opens_without_any_of_its_units(root, rows, output, tmp_path):
+    shutil.copytree(root, tmp_path / "root")
+    for folder in ("parts", "logs"):
+        (tmp_path / "root" / folder).rename(tmp_path / folder)
+    dataset = logloom.datasets.open(tmp_path / "root", output=output, columns="ego.*")
+    assert len(dataset) == len(rows)
+    with pytest.raises(DatasetError):
+        dataset[0]
+    for folder in ("parts", "logs"):
+        (tmp_path / folder).rename(tmp_path / "root" / folder)
+    assert same(dataset[0], {name: rows[0][name] for name in ("log_id", "timestamp", *dataset.columns)})
+
+
 @pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE, "l5kit"])
 def test_opening_reads_no_payload_and_a_pickle_holds_no_reader(root, output):
     opened = open_payload(root)

@@ -259,7 +259,7 @@ def test_json_that_python_reads_but_no_dataset_holds_is_refused(data, message):
         Manifest.from_bytes(data, "v.json")
 
 
-@pytest.mark.parametrize("fan_out", [-1, 5, "2", 2.0])
+@pytest.mark.parametrize("fan_out", [-1, 5, 10**9, True, "2", 2.0])
 def test_a_manifest_that_puts_units_into_no_folders_there_could_be_is_refused(fan_out):
     with pytest.raises(DatasetError, match=r"v\.json: .*fan_out"):
         Manifest.from_bytes(dataclasses.replace(make_manifest(), fan_out=fan_out).to_bytes(), "v.json")

@@ -23,6 +23,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 from tests import faulty
+from tests.pipelines.verbs import one_at_a_time, two_versions  # noqa: F401  # fixtures
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from logloom.pipelines.convert_plain import PlainFolder, can_copy, copy_out
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.head import head
+from logloom.pipelines.status import builds
 from logloom.pipelines.verify import reading_of, verify
 from logloom.runners import RunnerOptions
 from logloom.transforms import outcomes
@@ -533,3 +534,19 @@ def test_the_guide_runs_from_top_to_bottom(tmp_path):
         )
         assert done.returncode == 0, done.stderr
     assert "webdataset float32[?, 4]" in done.stdout
+
+
+def test_a_conversion_is_seen_while_it_runs(built, tmp_path, monkeypatch):
+    """So that `gc` knows how long it takes, and `purge` waits for it."""
+    seen = []
+    run = convert_module.run
+
+    def running(*told, **choices):
+        store = Store.at(str(tmp_path / "root"))
+        seen.extend((one.version, one.state, one.engine) for one in builds(store))
+        return run(*told, **choices)
+
+    monkeypatch.setattr(convert_module, "run", running)
+    converted(built, tmp_path / "root", "tar")
+    assert seen == [(1, "running", "direct")]
+    assert [one.state for one in builds(Store.at(str(tmp_path / "root")))] == ["committed"]

@@ -1,5 +1,6 @@
 """Garbage collection removes what nobody needs, and never what a build is about to commit."""
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -24,11 +25,13 @@ from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
-from logloom.pipelines import gc, versions
+from logloom.io.tags import read_tags
+from logloom.pipelines import gc, tagging, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import kept_versions
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.tagging import tag
 from logloom.recipe import Keep, Recipe
 from logloom.transforms import taking
 from logloom.transforms.finish import create_version
@@ -36,6 +39,7 @@ from logloom.transforms.finished import finished_unit
 from logloom.transforms.running_note import RunningNote
 from logloom.transforms.taking import removed_meanwhile, taken_unit
 from tests import faulty
+from tests.pipelines.conftest import command
 from tests.pipelines.roots import DAY, age, commit_version, contents, following, made_up_unit, write_unit
 
 LAST = Keep(last=1)
@@ -371,8 +375,65 @@ def test_in_an_object_store_too(monkeypatch):
     assert store.names("tmp") == []
 
 
+def test_a_rule_of_tags_alone_is_refused(tmp_path):
+    done = command("gc", str(tmp_path), "--no-keep-tags")
+    assert done.returncode == 2
+    assert "--no-keep-tags needs --keep-last or --keep-daily" in done.stderr
+
+
 def test_names_are_found_among_keys():
     keys = removals.keys_of(f"name {number}" for number in range(1000))
     assert keys.dtype == np.uint64
     assert removals.are_in(keys, ["name 1", "name 1000", "name 999"]).tolist() == [True, False, True]
     assert removals.are_in(removals.keys_of([]), ["a"]).tolist() == [False]
+
+
+def test_a_folder_of_others_is_left_alone_whatever_its_folders_are_called(tmp_path):
+    model = tmp_path / "runs/20260101/model.ckpt"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"trained for weeks")
+    age(tmp_path, days=30)
+    done = collect_garbage(str(tmp_path))
+    assert model.exists()
+    assert done.amounts == {}
+    (tmp_path / "train.py").touch()
+    with pytest.raises(UsageError, match=r"not a logloom root, it holds train\.py"):
+        collect_garbage(str(tmp_path))
+
+
+def test_what_no_build_writes_stays_in_runs_too(store):
+    commit_version(store, 1, ["a"])
+    mine, left = f"{runs_folder(1)}/notes.txt", f"{runs_folder(1)}/{'a' * 64}.parquet"
+    for name in (mine, left):
+        store.replace(name, b"")
+    age(store.local, days=30)
+    assert collect_garbage(str(store.local), kept_runs=0).unknown == [mine]
+    assert (store.exists(mine), store.exists(left)) == (True, False)
+
+
+@pytest.mark.parametrize("first", ["gc", "tag"])
+def test_of_gc_and_whoever_tags_a_version_meanwhile_one_gives_way(store, monkeypatch, first):
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["a"])
+    tag(store, 2, ["gold"])
+    root = str(store.local)
+    if first == "tag":  # it is written after gc read tags
+        mark = gc.mark_removed
+        monkeypatch.setattr(gc, "mark_removed", lambda *told: (tag(store, 1, ["paper"]), mark(*told)))
+        assert collect_garbage(root, keep=LAST).removed == ()
+        assert version_numbers(store) == [1, 2]
+        assert read_tags(store) == {"gold": 2, "paper": 1}
+    else:  # gc comes between the look for the version and the tag
+        change = tagging.change_tags
+
+        def late(*told):
+            monkeypatch.undo()
+            assert collect_garbage(root, keep=LAST).removed == (1,)
+            return change(*told)
+
+        monkeypatch.setattr(tagging, "change_tags", late)
+        with pytest.raises(UsageError, match="version 1 was removed by `logloom gc` meanwhile"):
+            tag(store, 1, ["gold", "paper"], move=True)
+        assert read_tags(store) == {"gold": 2}
+    with pytest.raises(UsageError, match="was removed") if first == "gc" else contextlib.nullcontext():
+        tag(store, 1, ["late"])

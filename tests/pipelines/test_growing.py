@@ -9,12 +9,13 @@ import apache_beam as beam
 import pytest
 
 from logloom.errors import DatasetError
-from logloom.io.manifest import version_file
+from logloom.io.manifest import runs_folder, version_file
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import SHARDS, LogRecord, shard_file
 from logloom.pipelines import build as building
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.status import sweep_runs
 from logloom.recipe import Recipe
 from logloom.transforms import finish, outcomes
 from tests.pipelines.conftest import build_at, digests
@@ -95,8 +96,16 @@ def test_logs_that_leave_or_change_go_to_the_commit_by_a_file(nightly, drive, tm
 def test_outcomes_in_groups_make_the_bytes_of_those_in_one(nightly, tmp_path, monkeypatch):
     one = build_at(nightly, tmp_path / "one")
     monkeypatch.setattr(outcomes, "GROUP", 1)
+    handed_on = []
+
+    def sweeping(store, number):
+        handed_on.extend((tmp_path / "two" / runs_folder(number)).glob("*.parquet"))
+        sweep_runs(store, number)
+
+    monkeypatch.setattr(building, "sweep_runs", sweeping)
     two = build_at(nightly, tmp_path / "two", num_workers=2)
-    assert len(list((tmp_path / "two" / "runs" / "00000001").glob("*.parquet"))) == 2
+    assert len(handed_on) == 2
+    assert not any(path.exists() for path in handed_on)
     assert two.manifest.logs == one.manifest.logs
     assert digests(tmp_path / "two") == digests(tmp_path / "one")
 

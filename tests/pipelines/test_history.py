@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from logloom.cli.tables import table_lines
+from logloom.cli.versions import _cells
 from logloom.errors import UsageError
 from logloom.io.entries import read_log_part
+from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import read_manifest, resolve_version, version_file
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
@@ -202,3 +205,40 @@ def test_the_commands_print_tables_markdown_and_json(grown):
     assert command("log", root, "nothing").returncode == 2
     assert command("tag", root, "7").returncode == 2
     assert json.loads(command("versions", root, "--json").stdout)[0]["version"] == 2
+
+
+def test_each_version_has_one_line_of_a_narrow_terminal(grown):
+    tag(grown, 1, ["gold"])
+    rows = [_cells(one) for one in versions(grown)]
+    lines = list(
+        table_lines(("version", "parent", "built", "run", "logs", "rows", "size", "changes"), rows, 80)
+    )
+    assert len(lines) == 4  # the head, a rule, and two versions
+    assert "+1 ~1" in lines[2]
+    said = command("versions", grown.uri).stdout
+    untag(grown, ["gold"])
+    assert "version 1 is gold" in said
+
+
+def test_a_root_with_a_version_where_a_bare_root_belongs_is_told_apart(grown, tmp_path):
+    for arguments in (["versions"], ["log", "drive-01"], ["drop", "drive-01"], ["untag", "gold"]):
+        verb, *rest = arguments
+        done = command(verb, f"{grown.uri}@1", *rest)
+        assert done.returncode == 2
+        assert "the root alone is expected here, without @1" in done.stderr
+    done = command("drop", str(tmp_path / "nowhere"), "x")
+    assert "no version here; `logloom build" in done.stderr
+    done = command("diff", grown.uri, "1")
+    assert done.returncode == 2
+    assert f"name two, or compare {grown.uri}@1 with its parent" in done.stderr
+
+
+def test_units_that_are_open_in_time_say_so_in_json(grown):
+    units = json.loads(command("log", grown.uri, "drive-01", "--json").stdout)[0]["units"]
+    entries = [unit for _, unit in follow(grown, "drive-01")[0].units]
+    assert len(units) == len(entries)
+    for said, entry in zip(units, entries, strict=True):
+        assert said["start"] == (None if entry.start == MIN_TIME else entry.start)
+        assert said["stop"] == (None if entry.stop == MAX_TIME else entry.stop)
+    assert None in [unit["start"] for unit in units]
+    assert None in [unit["stop"] for unit in units]

@@ -1,28 +1,38 @@
 """Purging erases a log from all of a root, proves it, and nothing brings the log back."""
 
 import dataclasses
+import json
+import shutil
 
 import pytest
 
-from logloom.errors import PurgedError, UsageError
+import logloom.datasets
+from logloom.errors import DatasetError, PurgedError, UsageError
 from logloom.io import removals
 from logloom.io.entries import read_log_part
-from logloom.io.manifest import read_assembled, read_manifest, version_file
+from logloom.io.manifest import read_assembled, read_manifest, version_file, version_numbers
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.purged import Purged
+from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
 from logloom.pipelines import purge as purging
+from logloom.pipelines.amending import rollback
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
+from logloom.pipelines.history import follow, versions
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.plan_logs import PlanLogs
 from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
+from logloom.pipelines.versions import Before
+from logloom.recipe import Recipe
 from logloom.transforms.finish import commit
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.outcomes import LogOutcomes
 from logloom.transforms.running_note import RunningNote
+from tests.pipelines.conftest import command
 from tests.pipelines.roots import (
     PAYLOAD,
     commit_version,
@@ -105,6 +115,22 @@ def test_an_interrupted_purge_is_run_again(store, monkeypatch):
         read_log_part(store, read_manifest(store).logs.find("b").part)
 
 
+def test_nothing_is_erased_where_one_of_several_logs_is_unknown(store):
+    before = contents(store.local)
+    with pytest.raises(UsageError, match="no version has typo"):
+        purge(str(store.local), ["b", "typo"])
+    assert contents(store.local) == before
+    with pytest.raises(UsageError, match="no version here"):
+        purge(str(store.local / "nowhere"), ["b"])
+
+
+def test_a_trial_of_a_purge_proves_nothing(store):
+    said = command("purge", str(store.local), "--log", "b", "--dry-run", "--json")
+    assert json.loads(said.stdout)["is_proven"] is None
+    assert "from versions 1, 2" in command("purge", str(store.local), "--log", "b", "--dry-run").stdout
+    assert "from version 1\n" in command("purge", str(store.local), "--log", "a", "--dry-run").stdout
+
+
 def test_a_copy_that_somebody_made_is_found(store):
     (store.local / "somebody").mkdir()
     (store.local / "somebody/copy").write_bytes(PAYLOAD)
@@ -151,6 +177,10 @@ def test_a_real_root_is_verified_built_again_without_it_and_not_repaired_back(dr
     assert not (root / "v00000001").exists()
     with pytest.raises(PurgedError):
         read_assembled(store, next(part for part in first.assembled if part.split == first.logs[0].split))
+    dataset = logloom.datasets.open(root, version=1, output="tar")
+    assert dataset[first.logs[0].rows]["log_id"] == others[0]
+    with pytest.raises(PurgedError):
+        dataset[0]
     report = verify(str(root), num_workers=1)
     assert report.is_proven, report.findings
     assert report.purged == 1
@@ -162,3 +192,95 @@ def test_a_real_root_is_verified_built_again_without_it_and_not_repaired_back(dr
     assert built.built == 0
     assert plan_build(recipe, str(root)).up_to_date
     assert verify(str(root), num_workers=1).is_proven
+
+
+def test_roots_that_point_into_each_other_are_purged_once_each(store, tmp_path):
+    other = Store.at(str(tmp_path / "other"))
+    commit_version(other, 1, ["b"])
+    for here, there in ((store, other), (other, store), (store, store)):
+        name = f"referenced-by/{there.local.name}.json"
+        here.replace(name, canonical({"table": there.uri}))
+    done = purge(str(store.local), ["b"])
+    assert done.is_proven
+    assert [(one.root, one.units, one.others) for one in done.others] == [(other.uri, 2, [])]
+
+
+@pytest.mark.parametrize("note", [{"x": "y"}, ["/elsewhere"], {"table": 1}])
+def test_a_damaged_note_of_who_points_here_is_named_before_anything_goes(store, note):
+    store.replace("referenced-by/x.json", canonical(note))
+    before = contents(store.local)
+    with pytest.raises(DatasetError, match=r"referenced-by/x\.json"):
+        purge(str(store.local), ["b"])
+    assert contents(store.local) == before
+
+
+def test_what_is_no_tombstone_is_left_to_gc_to_tell_of(store):
+    (store.local / "versions/purged/folder").mkdir(parents=True)
+    assert len(Purged(store)) == 0
+    assert not collect_garbage(str(store.local)).amounts
+
+
+def test_versions_and_what_they_said_of_a_log_are_told_after_a_purge(store):
+    before = versions(store)
+    purge(str(store.local), ["b"])
+    after = versions(store)
+    assert [one.problem for one in after] == ["", ""]
+    assert [one.bytes for one in after] == [one.bytes // 2 for one in before]
+    [stay] = follow(store, "b")
+    assert (stay.versions, stay.units) == ((1, 2), ())
+
+
+def test_nothing_goes_back_to_a_version_of_which_a_log_was_purged(store):
+    purge(str(store.local), ["b"])  # which the newest version names, too
+    with pytest.raises(DatasetError, match=r"version 1 can't be gone back to: .*was purged"):
+        rollback(store, 1)
+    assert version_numbers(store) == [1, 2]
+
+
+@pytest.fixture(scope="module")
+def purged_root(drive, tmp_path_factory):
+    """A recipe, and a root from which the first of its logs was purged; not to be changed."""
+    folder = tmp_path_factory.mktemp("purged")
+    (folder / "logs").mkdir()
+    for log in drive.logs:
+        shutil.copy2(log, folder / "logs")
+    text = drive.text.replace(str(drive.logs[0].parent), str(folder / "logs"))
+    recipe = Recipe.from_yaml(text, source="drive.yaml")
+    build(plan_build(recipe, str(folder / "root")))
+    gone = read_manifest(Store.at(str(folder / "root"))).logs[0].log_id
+    assert purge(str(folder / "root"), [gone]).is_proven
+    return recipe, gone, folder
+
+
+def test_a_purged_log_stays_out_by_whichever_hash_logs_are_known(purged_root):
+    recipe, gone, folder = purged_root
+    plan = plan_build(recipe.model_copy(update={"hash": "full"}), str(folder / "root"))
+    assert gone not in [log.task.log_id for log in plan.logs]
+    assert f"{gone}: left out, since it was purged" in plan.notes
+
+
+def test_a_purged_log_stays_out_where_workers_open_the_logs(purged_root):
+    recipe, gone, folder = purged_root
+    for number in range(8):
+        shutil.copy2(next((folder / "logs").iterdir()), folder / f"logs/a-{number}.mcap")
+    plan = plan_build(recipe, str(folder / "root"), sample=2)
+    for path in (folder / "logs").glob("a-*.mcap"):
+        path.unlink()
+    assert plan.left
+    assert gone not in [*(log.task.log_id for log in plan.logs), *(task.log_id for task in plan.left)]
+
+
+def test_a_log_that_came_back_with_other_content_is_no_longer_the_purged_one(store, purged_root):
+    """As where its file is out of reach, or --limit leaves it out: `vanished: keep` holds for it, too."""
+    purge(str(store.local), ["b"])
+    told = Before(read_manifest(store))
+    recipe, _, folder = purged_root
+    found = PlanLogs(recipe, store, str(folder))
+    assert found.purged(told) == {"b"}
+    back = dataclasses.replace(written_log(store, "c"), log_id="b")
+    logs = write_records(store, [back])
+    commit_version(store, 3, ["b"], logs=logs)
+    assert found.purged(Before(read_manifest(store))) == set()
+    dropped = dataclasses.replace(back, status=DROPPED, part="", units=0, rows=0, planned=0)
+    commit_version(store, 4, ["b"], logs=write_records(store, [dropped]))
+    assert found.purged(Before(read_manifest(store))) == set()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -257,3 +258,57 @@ def test_a_note_that_makes_no_sense_is_passed_over(fleet, said):
     note.with_name(f"{note.name.partition('-')[0]}.json").write_bytes(said)
     built = build(fleet.plan(DEADLY))
     assert [record.status for record in built.manifest.logs] == ["whole", "skipped"]
+
+
+DEADLY_KIND = """\
+import os, signal
+
+class Deadly:
+    name, suffixes = "deadly", (".deadly",)
+    def matches(self, uri, head):
+        return head.startswith(b"deadly")
+    def open(self, uris, options):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+KIND = Deadly()
+"""
+SAMPLED = """\
+import sys
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.recipe import Recipe
+if __name__ == "__main__":
+    plan = plan_build(Recipe.load(sys.argv[1]), sys.argv[2], sample=2)
+    assert [task.log_id for task in plan.left] == ["drive-1"]
+    built = build(plan)
+    print([record.status for record in built.manifest.logs], *built.manifest.logs[1].reasons)
+"""
+
+
+@pytest.mark.parametrize("on_error", ["{skip: 50%}", "{skip: 1%}", "fail"])
+def test_a_log_that_kills_the_worker_that_opens_it_is_a_suspect_too(logs, tmp_path, on_error):
+    first, _ = sorted(logs.glob("*.mcap"))
+    drives, plugin = tmp_path / "drives", tmp_path / "plugin"
+    for folder in (drives, plugin / "deadly-1.dist-info"):
+        folder.mkdir(parents=True)
+    for name in ("drive-0.mcap", "drive-2.mcap"):
+        shutil.copy2(first, drives / name)
+    (drives / "drive-1.deadly").write_bytes(b"deadly")
+    (plugin / "deadly.py").write_text(DEADLY_KIND)
+    (plugin / "deadly-1.dist-info/entry_points.txt").write_text("[logloom.logs]\ndeadly = deadly:KIND\n")
+    (plugin / "deadly-1.dist-info/METADATA").write_text("Name: deadly\nVersion: 1\n")
+    (plugin / "sampled.py").write_text(SAMPLED)
+    recipe = tmp_path / "recipe.yaml"
+    lines = RECIPE.format(logs=f"{drives}/*", on_error=on_error, dtype="int64").splitlines()
+    recipe.write_text("\n".join(line for line in lines if "derive" not in line))
+    command = [sys.executable, plugin / "sampled.py", recipe, tmp_path / "root"]
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join([str(plugin), *filter(None, sys.path)])}
+    assert subprocess.run(command, capture_output=True, env=path).returncode == -signal.SIGKILL
+    done = subprocess.run(command, capture_output=True, env=path, text=True)
+    if on_error == "{skip: 50%}":
+        assert done.stdout.startswith("['whole', 'skipped', 'whole'] 3 worker processes died of it"), done
+    else:
+        over_budget = "1 of 3 logs skipped, over the budget of 1.00%"
+        assert (
+            over_budget if "skip" in on_error else "drive-1: 3 worker processes died of it"
+        ) in done.stderr

@@ -3,6 +3,8 @@
 import pathlib
 import shutil
 
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from logloom.errors import LogReadError, RecipeError
@@ -14,7 +16,7 @@ from logloom.pipelines import plan_logs
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_logs import PlanLogs
-from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.plan_summary import in_words, plan_summary
 from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Meter, UnitLooker, Watch
 from logloom.recipe import Recipe
@@ -94,6 +96,25 @@ def test_a_version_has_the_same_bytes_whoever_opens_its_logs(archive, opened):
     assert {*opened} == {NAMES[0], "one", "two"}
     assert files(archive / "all") == files(archive / "some")
     assert (archive / "all/index/listing").read_bytes() == (archive / "some/index/listing").read_bytes()
+
+
+@pytest.mark.parametrize("group", [1, 100])
+def test_a_table_says_the_splits_of_logs_that_workers_open_too(archive, monkeypatch, group):
+    monkeypatch.setattr(job, "GROUP", group)
+    splits = ["train", "val", "val", "train", "val", "train", "train"]
+    table = pa.table({"path": [f"logs/{name}.mcap" for name in NAMES], "part": splits})
+    pa.csv.write_csv(table, str(archive / "drives.csv"))
+    text = (
+        "name: t\nlogs: {table: drives.csv, uri: path, split: part}\nclock: {rate: 10}\n"
+        "columns:\n  speed: {topic: /can, field: speed}\noutputs: {table: {}}\n"
+    )
+    recipe = Recipe.from_yaml(text, source="drive.yaml")
+    for root, sample in (("all", None), ("some", 2)):
+        plan = plan_build(recipe, str(archive / root), base=str(archive), sample=sample)
+        shown = plan_summary(plan)
+        assert {name: found["logs"] for name, found in shown["splits"].items()} == {"train": 4, "val": 3}
+        assert [log.split for log in build(plan).manifest.logs] == splits
+    assert files(archive / "all") == files(archive / "some")
 
 
 def test_what_workers_opened_is_remembered_and_the_next_night_opens_what_is_new(archive, opened):
@@ -202,6 +223,24 @@ def test_figures_of_a_plan_follow_from_the_sample_and_all_opens_all(archive):
     assert guessed["rows_at_most"] == pytest.approx(exact["rows_at_most"], rel=0.2)
     assert guessed["partitions"] == exact["partitions"] == 7
     assert guessed["message_bytes"] == pytest.approx(exact["message_bytes"], rel=0.2)
+
+
+def test_people_are_told_which_figures_are_guessed(archive):
+    guessed, exact = planned(archive), planned(archive, sample=None)
+    for plan, about, at_least in ((guessed, "about ", "at least "), (exact, "", "")):
+        shown = {n: in_words(n, v, is_guessed=plan.is_guessed) for n, v in plan_summary(plan).items()}
+        assert (shown["logs_to_read"], shown["partitions"]) == ("7", f"{about}7")
+        assert shown["units_finished"] == f"{at_least}0"
+        assert shown["rows_at_most"].startswith(about)
+
+
+def test_no_split_is_said_to_get_no_row_before_workers_have_opened_its_logs(archive):
+    for name in (NAMES[0], NAMES[-1]):  # between two ticks
+        write_log(archive / f"logs/{name}.mcap", {"/can": (SPEED, speeds(start=START + 1000, count=1))})
+    plan = planned(archive)
+    assert plan.num_ticks == 0
+    assert plan_summary(plan)["warnings"] == []
+    assert build(plan).manifest.totals["rows"] > 0
 
 
 def test_progress_of_logs_that_workers_open_is_told_by_what_they_find(archive, monkeypatch):

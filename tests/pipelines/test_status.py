@@ -142,6 +142,11 @@ def test_a_root_without_builds_has_nothing_to_tell(tmp_path):
     assert "no build has left anything here" in command("status", str(tmp_path)).stderr
 
 
+def test_a_time_to_wait_is_a_number_of_seconds(tmp_path):
+    assert command("wait", str(tmp_path), "--timeout", "-1").returncode == 2
+    assert command("wait", str(tmp_path), "--timeout", "nan").returncode == 2
+
+
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
     for verb in ("status", "wait"):
         done = command(verb, str(tmp_path / "nope"))

@@ -10,14 +10,14 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
 from logloom.io.bags.columns import column_problems, type_problems
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
-from logloom.io.metadata import Count, Text
+from logloom.io.metadata import ChosenColumns, Count, Text
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
@@ -25,28 +25,16 @@ from logloom.io.units import Format, UnitContext, check_unit
 from logloom.schema import Schema, check_column_name
 
 
-class BagsOptions(BaseModel):
+class BagsOptions(ChosenColumns):
     """`outputs.bags` of a recipe.
 
     Attributes:
         types: what a column's key is called, by column: jpg for bytes that are images.
         generation: of the files: 1, which every client reads, or 3.
-        columns: names or globs of the columns to write; all by default.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     types: dict[str, str] = Field(default_factory=dict)
     generation: Literal[1, 3] = 1
-    columns: list[str] | None = None
-
-    def stored(self, schema: Schema) -> Schema:
-        """The part of a schema that this output holds.
-
-        Raises:
-            UsageError: a pattern matches nothing.
-        """
-        return schema.part(self.columns)
 
 
 class ClosedBags(BaseModel):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from blake3 import blake3
@@ -155,7 +155,8 @@ class LogFile:
         return data
 
 
-HASHES = ("ends", "full")  # what of a file its content id is made of
+# What of a file its content id is made of.
+HASHES: tuple[Literal["ends", "full"], ...] = ("ends", "full")
 
 
 def content_id(*files: LogFile, hash: str = "ends") -> str:

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
+from logloom.io.metadata import ChosenColumns
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
@@ -30,7 +31,7 @@ from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitCont
 from logloom.schema import Schema
 
 
-class TableOptions(BaseModel):
+class TableOptions(ChosenColumns):
     """`outputs.table` of a recipe.
 
     Attributes:
@@ -38,16 +39,12 @@ class TableOptions(BaseModel):
         groups: names and patterns of columns to store together.
         reference: tables whose chunks are pointed to instead of being stored again.
         compress: lz4 or zstd for all groups, or group to codec.
-        columns: names or globs of the columns to write; all by default.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     index: list[str] = Field(default_factory=list)
     groups: dict[str, str | list[str]] = Field(default_factory=dict)
     reference: str | list[str] = Field(default_factory=list)
     compress: str | dict[str, str] = Field(default_factory=dict)
-    columns: list[str] | None = None
 
     def plan(self, schema: Schema) -> TablePlan:
         """What is decided about the table before its first row.
@@ -55,7 +52,7 @@ class TableOptions(BaseModel):
         Raises:
             UsageError: a pattern matches nothing, or a column can't stand in the index.
         """
-        return make_plan(schema.part(self.columns), self.index, self.groups, self.compress)
+        return make_plan(self.stored(schema), self.index, self.groups, self.compress)
 
     @property
     def references(self) -> list[str]:

@@ -125,13 +125,13 @@ class TableSource(BlockReader):
     ) -> Iterator[Block]:
         """See `RowSource.blocks`; reads the index of the logs that have such rows, and no other."""
         names = None if columns is None else self.schema.select(columns)
-        for log_id, first, last in self.stretches.spans():
-            low, high = max(start, first) - first, (last if stop is None else min(stop, last)) - first
-            if low < high:
-                frame = self._index_of(log_id, self._where)
-                within = frame[frame[ROW].between(low, high - 1)]
-                loader = row_loader(within, storage_options=self._storage)
-                yield from BlockReader(loader).blocks(names, max_bytes)
+        bounds = self.stretches.bounds
+        for log_id, low, high in self.stretches.between(start, stop):
+            first = bounds[self.stretches.number_of(np.array([low]))[0]]
+            frame = self._index_of(log_id, self._where)
+            within = frame[frame[ROW].between(low - first, high - first - 1)]
+            loader = row_loader(within, storage_options=self._storage)
+            yield from BlockReader(loader).blocks(names, max_bytes)
 
     def _index_of(self, log_id: str, where: Where | None = None) -> Any:
         return read_index(self.place, [], where, logs=[log_id], storage_options=self._storage)

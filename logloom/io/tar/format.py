@@ -10,11 +10,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
-from logloom.io.metadata import Count
+from logloom.io.metadata import ChosenColumns, Count
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
@@ -29,26 +29,14 @@ from logloom.schema import ColumnType, Schema, check_column_name
 SHARD = "shard.tar"
 
 
-class TarOptions(BaseModel):
+class TarOptions(ChosenColumns):
     """`outputs.tar` of a recipe.
 
     Attributes:
         ext: what a column's members are called, by column: jpg for bytes, npy for arrays.
-        columns: names or globs of the columns to write; all by default.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     ext: dict[str, str] = Field(default_factory=dict)
-    columns: list[str] | None = None
-
-    def stored(self, schema: Schema) -> Schema:
-        """The part of a schema that this output holds.
-
-        Raises:
-            UsageError: a pattern matches nothing.
-        """
-        return schema.part(self.columns)
 
 
 class ClosedTar(Closed):

@@ -1,0 +1,52 @@
+"""The power fails at any call: afterwards a root shows the old state or the new, and the command runs again.
+
+LOGLOOM_EVERY_CALL=1 tries each call of each command with several outcomes, instead of a sample.
+"""
+
+import contextlib
+import random
+import shutil
+
+import pytest
+
+from tests.pipelines.roots import age
+from tests.pipelines.verbs import EVERY, VERBS, fresh, of_long_ago, state, store_at
+from tests.power import Disk, PowerCutError
+
+pytestmark = pytest.mark.usefixtures("one_at_a_time")
+SAMPLES, OUTCOMES = 1, 8 if EVERY else 2
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_after_a_power_cut_a_root_shows_the_old_state_or_the_new(two_versions, tmp_path, verb):
+    prepare, run = VERBS[verb]
+    template = fresh(two_versions, prepare, tmp_path / "template")
+    old, rng = state(template), random.Random(verb)
+
+    def cut(last):
+        place = tmp_path / f"cut-{last}"
+        shutil.copytree(template, place / "root")
+        if prepare is of_long_ago:
+            age(place / "root", 30)
+        power = Disk(place / "root", place)
+        with contextlib.suppress(PowerCutError), power.cut_after(last):
+            run(two_versions, store_at(place / "root"))
+        return power, place
+
+    power, place = cut(None)
+    calls, new = power.calls, state(place / "root")
+    assert calls > 3
+    assert not new[3]
+    assert not old[3] or verb == "repair"
+    for last in range(calls + 1) if EVERY else [*sorted(rng.sample(range(calls), SAMPLES)), calls]:
+        power, place = cut(last)
+        for number in range(OUTCOMES):
+            left = power.remains(place / f"left-{number}", rng)
+            found, what = state(left), f"{verb}: cut before call {last} of {calls}"
+            assert found[:2] in (old[:2], new[:2]), what
+            assert found[3] <= old[3], what
+            if last == calls:
+                assert found == new, what
+        run(two_versions, store_at(left))
+        assert state(left) == new, what
+        shutil.rmtree(place)

@@ -1,0 +1,175 @@
+"""What a team does with versions, each as one call upon a small root, and what a root shows."""
+
+import os
+import random
+import shutil
+
+import pytest
+
+from logloom.errors import LogloomError
+from logloom.io import disk
+from logloom.io.entries import read_log_part
+from logloom.io.manifest import as_laid_out, read_manifest, version_file, version_numbers
+from logloom.io.purged import Purged
+from logloom.io.storage import Store
+from logloom.io.tags import read_tags
+from logloom.pipelines.amending import plan_drop, rollback
+from logloom.pipelines.gc import collect_garbage
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.purge import purge
+from logloom.pipelines.repair import repair
+from logloom.pipelines.tagging import tag, untag
+from logloom.pipelines.verify import check_view
+from logloom.pipelines.view import copy_view, make_view
+from logloom.recipe import Keep, Recipe
+from logloom.transforms import build_logs
+from logloom.transforms.finished import unit_problems
+from tests.pipelines.roots import age
+from tests.simulation.eager import EAGER, build_eagerly
+
+EVERY = "LOGLOOM_EVERY_CALL" in os.environ
+
+
+@pytest.fixture
+def one_at_a_time(monkeypatch):
+    monkeypatch.setattr(disk, "AT_ONCE", 1)
+    monkeypatch.setattr(build_logs, "beam", EAGER)
+
+
+@pytest.fixture(scope="session")
+def two_versions(drive, tmp_path_factory):
+    """A recipe over two small logs, and a root with version 1 of one and version 2 of both."""
+    folder = tmp_path_factory.mktemp("made")
+    logs = folder / "logs"
+    logs.mkdir()
+    text = drive.text[: drive.text.index("outputs:")].replace(str(drive.logs[0].parent), str(logs))
+    recipe = Recipe.from_yaml(f"{text}outputs:\n  tar: {{}}\npartition: {{rows: 20}}\n", source="drive.yaml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build_logs, "beam", EAGER)
+        for log in drive.logs[:2]:
+            shutil.copy2(log, logs)
+            build_eagerly(plan_build(recipe, str(folder / "root")), random.Random(0))
+    store = store_at(folder / "root")
+    tag(store, 1, ["first"])
+    make_view(store, read_manifest(store, 2))
+    return recipe, folder
+
+
+def store_at(root):
+    return as_laid_out(Store.at(str(root)))
+
+
+def built(made, store):
+    plan = plan_build(made[0], store.uri)
+    if not plan.up_to_date:
+        build_eagerly(plan, random.Random(0))
+
+
+def rolled_back(made, store):
+    if version_numbers(store)[-1] == 2:
+        rollback(store, 1, view="none")
+
+
+def dropped(made, store):
+    if version_numbers(store)[-1] == 2:
+        build_eagerly(plan_drop(store, [read_manifest(store, 2).logs[1].log_id]), random.Random(0))
+
+
+def tagged(made, store):
+    tag(store, 2, ["golden"])
+
+
+def untagged(made, store):
+    if "first" in read_tags(store):
+        untag(store, ["first"])
+
+
+def viewed(made, store):
+    (copy_view if store.local is None else make_view)(store, read_manifest(store, 1))
+
+
+def collected(made, store):
+    collect_garbage(store.uri, keep=Keep(last=1))
+
+
+def purged(made, store):
+    log_id = read_manifest(store, 1).logs[0].log_id
+    done = purge(store.uri, [log_id])
+    if not done.is_proven:
+        raise LogloomError("\n".join(done.left))
+
+
+def repaired(made, store):
+    done = repair(store.uri, num_workers=1)
+    if not done.is_sound:
+        raise LogloomError("\n".join(finding.message for finding in done.unrepaired))
+
+
+def as_made(root):
+    pass
+
+
+def nothing(root):
+    shutil.rmtree(root)
+    root.mkdir()
+
+
+def damaged(root):
+    path = next(root.glob("parts/tar/*/*/shard.tar"))
+    path.chmod(0o644)
+    path.write_bytes(b"of another unit")
+    shutil.rmtree(next(root.glob("v0*")))
+
+
+def without_tags(root):
+    store = store_at(root)
+    untag(store, ["first"])
+
+
+def of_long_ago(root):
+    """Version 1 was taken out and its grace is over; a unit lies there that no version ever named."""
+    without_tags(root)
+    shutil.rmtree(next(root.glob("v0*")))
+    age(root, 30)
+    rollback(store_at(root), 1, view="none")
+    collect_garbage(str(root), keep=Keep(last=1))
+    age(root, 30)
+
+
+VERBS = {
+    "build": (nothing, built),
+    "rollback": (as_made, rolled_back),
+    "drop": (as_made, dropped),
+    "tag": (as_made, tagged),
+    "untag": (as_made, untagged),
+    "view": (as_made, viewed),
+    "gc": (of_long_ago, collected),
+    "purge": (as_made, purged),
+    "repair": (damaged, repaired),
+}
+
+
+def state(root):
+    """What a root shows: versions with what is wrong with them, tags, and what was purged."""
+    store = store_at(root)
+    erased = Purged(store)
+    versions, wrong = {}, set()
+    for number in version_numbers(store):
+        manifest = read_manifest(store, number)
+        versions[number] = store.read(version_file(number))
+        for record in manifest.logs:
+            if record.part and not erased.has(record.log_id):
+                for entry in read_log_part(store, record.part):
+                    wrong.update(problem.split(":")[0] for problem in unit_problems(store, entry))
+        if not len(erased):
+            wrong.update(finding.message for finding in check_view(store, manifest) if store.local)
+    purged = sorted(f"{top}/{name}" for top in ("parts", "logs") for name in store.sizes(top) if len(erased))
+    return versions, read_tags(store), (len(erased), purged), {text.replace(str(root), "") for text in wrong}
+
+
+def fresh(made, prepare, at):
+    shutil.copytree(made[1] / "root", at, ignore=shutil.ignore_patterns("v????????"))
+    store = store_at(at)
+    make_view(store, read_manifest(store, 2))
+    prepare(at)
+    return at
