@@ -33,6 +33,7 @@ from logloom.io.manifest import (
     manifest_at,
     read_assembled,
     resolve_version,
+    version_file,
     version_numbers,
     view_folder,
 )
@@ -322,7 +323,16 @@ class _Purging:
             other = Store.at(uri, self._store.options)
             if other.uri in self._seen:
                 return None
-            if version_numbers(other):
+            if numbers := version_numbers(other):
+                if not any(
+                    self._store.uri.encode() in other.read(version_file(number)) for number in numbers
+                ):
+                    # A note is no proof: whoever wrote it could have any root erased.
+                    done.left.append(
+                        f"{uri}: a note says that it points into this root, but none of its versions names "
+                        "it; purge it, too, if it holds the logs"
+                    )
+                    return done
                 return _purge(other, self._log_ids, "", False, lambda done, total: None, self._seen)
             done.left.append(f"{uri}: a table that points into what was erased; write it again without it")
         except UsageError as error:

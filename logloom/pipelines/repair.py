@@ -269,13 +269,24 @@ class _Mending:
             self._done.append(Mended(log_id, "", self._store.uri_of(names[log_id]), why))
 
     def _mend_units(self, damaged: Sequence[UnitDamage]) -> None:
+        made_by = self._made_all()
         for one in damaged:
-            self._done += mend_entries(self._store, one)
+            self._done += mend_entries(self._store, one, made_by)
         rest = [one for one in damaged if one.files]
         builders = self._builders(list({one.record.log_id: one.record for one in rest}.values()))
         made_by = self._manifest.software
         tasks = [Task(mend_unit, (self._store, builders[d.record.log_id], d, made_by)) for d in rest]
         self._done += self._all(tasks)
+
+    def _made_all(self) -> Mapping[str, str]:
+        """The software of all versions up to this one; none where they differ, or one can't be read."""
+        numbers = [number for number in version_numbers(self._store) if number < self._manifest.version]
+        try:
+            others = [read_manifest(self._store, number).software for number in numbers]
+        except DatasetError:
+            return {}
+        made_by = self._manifest.software
+        return made_by if all(other == made_by for other in others) else {}
 
     # --- from units
 

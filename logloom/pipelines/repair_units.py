@@ -60,10 +60,15 @@ def damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[UnitDam
         yield UnitDamage(record, entry, tuple(files), tuple(problems))
 
 
-def mend_entries(store: Store, damage: UnitDamage) -> Iterator[Mended]:
-    """Writes the entries of a unit again, from what the log's part of the manifest says of it."""
+def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -> Iterator[Mended]:
+    """Writes the entries of a unit again, from what the log's part of the manifest says of it.
+
+    Args:
+        made_by: the software that made its portions, which the part leaves out; empty where unknown.
+    """
     entry = damage.entry
-    for expected in (entry, *portion_entries(entry)):
+    portions = (dataclasses.replace(portion, software=made_by) for portion in portion_entries(entry))
+    for expected in (entry, *portions):
         name = f"{expected.folder}/{ENTRY}"
         place = store.uri_of(name)
         if any(problem.startswith(f"{place}:") for problem in damage.problems):

@@ -196,13 +196,25 @@ def test_a_real_root_is_verified_built_again_without_it_and_not_repaired_back(dr
 
 def test_roots_that_point_into_each_other_are_purged_once_each(store, tmp_path):
     other = Store.at(str(tmp_path / "other"))
-    commit_version(other, 1, ["b"])
+    commit_version(store, 3, ["b"], outputs={"table": {"references": {"x": other.uri}}})
+    commit_version(other, 1, ["b"], outputs={"table": {"references": {"x": store.uri}}})
     for here, there in ((store, other), (other, store), (store, store)):
         name = f"referenced-by/{there.local.name}.json"
         here.replace(name, canonical({"table": there.uri}))
     done = purge(str(store.local), ["b"])
     assert done.is_proven
     assert [(one.root, one.units, one.others) for one in done.others] == [(other.uri, 2, [])]
+
+
+def test_a_note_alone_has_no_other_root_erased(store, tmp_path):
+    other = Store.at(str(tmp_path / "other"))
+    commit_version(other, 1, ["b"])
+    before = contents(other.local)
+    store.replace("referenced-by/x.json", canonical({"table": other.uri}))
+    done = purge(str(store.local), ["b"])
+    assert contents(other.local) == before
+    assert not done.is_proven
+    assert "none of its versions names it" in done.others[0].left[0]
 
 
 @pytest.mark.parametrize("note", [{"x": "y"}, ["/elsewhere"], {"table": 1}])
