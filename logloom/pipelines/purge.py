@@ -187,6 +187,7 @@ class _Purging:
             self._remember_assembled(part, own)
         for entry in units:
             self._remember(entry.files)
+        self._spare_shared([folder for _, own in assembled for folder in own])
         for number in self.found:
             self._remove_view(number)
         for _, own in assembled:
@@ -350,11 +351,32 @@ class _Purging:
             if file.size:
                 self._digests.setdefault(file.size, set()).add(file.digest)
 
+    def _spare_shared(self, gone: Sequence[str]) -> None:
+        """Forgets bytes that other logs have given too, such as the same metadata: these stay."""
+        seen = set(self._records)
+        starts = tuple(f"{folder}/" for folder in gone)
+        for manifest in self._manifests:
+            for record in manifest.logs:
+                if not record.part or record.part in seen:
+                    continue
+                seen.add(record.part)
+                with contextlib.suppress(DatasetError):  # a lost part is for `repair`
+                    self._spare(
+                        file for entry in read_log_part(self._store, record.part) for file in entry.files
+                    )
+            for part in manifest.assembled:
+                with contextlib.suppress(DatasetError):
+                    files = assembled_files(self._store, part.identity, read_assembled(self._store, part))
+                    self._spare(file for place, file in files if not place.startswith(starts))
+
+    def _spare(self, files: Iterable[FileEntry]) -> None:
+        for file in files:
+            self._digests.get(file.size, set()).discard(file.digest)
+
     def _remember_assembled(self, part: Assembled, folders: Sequence[str]) -> None:
         with contextlib.suppress(DatasetError):  # what is missing can't be found, either
             files = assembled_files(self._store, part.identity, read_assembled(self._store, part))
-            own = (f"{folder}/" for folder in folders)
-            starts = tuple(own)
+            starts = tuple(f"{folder}/" for folder in folders)
             self._remember(file for place, file in files if place.startswith(starts))
 
     def _prove(self, units: Sequence[Entry], on_progress: Callable[[int, int], None]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 
 import pytest
@@ -131,7 +132,18 @@ def test_a_trial_of_a_purge_proves_nothing(store):
     assert "from version 1\n" in command("purge", str(store.local), "--log", "a", "--dry-run").stdout
 
 
-def test_a_copy_that_somebody_made_is_found(store):
+def test_bytes_that_another_log_has_too_are_no_copy_of_what_was_erased(store):
+    commit_version(store, 3, ["c"])
+    view = store.local / "v00000003/tar/all/000000"
+    view.mkdir(parents=True)
+    os.link(store.local / made_up_unit("c").folder / "rows.bin", view / "rows.bin")
+    assert purge(str(store.local), ["b"]).is_proven
+    assert (view / "rows.bin").read_bytes() == PAYLOAD
+
+
+def test_a_copy_that_somebody_made_is_found(tmp_path):
+    store = Store.at(str(tmp_path / "alone"))
+    commit_version(store, 1, ["b"])
     (store.local / "somebody").mkdir()
     (store.local / "somebody/copy").write_bytes(PAYLOAD)
     done = purge(str(store.local), ["b"])
