@@ -22,7 +22,7 @@ def digest_file(number: int) -> str:
 
 def write_digest(store: Store, number: int, data: bytes) -> None:
     """Writes the digest of a manifest that was just committed, or one that is missing."""
-    line = f"{blake3(data).hexdigest()}  {number:08d}.json\n".encode()
+    line = _line(number, data)
     # Not created if absent: a version that somebody removed may have left its own.
     if _read(store, number) != line:
         store.replace(digest_file(number), line)
@@ -32,18 +32,27 @@ def check_digest(store: Store, number: int, data: bytes) -> bool:
     """Whether a manifest has a digest beside it.
 
     Raises:
-        DatasetError: it is that of other bytes.
+        DatasetError: it is that of other bytes, or damaged itself.
     """
-    line = _read(store, number)
+    line, own = _read(store, number), _line(number, data)
     if line is None:
         return False
-    if line.split()[:1] != [blake3(data).hexdigest().encode()]:
+    if line.split()[:1] != own.split()[:1]:
         raise DatasetError(
             f"{store.uri_of('versions')}/{number:08d}.json: damaged or changed, its bytes don't match their "
             f"digest in {digest_file(number)}. Take both files from a backup, or open another version; if "
             "you know that the manifest is right, remove the digest: the next build writes it again"
         )
+    if line != own:
+        raise DatasetError(
+            f"{store.uri_of(digest_file(number))}: damaged, though its digest is the manifest's: remove "
+            "this file, the next build writes it again"
+        )
     return True
+
+
+def _line(number: int, data: bytes) -> bytes:
+    return f"{blake3(data).hexdigest()}  {number:08d}.json\n".encode()
 
 
 def _read(store: Store, number: int) -> bytes | None:

@@ -24,6 +24,7 @@ from logloom.io.manifest import (
     split_root,
     version_file,
 )
+from logloom.io.manifest_digest import check_digest, digest_file, write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
@@ -353,3 +354,14 @@ def test_the_entry_of_an_assembled_output_is_checked_against_its_version(tmp_pat
     assert read_assembled(store, part) == entry
     with pytest.raises(DatasetError, match="its bytes changed"):
         read_assembled(store, dataclasses.replace(part, entry="0" * 64))
+
+
+@pytest.mark.parametrize("damage", [b"", b"  00000001.json", b"  00000002.json\n"])
+def test_a_damaged_digest_beside_a_manifest_is_named(tmp_path, damage):
+    store = Store.at(str(tmp_path))
+    data = b"{}"
+    write_digest(store, 1, data)
+    assert check_digest(store, 1, data)
+    store.replace(digest_file(1), blake3(data).hexdigest().encode() + damage)
+    with pytest.raises(DatasetError, match=r"versions/00000001\.blake3: damaged"):
+        check_digest(store, 1, data)
