@@ -1,7 +1,7 @@
 """Bit rot of any file of a version: verify names it, readers that check never go wrong, repair mends it.
 
-With `BIT_ROT=all` each file of all formats is damaged in each way, which takes half an hour; by default one
-of each kind of file, each in one way.
+With `LOGLOOM_EVERY_FILE=1` each file of all formats is damaged in each way, which takes half an hour; by
+default one of each kind of file, each in one way.
 """
 
 import os
@@ -26,7 +26,7 @@ from tests.datasets.test_open_check import OUTPUTS, outcome_of, same
 from tests.pipelines.conftest import digests
 
 RNG = random.Random(16)
-ALL = os.environ.get("BIT_ROT") == "all"
+ALL = bool(os.environ.get("LOGLOOM_EVERY_FILE"))
 WAYS = ["flipped", "cut", "emptied", "swapped", "gone"]
 
 
