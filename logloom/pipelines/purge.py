@@ -353,21 +353,17 @@ class _Purging:
 
     def _spare_shared(self, gone: Sequence[str]) -> None:
         """Forgets bytes that other logs have given too, such as the same metadata: these stay."""
-        seen = set(self._records)
         starts = tuple(f"{folder}/" for folder in gone)
-        for manifest in self._manifests:
-            for record in manifest.logs:
-                if not record.part or record.part in seen:
-                    continue
-                seen.add(record.part)
-                with contextlib.suppress(DatasetError):  # a lost part is for `repair`
-                    self._spare(
-                        file for entry in read_log_part(self._store, record.part) for file in entry.files
-                    )
-            for part in manifest.assembled:
-                with contextlib.suppress(DatasetError):
-                    files = assembled_files(self._store, part.identity, read_assembled(self._store, part))
-                    self._spare(file for place, file in files if not place.startswith(starts))
+        records = (record for manifest in self._manifests for record in manifest.logs)
+        logs = {record.part for record in records if record.part} - self._records.keys()
+        for name in sorted(logs):
+            with contextlib.suppress(DatasetError):  # a lost part is for `repair`
+                self._spare(file for entry in read_log_part(self._store, name) for file in entry.files)
+        # Versions share what they have in common.
+        for part in dict.fromkeys(part for manifest in self._manifests for part in manifest.assembled):
+            with contextlib.suppress(DatasetError):
+                files = assembled_files(self._store, part.identity, read_assembled(self._store, part))
+                self._spare(file for place, file in files if not place.startswith(starts))
 
     def _spare(self, files: Iterable[FileEntry]) -> None:
         for file in files:
