@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 
 from logloom.demo import demo_recipe, make_drives
+from logloom.io.logs import listing
+from logloom.io.logs.opening import open_log
 from logloom.io.manifest import read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.pipelines import plan_logs
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 from tests import faulty
 from tests.pipelines.verbs import one_at_a_time, two_versions  # noqa: F401  # fixtures
+from tests.transforms.ros2_logs import SECOND
 
 
 @dataclass(frozen=True)
@@ -104,3 +108,22 @@ def built(drive, tmp_path_factory) -> pathlib.Path:
     root = tmp_path_factory.mktemp("built") / "root"
     build_at(drive.recipe(), root)
     return root
+
+
+@pytest.fixture
+def _settled_at_once(monkeypatch):
+    """Files that were written just now count as settled, so that tests need not wait for a minute."""
+    monkeypatch.setattr(listing, "SETTLED_NS", -3600 * SECOND)
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[str]:
+    """The names of the logs that plans open."""
+    names: list[str] = []
+
+    def note(uris, options):
+        names.append(pathlib.PurePath(uris[0]).stem)
+        return open_log(uris, options)
+
+    monkeypatch.setattr(plan_logs, "open_log", note)
+    return names

@@ -196,7 +196,7 @@ def test_a_request_that_fails_ends_with_an_error_or_the_right_state(
     def put():
         files.store.clear()
         for path in sorted(path for path in template.rglob("*") if path.is_file()):
-            name = f"/bucket/root/{path.relative_to(template)}"
+            name = f"/{uri.partition('://')[2]}/{path.relative_to(template)}"
             files.pipe_file(name, path.read_bytes())
             if prepare is of_long_ago:
                 files.store[name].modified -= datetime.timedelta(days=30)

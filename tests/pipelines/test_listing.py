@@ -26,6 +26,8 @@ from logloom.recipe import Recipe
 from tests.io.logs.test_rosbag2 import db3_file
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
+pytestmark = pytest.mark.usefixtures("_settled_at_once")
+
 NUMBERS = itertools.count()
 MEMORY = "index/listing"
 
@@ -62,25 +64,6 @@ def asked(monkeypatch) -> Counter[str]:
     for ask in (ls, find, info, cat_file):
         monkeypatch.setattr(MemoryFileSystem, ask.__name__, ask)
     return counts
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Files that were written just now count as settled, so that tests need not wait for a minute."""
-    monkeypatch.setattr(listing, "SETTLED_NS", -3600 * SECOND)
-
-
-@pytest.fixture
-def opened(monkeypatch) -> list[str]:
-    """The names of the logs that plans open."""
-    names: list[str] = []
-
-    def note(uris, options):
-        names.append(pathlib.PurePath(uris[0]).stem)
-        return open_log(uris, options)
-
-    monkeypatch.setattr(plan_logs, "open_log", note)
-    return names
 
 
 def recipe(logs: str, more: str = "", column: str = "{topic: /can, field: speed}") -> Recipe:

@@ -8,11 +8,8 @@ import pyarrow.csv
 import pytest
 
 from logloom.errors import LogReadError, RecipeError
-from logloom.io.logs import listing
-from logloom.io.logs.opening import open_log
 from logloom.io.storage import Store
 from logloom.pipelines import build as job
-from logloom.pipelines import plan_logs
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_logs import PlanLogs
@@ -23,27 +20,10 @@ from logloom.recipe import Recipe
 from logloom.transforms import outcomes
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
+pytestmark = pytest.mark.usefixtures("_settled_at_once")
+
 NAMES = tuple(f"car-{number}" for number in range(7))
 OTHER_SPEED = ("demo_msgs/msg/Speed", "int32 speed\nint32 gear\n")
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Files that were written just now count as settled, so that tests need not wait for a minute."""
-    monkeypatch.setattr(listing, "SETTLED_NS", -3600 * SECOND)
-
-
-@pytest.fixture
-def opened(monkeypatch) -> list[str]:
-    """The names of the logs that the driver opens."""
-    names: list[str] = []
-
-    def note(uris, options):
-        names.append(pathlib.PurePath(uris[0]).stem)
-        return open_log(uris, options)
-
-    monkeypatch.setattr(plan_logs, "open_log", note)
-    return names
 
 
 @pytest.fixture
