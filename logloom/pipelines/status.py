@@ -21,7 +21,7 @@ from logloom.io.metadata import checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.runners.detached import look_at
-from logloom.transforms.finish import Outcome
+from logloom.transforms.finish import Outcome, outcome_name
 from logloom.transforms.read_marks import units_read_back
 from logloom.transforms.running_note import SILENT_AFTER, RunningNote
 from logloom.words import human_seconds, human_time
@@ -152,7 +152,7 @@ def _asked(store: Store, status: BuildStatus) -> BuildStatus:
         return replace(status, state="running", heard=0)
     if said.state == "unknown":
         return replace(status, state="unknown", problem=said.why)
-    ended = _read(store, f"{runs_folder(status.version)}/{status.run}.json", status, _with_outcome)
+    ended = _read(store, outcome_name(status.version, status.run), status, _with_outcome)
     if ended.is_over:  # it came about since the folder was listed
         return ended
     state = "stopped" if said.state == "stopped" else "failed"
