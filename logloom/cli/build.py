@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import pathlib
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,13 +25,15 @@ from logloom.cli.common import (
 from logloom.cli.engines import EngineOptions, Workers
 from logloom.cli.groups import takes_groups
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
+from logloom.errors import UsageError
+from logloom.io.steps import step
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.build import Built
     from logloom.pipelines.planned import BuildPlan
     from logloom.pipelines.status import BuildStatus
-    from logloom.runners import Submitted
+    from logloom.runners import RunnerOptions, Submitted
 
 
 class View(enum.StrEnum):
@@ -57,6 +60,14 @@ Labels = Annotated[
         "repeated.",
     ),
 ]
+ProfileFile = Annotated[
+    pathlib.Path | None,
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        help="Show where the time went, and write a file for https://www.speedscope.app.",
+    ),
+]
 Wait = Annotated[
     bool,
     typer.Option(
@@ -80,6 +91,7 @@ Wait = Annotated[
 @takes_groups()
 def build(
     *,
+    context: typer.Context,
     recipe: RecipeOptions,
     workers: Workers = None,
     verify: Verify = "new",
@@ -97,23 +109,29 @@ def build(
     wait: Wait = False,
     labels: Labels = None,
     openlineage: OpenLineage = None,
+    profile: ProfileFile = None,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
     engine: EngineOptions,
 ) -> None:
     """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
+    from logloom.pipelines.profile import profiled
     from logloom.runners.options import parse_labels
 
     runner, known = engine.with_workers(workers), parse_labels(labels or ())
+    if profile is not None:
+        _check_profile(runner, engine.dry_run)
+    steps_in = context.with_resource(profiled(profile, print_message))
     choices = {"verify": verify, "allow_empty": allow_empty, "labels": known}
-    plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
+    with step("plan"):
+        plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
         plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     from logloom.pipelines.openlineage import announced
     from logloom.pipelines.progress import Watch, steps
 
-    with steps("starting", quiet=quiet):
+    with steps("starting", quiet=quiet), step("import Beam"):
         from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
 
     if engine.dry_run:
@@ -125,12 +143,23 @@ def build(
     if engine.detach and not plan.up_to_date:
         _report_submitted(job.submit(plan, runner, on_message), plan, json)
         return
-    watch = Watch.silent if quiet else Watch
-    with announced(plan, openlineage, print_message):
-        built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
+    options = {"view": view.value, "watch": Watch.silent if quiet else Watch, "on_message": on_message}
+    with announced(plan, openlineage, print_message), step("run the job"):
+        built = job.build(plan, runner=runner, steps=steps_in, **options)
     _report_build(built, plan, json)
     if not (built.is_whole or plan.up_to_date):
         raise typer.Exit(NOT_WHOLE)
+
+
+def _check_profile(runner: RunnerOptions, dry_run: bool) -> None:
+    """Refuses to profile what this command doesn't wait for; says where workers are out of its sight."""
+    if dry_run or runner.detach:
+        raise UsageError("--profile: a job that this command doesn't wait for can't be profiled")
+    if not runner.is_near:
+        print_message(
+            "--profile: workers on other machines can't record steps; the profile has this command's own, "
+            "seconds and bytes of partitions are the engine's metrics, shown at the end"
+        )
 
 
 def _report_dry_run(found: dict[str, Any], plan: BuildPlan) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from logloom.io.remote import storage_error
+from logloom.io.steps import step
 
 NO_LINKS = (
     errno.EXDEV,
@@ -119,8 +120,10 @@ def start_writing(paths: Iterable[pathlib.Path]) -> None:
     it can't be told, nothing is lost but time.
     """
     tell = _sync_file_range()
-    for path in paths if tell is not None else ():
-        with contextlib.suppress(OSError), opened(path) as descriptor:
+    if tell is None:
+        return
+    for path in paths:
+        with step("write out"), contextlib.suppress(OSError), opened(path) as descriptor:
             tell(descriptor, 0, 0, _WRITE)  # from byte 0 to the end; what is on its way already stays so
 
 
@@ -143,7 +146,7 @@ def sync(path: pathlib.Path) -> None:
 
 def sync_all(paths: Sequence[pathlib.Path]) -> None:
     """Waits until all these files and folders are on the disk."""
-    with ThreadPoolExecutor(max(1, min(len(paths), AT_ONCE))) as pool:
+    with step("sync"), ThreadPoolExecutor(max(1, min(len(paths), AT_ONCE))) as pool:
         list(pool.map(sync, paths))
 
 

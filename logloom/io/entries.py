@@ -44,6 +44,7 @@ from logloom.io.metadata import (
 )
 from logloom.io.purged import check_purged
 from logloom.io.remote import MISSING
+from logloom.io.steps import step
 from logloom.io.storage import UNITS, Store
 from logloom.words import counted
 
@@ -213,10 +214,13 @@ def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
     """Sizes and digests of a folder's files; the disk begins to write them meanwhile."""
     paths = files_in(folder)
     start_writing(paths)
-    return tuple(
-        FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, file_digest(path))
-        for path in paths
-    )
+    return tuple(_file_entry(folder, path) for path in paths)
+
+
+def _file_entry(folder: pathlib.Path, path: pathlib.Path) -> FileEntry:
+    size = path.stat().st_size
+    with step("hash files", size):
+        return FileEntry(path.relative_to(folder).as_posix(), size, file_digest(path))
 
 
 def publish_unit(store: Store, folder: pathlib.Path, entry: Entry) -> None:

@@ -22,6 +22,7 @@ from fsspec.asyn import AsyncFileSystem
 
 from logloom.errors import LogloomError, StorageError
 from logloom.io import retries
+from logloom.io.steps import step
 from logloom.uris import chained
 
 T = TypeVar("T")
@@ -83,7 +84,8 @@ class RemoteFiles(AbstractFileSystem):
             StorageError: it failed for good.
         """
         try:
-            return retries.retried(request, _PASSING, is_patient=self._is_patient)
+            with step("ask the store"):
+                return retries.retried(request, _PASSING, is_patient=self._is_patient)
         except _PASSING as error:
             hidden = retries.hidden_fault(error)
             if hidden is None:

@@ -123,6 +123,7 @@ def build(
     view: str = "auto",
     watch: Callable[..., Watch] = Watch.silent,
     on_message: OnMessage = ignore_message,
+    steps: str = "",
 ) -> Built:
     """Runs a planned build to its end and makes the version's view.
 
@@ -134,6 +135,7 @@ def build(
             "link" then too, "copy" in an object store too, "none" nowhere.
         watch: makes what shows the progress of a plan.
         on_message: called with what the engine does, in words.
+        steps: a folder in which workers on this machine record what takes their time (logloom.io.steps).
 
     Raises:
         LogReadError: logs are damaged; lists all that were found.
@@ -149,7 +151,8 @@ def build(
         return _with_view(job, job.parent, view, on_message, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
     with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
-        watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=watching.journal))
+        journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
+        watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=journal))
         with Announced(job, runner.name, num_units(plan)) as announced:
             finished = _run(watched, runner, on_message, lambda job_id: announced.say(job_id=job_id))
     outcome = finish.read_outcome(job)

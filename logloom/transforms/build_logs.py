@@ -6,14 +6,16 @@ Elsewhere: what each step does (partition, finish, assembly), whole jobs (logloo
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.entries import FileEntry
+from logloom.io.steps import recorded, step
 from logloom.transforms import assembly, finish, partition
 from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
@@ -97,12 +99,19 @@ class CommitVersion(beam.PTransform):
         return start | "Commit" >> beam.Map(_commit, self.job, merged, beam.pvalue.AsList(assembled), damaged)
 
 
-# Beam calls these with the job; they only turn argument order and count.
+# Beam calls these with the job; they only turn argument order, count, and say which step they are.
+
+
+@contextlib.contextmanager
+def _step(job: Target, name: str) -> Iterator[None]:
+    with recorded(job.journal.steps), step(name):
+        yield
 
 
 def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
     """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
-    log, failed, bundles, size = open_new(job, log)
+    with _step(job, "open a log"):
+        log, failed, bundles, size = open_new(job, log)
     if failed is not None:
         yield packed([PartitionResult(log, "", (), (failed,))])
         return
@@ -116,7 +125,9 @@ def _build_partitions(planned: bytes, job: Job) -> bytes:
     elements: list[PartitionTask | PartitionResult] = unpacked(planned)
     tasks = [element for element in elements if isinstance(element, PartitionTask)]
     results = [element for element in elements if isinstance(element, PartitionResult)]
-    for result in build_bundle(job, tasks) if tasks else ():
+    with _step(job, "build partitions"):
+        built = build_bundle(job, tasks) if tasks else []
+    for result in built:
         _count_built(result)
         results.append(result)
     _count_retries()
@@ -157,7 +168,8 @@ def _count_retries() -> None:
 
 def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     """PartitionResults of a log, packed, by log_id."""
-    read, known = read_back_bundle(job, unpacked(built))
+    with _step(job, "read units back"):
+        read, known = read_back_bundle(job, unpacked(built))
     units = [entry for result in read for entry in result.entries]
     looked_at = 0 if known else sum(partition.is_sampled(job.verify, unit.identity) for unit in units)
     _count(units_read_back=looked_at, units_known_read=known)
@@ -166,7 +178,8 @@ def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
 
 
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
-    outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
+    with _step(job, "finish a log"):
+        outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
     _count(logs=1, logs_failed=int(outcome.record is None))
     if outcome.record is not None:
         _count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)
@@ -179,13 +192,15 @@ def _by_group(outcome: LogOutcome, starts: Sequence[str]) -> tuple[int, LogOutco
 
 
 def _write_outcomes(group: tuple[int, Iterable[LogOutcome]], job: Target) -> LogOutcomes:
-    written = write_outcomes(job, group[1])
+    with _step(job, "write outcomes"):
+        written = write_outcomes(job, group[1])
     _count_retries()
     return written
 
 
 def _merge(_: None, job: Target, groups: list[LogOutcomes]) -> LogOutcomes:
-    merged = merge_outcomes(job, groups)
+    with _step(job, "merge outcomes"):
+        merged = merge_outcomes(job, groups)
     _count_retries()
     return merged
 
@@ -195,7 +210,8 @@ def _plan_checks(_: None, job: Target, outcomes: LogOutcomes) -> Iterable[assemb
 
 
 def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
-    found = assembly.check_unit(job, check)
+    with _step(job, "check a unit"):
+        found = assembly.check_unit(job, check)
     _count_retries()
     return found
 
@@ -207,7 +223,8 @@ def _plan_chunks(
 
 
 def _write_chunk(chunk: assembly.AssembledFileTask, job: Target) -> tuple[str, FileEntry]:
-    written = assembly.write_chunk(job, chunk)
+    with _step(job, "write an assembled file"):
+        written = assembly.write_chunk(job, chunk)
     _count_retries()
     return written
 
@@ -223,7 +240,8 @@ def _assemble(
 
 
 def _finish_assembly(candidate: assembly.AssemblyCandidate, job: Target) -> assembly.AssembledResult:
-    result = assembly.finish_assembly(job, candidate)
+    with _step(job, "finish an assembled output"):
+        result = assembly.finish_assembly(job, candidate)
     _count_retries()
     return result
 
@@ -235,6 +253,7 @@ def _commit(
     assembled: list[assembly.AssembledResult],
     damaged: list[Failure],
 ) -> dict[str, Any]:
-    outcome = finish.commit(job, outcomes, assembled, damaged)
+    with _step(job, "commit"):
+        outcome = finish.commit(job, outcomes, assembled, damaged)
     _count_retries()
     return outcome

@@ -50,9 +50,11 @@ class Journal:
 
     Attributes:
         folder: on a disk that all workers and the process that waits for them see.
+        steps: likewise, for what takes their time (see logloom.io.steps); "" records nothing.
     """
 
     folder: str = ""
+    steps: str = ""
 
     def write(self, note: Note) -> None:
         """Appends a note to this process's own file, in one call, so that readers see whole lines."""

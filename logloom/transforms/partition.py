@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import pathlib
@@ -31,6 +32,7 @@ from logloom.io.memory import keep_freed_memory
 from logloom.io.metadata import Text
 from logloom.io.remote import MISSING
 from logloom.io.sources import RowSource
+from logloom.io.steps import each, step
 from logloom.io.storage import Store
 from logloom.io.units import Portion, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
@@ -178,12 +180,13 @@ class _Writing:
         job, log, span = self._job, self._log, self._span
         load_files(job.py_files)
         stream = build_blocks(opened(job, log), log.log_id, job.plan, span, max_bytes=job.block_bytes)
-        for block in stream:
+        for block in each("make rows", stream):
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
-            digested = self._hasher.submit(self._digests.update, block)
-            for writer in self._writers.values():
-                writer.append(block)
+            digested = self._hasher.submit(_digest, self._digests, block)
+            for output, writer in self._writers.items():
+                with step(f"write {output}", block.nbytes):
+                    writer.append(block)
             digested.result()
             self.rows += len(block)
             self._write_out(block.nbytes)
@@ -225,7 +228,8 @@ class _Writing:
         if output not in self._writers:
             self.folders[output] = self._stack.enter_context(self._job.store.scratch())
             return {}, {}
-        return closed(self._writers[output], self._digests)
+        with step(f"write {output}"):
+            return closed(self._writers[output], self._digests)
 
 
 def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:
@@ -367,6 +371,13 @@ def damaged(job: Target, entry: Entry, problems: Iterable[str]) -> list[Failure]
     return [Failure(entry.log_id, entry.partition, "readback", f"{one}; {way_out}") for one in found]
 
 
+def _digest(digests: RowsDigest, block: Block) -> Block:
+    """Takes the block's rows into digests of columns; gives it back."""
+    with step("hash columns", block.nbytes):
+        digests.update(block)
+    return block
+
+
 def is_sampled(verify: str, identity: str) -> bool:
     """Whether a unit is among those to read back; the same ones in every attempt."""
     if verify in ("all", "new", "none"):
@@ -389,13 +400,10 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
             digests = RowsDigest(reader.schema)
             rows = 0
 
-            def digested(block: Block) -> Block:
-                digests.update(block)
-                return block
-
             with memory.ROWS.reserved(min(_AT_A_TIME * reading.block_bytes, _UNPACKED * entry.size)):
                 # Hashing leaves Python's lock to whoever reads the next block.
-                for block in ahead(digested, reader.blocks(max_bytes=reading.block_bytes), threads=1):
+                blocks = each("read rows", reader.blocks(max_bytes=reading.block_bytes))
+                for block in ahead(functools.partial(_digest, digests), blocks, threads=1):
                     rows += len(block)
                     yield from check_images(place, block, images & set(block.columns))
     except StorageError:

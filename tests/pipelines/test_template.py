@@ -49,6 +49,7 @@ def test_the_template_takes_all_that_build_takes_but_for_what_is_this_machine_s(
         "view",
         "wait",
         "openlineage",
+        "profile",
         "quiet",
         "json",
         *inspect.signature(EngineOptions).parameters,

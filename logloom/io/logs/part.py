@@ -24,6 +24,7 @@ from logloom.io.logs.inflate import inflated
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import LogFile, Scratch, content_id, fetches, read_ahead
 from logloom.io.logs.sidecar import Sidecars
+from logloom.io.steps import step
 
 LISTED = 5  # damaged places that an error names
 ACTIVE = ".active"  # ends the name of a file that ROS 1's recorder hasn't closed
@@ -148,7 +149,12 @@ class LogPart:
             yield number, chunk
 
     def _decode(self, number: int, fetch: Callable[[], memoryview], scratch: Scratch) -> Chunk:
-        data = fetch()
+        with step("read a chunk", int(self.index.stretches["length"][number])):
+            data = fetch()
+        with step("decode a chunk", len(data)):
+            return self._decoded(number, data, scratch)
+
+    def _decoded(self, number: int, data: memoryview, scratch: Scratch) -> Chunk:
         chunk = self.container.decode(self.index.stretches[number], data)
         if not chunk.shares_memory(data):
             scratch.take_back(data)
