@@ -17,7 +17,7 @@ PYTHON311 ?= $(shell for python in python3.11 python3; do \
 
 PIP := -m pip --disable-pip-version-check --quiet
 BIN := .venv/bin
-BENCHMARKS ?= $(filter-out __init__ harness workloads tables_contenders,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCHMARKS ?=
 LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
@@ -27,7 +27,7 @@ FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch deploy model simulate fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
+.PHONY: help demo test test-engines torch deploy model simulate fuzz lint audit format bench bench-ray bench-tables bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -70,16 +70,14 @@ format: .venv/.installed ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: .venv/.installed ## compare with other ways of doing the job (BENCHMARKS="build")
-	for name in $(BENCHMARKS); do $(BIN)/python -m "benchmarks.$$name"; done
+bench: .venv/.installed .venv-peers/.installed .venv-loaders/.installed interop ## compare with other ways of doing the job, in 20 minutes (BENCHMARKS="build logs")
+	$(BIN)/python -m benchmarks $(BENCHMARKS)
 
-bench-ray: .venv-ray/.installed bench ## the same, with Ray Data in the comparison
+bench-ray: .venv/.installed .venv-ray/.installed ## compare the main job with Ray Data, too
+	$(BIN)/python -m benchmarks.build
 
-bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## compare blob tables with their peers
+bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## compare blob tables with MosaicML's MDS, too (gigabytes to install)
 	$(BIN)/python -m benchmarks.tables
-
-bench-loaders: .venv/.installed .venv-loaders/.installed interop ## compare bags, tar, zarr and the Loader with their peers
-	for name in bags tar loader zarr_datasets; do $(BIN)/python -m "benchmarks.$$name"; done
 
 bench-training: .venv/.installed .venv-l5kit/.installed ## compare L5Kit views and masks with the original's (gigabytes to install)
 	$(BIN)/python -m benchmarks.training
