@@ -5,7 +5,7 @@
 Rows are 94 kB in four columns of fixed shape, the same for all; `ragged` are the same rows in columns that
 may differ in length, as bytes and points do. logloom writes through staged units, as builds do, so its rows
 are written twice. Contenders take turns; each figure is a median of rows per second over rounds of one run.
-Files lie in the page cache, nothing is fsynced. `make bench-loaders` installs the peers.
+Files lie in the page cache, nothing is fsynced. `make bench` installs the peers.
 """
 
 from __future__ import annotations
