@@ -1,6 +1,6 @@
 """What going once through a dataset teaches, where its files don't say what a row is: schema, logs, parts.
 
-Here: `learn`, and `Learnt`, what it gives.
+Here: `learn`, and `LearntRows`, what it gives.
 Elsewhere: going through the pieces (pieces), types from values (survey), the rows (surveyed).
 
 `timestamp` and `log_id` among the names are taken for what they are to logloom where they can be: int64 that
@@ -43,7 +43,7 @@ class PartRun:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntRows:
     """What was learnt.
 
     Attributes:
@@ -63,7 +63,7 @@ class Learnt:
     runs: Sequence[PartRun]
 
 
-def learn(raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_error: str) -> Learnt:
+def learn(raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_error: str) -> LearntRows:
     """Reads the whole dataset once; see `SurveyedSource` for arguments and errors."""
     wanted = _wanted(raw, columns)
     pieces = list(raw.pieces(wanted))
@@ -79,7 +79,7 @@ def learn(raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_erro
     keys = [name for name, used in ((LOG_ID, has_ids), (TIME, has_stamps)) if used]
     names = column_names((name for name in seen if name not in keys), raw.place)
     logs, runs = _cut(raw.place, pieces, surveys, has_ids, has_stamps)
-    return Learnt(
+    return LearntRows(
         _schema_of(raw.place, names, seen),
         names,
         has_ids,
