@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.extras import without_collection
+
 if TYPE_CHECKING:
     from logloom.runners import RunnerOptions, Size
 
@@ -141,7 +143,7 @@ def started(job: str, runner: RunnerOptions, size: Size | None, *, quiet: bool) 
     from logloom.pipelines.progress import steps
 
     with contextlib.ExitStack() as stack:
-        with steps("starting", quiet=quiet):
+        with steps("starting", quiet=quiet), without_collection():
             if runner.name == "direct":
                 from logloom.runners.direct import num_workers
                 from logloom.runners.fork_server import started_early

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import gc
 import importlib
 import multiprocessing
 import os
@@ -23,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, NoReturn
 
+from logloom.extras import without_collection
 from logloom.runners.local_imports import local_imports
 from logloom.runners.worker import described, end_after, work
 
@@ -168,12 +168,12 @@ def main() -> None:
 
 
 def _import(modules: Sequence[str]) -> None:
-    with local_imports():
-        importlib.import_module("apache_beam.runners.worker.sdk_worker_main")
-    for name in modules:
-        with contextlib.suppress(Exception):  # the worker that needs it will say so
-            importlib.import_module(name)
-    gc.freeze()  # a collection would write to pages that are shared
+    with without_collection():  # which would write to pages that workers share, too
+        with local_imports():
+            importlib.import_module("apache_beam.runners.worker.sdk_worker_main")
+        for name in modules:
+            with contextlib.suppress(Exception):  # the worker that needs it will say so
+                importlib.import_module(name)
 
 
 def _serve(driver: Connection, workers: dict[str, BaseProcess]) -> None:

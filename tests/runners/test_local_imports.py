@@ -8,9 +8,9 @@ import pytest
 
 LEAN = """\
 import gc, json, sys
-from logloom.extras import beam_needed
+from logloom.extras import beam_needed, without_collection
 from logloom.runners.local_imports import LEFT_OUT, local_imports
-with local_imports() as asked, beam_needed():
+with without_collection(), local_imports() as asked, beam_needed():
     import logloom.pipelines.build
     import apache_beam.runners.worker.sdk_worker_main
 clients = {"boto3", "botocore", "google.cloud.storage", "google.auth", "pandas", "pymongo"}
