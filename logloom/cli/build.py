@@ -22,7 +22,7 @@ from logloom.cli.common import (
     print_message,
     read_in_words,
 )
-from logloom.cli.engines import EngineOptions, Workers
+from logloom.cli.engines import EngineOptions, Workers, started
 from logloom.cli.groups import takes_groups
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
 from logloom.errors import UsageError
@@ -129,23 +129,22 @@ def build(
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
         plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     from logloom.pipelines.openlineage import announced
-    from logloom.pipelines.progress import Watch, steps
+    from logloom.pipelines.progress import Watch
 
-    with steps("starting", quiet=quiet), step("import Beam"):
-        from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
-
-    if engine.dry_run:
-        _report_dry_run(job.dry_run(plan, runner), plan)
-        return
-    on_message = (lambda _: None) if quiet else print_message
-    if not quiet:
-        print_logs("logloom.runners")
-    if engine.detach and not plan.up_to_date:
-        _report_submitted(job.submit(plan, runner, on_message), plan, json)
-        return
-    options = {"view": view.value, "watch": Watch.silent if quiet else Watch, "on_message": on_message}
-    with announced(plan, openlineage, print_message), step("run the job"):
-        built = job.build(plan, runner=runner, steps=steps_in, **options)
+    size = None if plan.up_to_date or engine.dry_run else plan.size
+    with started("logloom.pipelines.build", runner, size, quiet=quiet) as job:
+        if engine.dry_run:
+            _report_dry_run(job.dry_run(plan, runner), plan)
+            return
+        on_message = (lambda _: None) if quiet else print_message
+        if not quiet:
+            print_logs("logloom.runners")
+        if engine.detach and not plan.up_to_date:
+            _report_submitted(job.submit(plan, runner, on_message), plan, json)
+            return
+        options = {"view": view.value, "watch": Watch.silent if quiet else Watch, "on_message": on_message}
+        with announced(plan, openlineage, print_message), step("run the job"):
+            built = job.build(plan, runner=runner, steps=steps_in, **options)
     _report_build(built, plan, json)
     if not (built.is_whole or plan.up_to_date):
         raise typer.Exit(NOT_WHOLE)
