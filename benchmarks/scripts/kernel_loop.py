@@ -43,7 +43,8 @@ def main(recipe: str, root: str) -> None:
         with phase("finish"):
             outcomes.append(finish.finish_log(job, results))
     with phase("commit"):
-        raise_outcome(finish.commit(job, merge_outcomes(job, [write_outcomes(job, outcomes)]), []))
+        finish.commit(job, merge_outcomes(job, [write_outcomes(job, outcomes)]), [])
+        raise_outcome(finish.read_outcome(job))
     print(json.dumps({"logs": len(plan.logs), "partitions": plan.num_partitions, **spent}))
 
 
