@@ -33,6 +33,9 @@ from logloom.schema import Schema
 
 BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; what None means, each function says
+Share = tuple[
+    "RowSource | None", int, int | None
+]  # [start, stop) of a source, None: the whole one; None: its end
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
 _THREADS = 8  # that ask for timestamps, each of another file
 
@@ -196,9 +199,9 @@ class RowSource(abc.ABC):
 
     # --- for workers ------------------------------------------------------------------------------------
 
-    def shares(self) -> Sequence[tuple[int, int | None]]:
-        """[start, stop) of the rows that workers may read apart, told without reading any; None: the end."""
-        return [(0, None)]
+    def shares(self) -> Sequence[Share]:
+        """What workers may read apart, told without reading any row."""
+        return [(None, 0, None)]
 
     def logs(self) -> Sequence[SourceLog]:
         """All logs to convert, by log_id.
@@ -398,9 +401,9 @@ class UnitsSource(ChainedSource):
         self.kind, self.unknown = kind, f"plain folders of {kind}"
         self._store = store
 
-    def shares(self) -> Sequence[tuple[int, int | None]]:
-        """See `RowSource.shares`: the units."""
-        return list(itertools.pairwise(self._bounds.tolist()))
+    def shares(self) -> Sequence[Share]:
+        """See `RowSource.shares`: the units, so that a worker opens no other."""
+        return [(unit, 0, None) for unit in self._parts]
 
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
