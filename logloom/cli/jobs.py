@@ -23,7 +23,7 @@ from logloom.cli.common import (
     print_logs,
     print_message,
 )
-from logloom.cli.engines import EngineOptions, Workers
+from logloom.cli.engines import EngineOptions, Workers, started
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
@@ -108,23 +108,22 @@ def run_job(
     quiet, plan = options.quiet, make_plan()
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, options.wait, quiet):
         plan = make_plan()
-    from logloom.pipelines.progress import Watch, steps
+    from logloom.pipelines.progress import Watch
 
-    with steps("starting", quiet=quiet):
-        from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
-
-    if engine.dry_run:
-        _report_dry_run(job.dry_run(plan, runner), plan)
-        return plan, None
-    on_message = (lambda _: None) if quiet else print_message
-    if not quiet:
-        print_logs("logloom.runners")
-    if engine.detach and not plan.up_to_date:
-        _report_submitted(job.submit(plan, runner, on_message), plan, options.json)
-        return plan, None
-    watch = Watch.silent if quiet else Watch
-    with around(plan):
-        built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
+    size = None if plan.up_to_date or engine.dry_run else plan.size
+    with started("logloom.pipelines.build", runner, size, quiet=quiet) as job:
+        if engine.dry_run:
+            _report_dry_run(job.dry_run(plan, runner), plan)
+            return plan, None
+        on_message = (lambda _: None) if quiet else print_message
+        if not quiet:
+            print_logs("logloom.runners")
+        if engine.detach and not plan.up_to_date:
+            _report_submitted(job.submit(plan, runner, on_message), plan, options.json)
+            return plan, None
+        watch = Watch.silent if quiet else Watch
+        with around(plan):
+            built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
     return plan, built
 
 

@@ -20,6 +20,7 @@ from logloom.io.logs.remembered import Memory
 from logloom.io.shards import LogRecord
 from logloom.io.stretches import LogRange
 from logloom.pipelines.versions import KeptLogs
+from logloom.runners import Size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
@@ -110,6 +111,11 @@ class Plan:
     @property
     def num_partitions(self) -> int:
         return sum(number for _, number in self.work.values())
+
+    @property
+    def size(self) -> Size:
+        """How much work it is, for who chooses how many workers it is worth."""
+        return Size(sum(size for size, _ in self.work.values()), self.num_partitions)
 
     @property
     def log_ids(self) -> Iterator[str]:
