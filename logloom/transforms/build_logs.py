@@ -19,7 +19,7 @@ from logloom.io.steps import recorded, step
 from logloom.transforms import assembly, finish, partition
 from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
-from logloom.transforms.job import Job, LogTask, PartitionTask, Target
+from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, Target
 from logloom.transforms.journal import OPENED, Note
 from logloom.transforms.outcomes import (
     LogOutcome,
@@ -40,9 +40,12 @@ LOG.addHandler(logging.NullHandler())  # here, errors say the same
 
 
 class BuildLogs(beam.PTransform):
-    """LogTasks to LogOutcomes: plans, builds and reads back every partition, then finishes each log."""
+    """LogTasks to LogOutcomes: plans, builds and reads back every partition, then finishes each log.
 
-    def __init__(self, job: Job):
+    Of a conversion come bundles of PartitionTasks, packed: its plan knows the parts of the source already.
+    """
+
+    def __init__(self, job: Target):
         self.job = job
 
     def expand(self, logs: Any) -> Any:
@@ -115,8 +118,11 @@ def _step(job: Target, name: str) -> Iterator[None]:
         yield
 
 
-def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
+def _plan_partitions(log: LogTask | bytes, job: LogJob) -> Iterable[bytes]:
     """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
+    if isinstance(log, bytes):
+        yield log
+        return
     with _step(job, "open a log"):
         log, failed, bundles, size = open_new(job, log)
     if failed is not None:
