@@ -2,7 +2,8 @@
 
 The job: 562 MB of images and IMU to ten rows a second, each with the nearest image and the nearest IMU
 values, as tar of .npy, fsynced. Each contender runs as a fresh process; what it takes on a log of two images
-is its start-up, and is set aside. The script is the base: 1.2 means 1.2 times as fast as the script.
+is its start-up, shown in a table of its own, beside that of other commands, and set aside in the second.
+The script is the base: 1.2 means 1.2 times as fast as the script.
 
     python -m benchmarks.build [--rounds N] [--images N]
 """
@@ -33,6 +34,7 @@ from benchmarks.harness import (
 HERE = pathlib.Path(__file__).parent
 RAY_PYTHON = HERE.parent / ".venv-ray" / "bin" / "python"
 BASE = "script"
+LOGLOOM = [sys.executable, "-m", "logloom"]
 RECIPE = """\
 name: bench
 logs: [LOG]
@@ -56,7 +58,8 @@ def main() -> None:
     little = workloads.image_mcap(cache_folder(), 2)
     with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
         # The same list twice: start-up is measured like the rest, by turns.
-        startups = compare(contenders(little, pathlib.Path(scratch)), rounds=3)
+        startups = compare(contenders(little, pathlib.Path(scratch)) | commands(little), rounds=3)
+        report_startup(startups)
         samples = compare(contenders(log, pathlib.Path(scratch)), rounds=arguments.rounds)
     # The least, for what a busy machine adds to a start-up mustn't be taken off the work.
     least = {name: min(sample.seconds for sample in found) for name, found in startups.items()}
@@ -73,9 +76,10 @@ def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
 
-    def build(workers: int, verify: str) -> Contender:
-        options = ["--to", str(out / "root"), "--workers", str(workers), "--verify", verify, "--quiet"]
-        return child([sys.executable, "-m", "logloom", "build", str(recipe), *options], prepare=fresh)
+    def build(workers: int | None, verify: str) -> Contender:
+        options = ["--to", str(out / "root"), "--verify", verify, "--quiet"]
+        options += [] if workers is None else ["--workers", str(workers)]
+        return child([*LOGLOOM, "build", str(recipe), *options], prepare=fresh)
 
     script = [sys.executable, str(HERE / "scripts" / "extract.py"), str(log), str(out / "rows.tar")]
     found = {
@@ -84,11 +88,32 @@ def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]
         "logloom, 2 workers, no verify": build(2, "none"),
         "logloom, 1 worker": build(1, "all"),
         "logloom, 2 workers": build(2, "all"),
+        "logloom, as many workers as it likes": build(None, "all"),
     }
     if RAY_PYTHON.exists():
         ray = [str(RAY_PYTHON), str(HERE / "scripts" / "extract_ray.py"), str(log), str(out / "rows")]
         found["ray data, 2 cores"] = child(ray, prepare=fresh)
     return found
+
+
+def commands(log: pathlib.Path) -> dict[str, Contender]:
+    """What people type between builds."""
+    return {
+        "logloom --help": child([*LOGLOOM, "--help"]),
+        "logloom info": child([*LOGLOOM, "info", str(log)]),
+    }
+
+
+def report_startup(samples: dict[str, list[Sample]]) -> None:
+    """Prints what each takes on next to nothing, and how many times as long as the script that is."""
+    rows = []
+    for name, found in samples.items():
+        longer = [1 / ratio for ratio in ratios(samples[BASE], found)]
+        seconds = spread([sample.seconds for sample in found])
+        cpu = spread([sample.cpu for sample in found])
+        rows.append([name, seconds, cpu, spread(longer, 1), f"{max(s.peak_rss for s in found) / 1e6:.0f}"])
+    columns = ["start-up", "s", "CPU s", "times the script's", "peak MB"]
+    print_table(f"a log of two images, median (least–greatest) of {len(samples[BASE])}", columns, rows)
 
 
 def report(size: int, samples: dict[str, list[Sample]], startup: dict[str, float]) -> None:

@@ -143,7 +143,8 @@ class BuildPlan:
     @property
     def size(self) -> Size:
         """How much work it is, for who chooses how many workers it is worth."""
-        return Size(self.message_bytes, self.num_partitions)
+        transcodes = any(column.spec.resize or column.spec.encode for column in self.job.plan.columns)
+        return Size(self.message_bytes, self.num_partitions, transcodes)
 
     @property
     def largest_partition(self) -> int:
