@@ -71,7 +71,8 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is for this process alone
             )
-        known = {name for name in sys.modules if name.startswith("logloom.")}
+        # pandas is imported by pyarrow, with the first array that it makes of a list.
+        known = {name for name in sys.modules if name.startswith("logloom.") or name == "pandas"}
         self._send(sorted({*modules, *known} - {"logloom.__main__"}))
         threading.Thread(target=self._listen, name="logloom-forks", daemon=True).start()
 
