@@ -216,6 +216,12 @@ class BuildPlan(Plan):
         return self._of_all(log.message_bytes for log in self.logs)
 
     @property
+    def size(self) -> Size:
+        """How much work it is, for who chooses how many workers it is worth."""
+        transcodes = any(column.spec.resize or column.spec.encode for column in self.job.plan.columns)
+        return Size(self.message_bytes, self.num_partitions, transcodes)
+
+    @property
     def largest_partition(self) -> int:
         """Bytes of messages in the largest partition: what becomes one shard of each output."""
         return max((int(log.reads[:, 0].max(initial=0)) for log in self.logs), default=0)
