@@ -98,6 +98,7 @@ class BuildPlan:
         opened: logs that were, in name order; the others are listed as they were when a build opened them.
         samples: of these, the remembered ones that were opened only to hold the recipe to.
         memory: what the next plan may remember of the logs; None where the root has it.
+        num_purged: how many logs are left out since they were purged.
     """
 
     job: Job
@@ -116,6 +117,7 @@ class BuildPlan:
     samples: tuple[str, ...] = ()
     memory: Memory | None = None
     staged: tuple[RecordShard, ...] = ()
+    num_purged: int = 0
 
     @property
     def tasks(self) -> Iterator[LogTask]:
