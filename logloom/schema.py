@@ -26,6 +26,7 @@ RESERVED_LAST_PARTS = frozenset({"age", "available"})
 _LISTED = 40  # names in a message
 MIN_TIME = int(np.iinfo(np.int64).min)
 MAX_TIME = int(np.iinfo(np.int64).max)
+TimeRanges = tuple[tuple[int, int], ...]  # [start, stop) each, int64 ns, ascending and apart
 NO_AGE = int(np.iinfo(np.int64).min)  # the age of a row that has no usable message
 
 

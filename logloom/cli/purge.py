@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,35 +22,52 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.cli.gc import DatasetRoot
+from logloom.errors import UsageError
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.purge import PurgeReport
+    from logloom.pipelines.purge_rows import ErasedTime
+
+_TIME = r"-?[0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z"
+_ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
 
 
 @app.command(
     epilog=examples(
         "logloom purge /data/urban --log 2026-11-22-car-7 --dry-run",
         "logloom purge /data/urban --log gs://drives/2026-11-22-car-7.mcap --reason 'request 1187'",
+        "logloom purge /data/urban --rows 2026-11-22-car-7:2026-11-22T08:30:00Z..2026-11-22T08:30:12.5Z",
+        "logloom purge /data/urban --rows 2026-11-22-car-7:1795336200000000000.. --json",
     )
 )
 def purge(
     root: DatasetRoot,
     *,
     log: Annotated[
-        list[str], typer.Option(metavar="LOG_ID|URI", help="Log to erase, by log_id or URI. May be repeated.")
-    ],
+        list[str] | None,
+        typer.Option(metavar="LOG_ID|URI", help="Log to erase, by log_id or URI. May be repeated."),
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LOG:FROM..TO",
+            help="Time of a log to erase: all rows and messages from FROM until before TO, each in ns since "
+            "1970 or like 2026-11-22T08:30:00Z, or left out for the log's start or end. May be repeated.",
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why, for whoever meets the tombstone; nothing personal.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be erased.")] = False,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Erase logs from all versions, views and caches, and prove that nothing of them is left.
+    """Erase logs, or some time of logs, from all versions, views and caches, and prove that nothing is left.
 
     A tombstone stays, so that no build brings them back with the content that they had. Versions that had
     them still name them; reading them there is an error that says so. Assembled outputs that hold rows of
-    them go as a whole: build again for a version without them. Exits with 3 where something may be left.
+    them go as a whole: build again for a version without them. Of logs of which some time goes (--rows), the
+    next build makes the other rows again, from their files. Exits with 3 where something may be left.
     """
     import dataclasses
 
@@ -58,7 +77,8 @@ def purge(
     with steps("looking through all files", quiet=quiet) as on_progress:
         done = run(
             root,
-            log,
+            log or [],
+            [_erased_time(text) for text in rows or []],
             reason=reason,
             dry_run=dry_run,
             storage_options=parse_storage_options(storage_option),
@@ -72,13 +92,52 @@ def purge(
         raise typer.Exit(NOT_WHOLE)
 
 
+def _erased_time(text: str) -> ErasedTime:
+    """What `--rows` says.
+
+    Raises:
+        UsageError: it is no time of a log.
+    """
+    from logloom.pipelines.purge_rows import ErasedTime
+    from logloom.schema import MAX_TIME, MIN_TIME
+
+    found = _ROWS.fullmatch(text)
+    if found is None or not (found[2] or found[3]):
+        raise UsageError(
+            f"--rows {text!r}: expected LOG:FROM..TO, with times like 2026-11-22T08:30:00Z or in ns since "
+            "1970, as in drive-07:1795336200000000000..1795336212000000000; one of both may be left out"
+        )
+    start, stop = (_nanoseconds(text, time) if time else None for time in found.groups()[1:])
+    return ErasedTime(found[1], MIN_TIME if start is None else start, MAX_TIME if stop is None else stop)
+
+
+def _nanoseconds(option: str, time: str) -> int:
+    if not time.endswith("Z"):
+        ns = int(time)
+    else:
+        seconds, _, fraction = time[:-1].partition(".")
+        try:
+            moment = datetime.datetime.fromisoformat(f"{seconds}+00:00")
+        except ValueError as error:
+            raise UsageError(f"--rows {option!r}: {time} is no time: {error}") from None
+        ns = round(moment.timestamp()) * 10**9 + int(fraction.ljust(9, "0") or 0)
+    if not -(2**63) <= ns < 2**63:
+        raise UsageError(f"--rows {option!r}: {time} lies out of the range of int64 ns since 1970")
+    return ns
+
+
 def _show(done: PurgeReport) -> None:
     would = "would be " if done.dry_run else ""
     versions = ("version " if len(done.versions) == 1 else "versions ") + ", ".join(map(str, done.versions))
     print_folded(
-        f"{done.root}: {', '.join(done.logs)}: {counted(done.units, 'unit')} {would}erased "
-        f"({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"
+        f"{done.root}: {', '.join(done.logs)}: {counted(done.rows, 'row')} and {counted(done.units, 'unit')} "
+        f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"
     )
+    if done.ranges:
+        again = ", ".join(done.ranges)
+        print_message(
+            f"{again}: its other rows go, too, until the next build makes them again from its files"
+        )
     for other in done.others:
         _show(other)
     for place in done.left:

@@ -1,23 +1,24 @@
-"""Logs that were erased from a root on purpose: what stands in their place.
+"""Logs, and times of logs, that were erased from a root on purpose: what stands in their place.
 
     versions/purged/<digest of the log_id>.json     a tombstone; nothing of the log's content, nor its name
 
 Here: tombstones, which tell a hole from what was meant to go.
-Elsewhere: erasing (logloom.pipelines.purge).
+Elsewhere: erasing (logloom.pipelines.purge), logs of which some time was erased (logloom.io.logs.redacted).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from blake3 import blake3
 
 from logloom.errors import PurgedError
-from logloom.io.metadata import STRICT, Text, canonical, checked, parsed
+from logloom.io.metadata import STRICT, Count, Int64, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.schema import TimeRanges
 
 TOMBSTONES = "versions/purged"
 _FILE = re.compile(r"[0-9a-f]{64}\.json")
@@ -29,10 +30,14 @@ class Tombstone:
 
     Attributes:
         log: BLAKE3 of its log_id.
-        contents: content ids of what was erased; a log of this name with another content may be built.
+        contents: content ids of what was erased as a whole; a log with another content may be built.
         parts: digests that named its parts of manifests.
         folders: of assembled outputs and portions that held rows of it, with those of other logs.
         reason: for people.
+        ranges: what was erased of it otherwise, [start, stop) each in ns; whatever its content, no build
+            makes rows of messages from then.
+        redacted: content ids of the whole logs of which these were erased.
+        sizes: bytes of the files of each log that was erased as a whole; none where one of them isn't known.
     """
 
     __pydantic_config__ = STRICT
@@ -42,16 +47,40 @@ class Tombstone:
     parts: tuple[Text, ...]
     folders: tuple[Text, ...]
     reason: Text = ""
+    ranges: tuple[tuple[Int64, Int64], ...] = ()
+    redacted: tuple[Text, ...] = ()
+    sizes: tuple[Count, ...] = ()
 
     def merged(self, other: Tombstone) -> Tombstone:
         """Of what was erased before and is now."""
+        sizes = {*self.sizes, *other.sizes}
+        for one in (self, other):
+            sizes = sizes if one.sizes or not one.contents else set()
         return Tombstone(
             self.log,
             tuple(sorted({*self.contents, *other.contents})),
             tuple(sorted({*self.parts, *other.parts})),
             tuple(sorted({*self.folders, *other.folders})),
             other.reason or self.reason,
+            merged_ranges([*self.ranges, *other.ranges]),
+            tuple(sorted({*self.redacted, *other.redacted})),
+            tuple(sorted(sizes)),
         )
+
+
+def merged_ranges(ranges: Iterable[tuple[int, int]]) -> TimeRanges:
+    """Ranges [start, stop) in order, those that overlap or touch as one.
+
+    >>> merged_ranges([(5, 7), (1, 3), (3, 4)])
+    ((1, 4), (5, 7))
+    """
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
 
 
 def digest_of_log(log_id: str) -> str:
@@ -79,6 +108,8 @@ class Purged:
     Attributes:
         parts: digests of logs' parts of manifests.
         folders: of assembled outputs and portions.
+        redactions: see `logloom.io.logs.base.OpenOptions`.
+        knows_sizes: whether it is known how large all logs were that were erased as a whole.
 
     Raises:
         DatasetError: a tombstone is damaged.
@@ -88,16 +119,51 @@ class Purged:
         self._logs = {stone.log: stone for stone in _tombstones(store)}
         self.parts = frozenset(part for stone in self._logs.values() for part in stone.parts)
         self.folders = frozenset(folder for stone in self._logs.values() for folder in stone.folders)
+        whole = [stone for stone in self._logs.values() if stone.contents]
+        self._contents = frozenset(content for stone in whole for content in stone.contents)
+        self._sizes = frozenset(size for stone in whole for size in stone.sizes)
+        self.knows_sizes = bool(whole) and all(stone.sizes for stone in whole)
+        self._redacted = frozenset(content for stone in self._logs.values() for content in stone.redacted)
+        self.redactions = self._ranges()
+
+    def _ranges(self) -> dict[str, TimeRanges]:
+        ranges: dict[str, TimeRanges] = {}
+        for stone in self._logs.values():
+            if stone.ranges:
+                ranges[stone.log] = stone.ranges
+                for content in stone.redacted:  # of several logs, where one is a copy of another
+                    ranges[content] = merged_ranges([*ranges.get(content, ()), *stone.ranges])
+        return ranges | dict.fromkeys(self._contents, ()) if ranges else {}
 
     def __len__(self) -> int:
         return len(self._logs)
 
-    def has(self, log_id: str, content_id: str | None = None) -> bool:
-        """Whether a log was erased; with None for its content id, whether any of that name was."""
-        if not self._logs:
+    def has(self, content_id: str) -> bool:
+        """Whether this content was erased as a whole, under whichever log_id."""
+        return content_id in self._contents
+
+    def has_rows_of(self, content_id: str) -> bool:
+        """Whether what was erased includes rows that were made of this content."""
+        return self.has(content_id) or content_id in self._redacted
+
+    def has_named(self, log_id: str) -> bool:
+        """Whether something was erased of a log of this name."""
+        return bool(self._logs) and digest_of_log(log_id) in self._logs
+
+    def may_have(self, log_id: str, size: int | None) -> bool:
+        """Whether only its content tells if a log is one that was erased as a whole.
+
+        Args:
+            size: bytes of its files; None where nobody knows.
+        """
+        if not self._contents:
             return False
-        stone = self._logs.get(digest_of_log(log_id))
-        return stone is not None and (content_id is None or content_id in stone.contents)
+        return size is None or not self.knows_sizes or self.resembles(log_id, size)
+
+    def resembles(self, log_id: str, size: int | None) -> bool:
+        """Whether a log that was erased as a whole had this name, or so many bytes."""
+        stone = self._logs.get(digest_of_log(log_id)) if self._contents else None
+        return size in self._sizes or (stone is not None and bool(stone.contents))
 
 
 def check_purged(store: Store, place: str, *, part: str = "", folder: str = "") -> None:
@@ -114,6 +180,6 @@ def check_purged(store: Store, place: str, *, part: str = "", folder: str = "") 
         if part in stone.parts or folder in stone.folders:
             why = f" ({stone.reason})" if stone.reason else ""
             raise PurgedError(
-                f"{place}: was purged{why}: a log that it held rows of was erased from all versions. Build "
-                "again for a version without it, and open that"
+                f"{place}: was purged{why}: a log that it held rows of, or some time of that log, was erased "
+                "from all versions. Build again for a version without it, and open that"
             )

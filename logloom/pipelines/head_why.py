@@ -17,6 +17,7 @@ from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import Log, MessagePlace, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Manifest
+from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.recipe import DerivedColumn, Recipe, Rows, TopicColumn
@@ -161,9 +162,14 @@ class Explainer:
         return Why(columns, found, True, several, "the log has no message of this topic")
 
     def _open(self, recipe: Recipe, record: LogRecord) -> tuple[Log, RowPlan | None] | str:
-        options = OpenOptions("salvage", self._store.options, self._store.uri_of("index"))
         try:
-            log = open_log(record.uris, options)
+            options = OpenOptions(
+                "salvage",
+                self._store.options,
+                self._store.uri_of("index"),
+                redactions=Purged(self._store).redactions,
+            )
+            log = open_log(record.uris, options, record.log_id)
             topics = {name for name, info in log.summary.topics.items() if info.num_messages}
             if log.summary.content_id != record.content_id:
                 return "the log has changed since the build; `logloom verify --against-logs` says how"

@@ -46,7 +46,7 @@ def announced(plan: BuildPlan, target: str | None, on_message: OnMessage) -> Ite
     Raises:
         UsageError: the target is neither.
     """
-    if target is None or plan.up_to_date:
+    if target is None:
         yield
         return
     if not (is_local(target) or target.startswith(("http://", "https://"))):
@@ -57,7 +57,7 @@ def announced(plan: BuildPlan, target: str | None, on_message: OnMessage) -> Ite
     except BaseException as error:
         _send(target, event(plan, "FAIL", problem=f"{type(error).__name__}: {error}"), on_message)
         raise
-    manifest = read_manifest(plan.job.store, plan.job.number)
+    manifest = read_manifest(plan.job.store, _number(plan))
     _send(target, event(plan, "COMPLETE", manifest), on_message)
 
 
@@ -93,6 +93,11 @@ def event(plan: BuildPlan, kind: str, manifest: Manifest | None = None, problem:
     }
 
 
+def _number(plan: BuildPlan) -> int:
+    """The version that a build makes, or that says all that it would."""
+    return plan.job.parent if plan.up_to_date and plan.job.parent is not None else plan.job.number
+
+
 def _version() -> str:
     return software()["logloom"]
 
@@ -109,7 +114,7 @@ def _output(plan: BuildPlan, manifest: Manifest | None) -> dict[str, Any]:
     ]
     facets = {
         "schema": _facet("1-1-1/SchemaDatasetFacet", fields=fields),
-        "version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=str(plan.job.number)),
+        "version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=str(_number(plan))),
     }
     statistics = {}
     if manifest is not None:

@@ -246,7 +246,7 @@ def _against_parent(
     gone = sorted(before.known.keys() - logs.files.keys() - before.left_out - logs.unsettled - purged)
     vanished = _vanished(job, recipe, gone, before)
     lost = sorted([*([] if recipe.vanished == "keep" else gone), *(purged & before.known.keys())])
-    notes = [*notes, *(f"{log_id}: left out, since it was purged" for log_id in sorted(purged)[:20])]
+    notes = [*notes, *logs.purged_notes(purged)]
     changes = before.changes([*vanished, *unreadable], lost)
     new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
     kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
@@ -266,6 +266,7 @@ def _against_parent(
         opened=tuple(sorted(logs.opened)),
         samples=tuple(logs.samples),
         memory=logs.memory(),
+        num_purged=len(purged & logs.files.keys()),
     )
     return replace(plan, job=replace(job, bundle=bundle_size(plan.num_partitions)))
 

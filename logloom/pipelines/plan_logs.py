@@ -17,7 +17,14 @@ from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.base import OpenOptions, unfinished_words
 from logloom.io.logs.decoding import clouds
 from logloom.io.logs.folders import Folders
-from logloom.io.logs.match import LogFiles, access_to, check_files, has_settled, waiting_threads
+from logloom.io.logs.match import (
+    LogFiles,
+    access_to,
+    check_files,
+    has_settled,
+    size_of_files,
+    waiting_threads,
+)
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.logs.ranges import HASHES
@@ -34,6 +41,7 @@ from logloom.uris import shown
 from logloom.words import counted
 
 OnOpened = Callable[[int, int], None]
+_SHOWN = 20  # names of logs that a plan tells of
 SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
 
 
@@ -102,7 +110,13 @@ class PlanLogs(Mapping[str, Outline]):
         self.left: dict[str, RememberedLog | None] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
-        self.options = OpenOptions(recipe.on_error_mode, access, sidecars.uri, hash=recipe.hash)
+        self.options = OpenOptions(
+            recipe.on_error_mode,
+            access,
+            sidecars.uri,
+            hash=recipe.hash,
+            redactions=self._purged.redactions,
+        )
         self._outline = outlines()
 
     def _changing(self, found: Sequence[LogFiles], settle_ns: int, access: Mapping[str, Any]) -> set[str]:
@@ -142,17 +156,40 @@ class PlanLogs(Mapping[str, Outline]):
         Args:
             before: the newest version, whose logs leave if they were erased from it and aren't found.
         """
-        there = {log_id for log_id in self if self._purged.has(log_id) and self._is_as_purged(log_id)}
-        lost = [log_id for log_id in before.known if log_id not in self.files and self._purged.has(log_id)]
+        if not len(self._purged):
+            return set()
+        there = {log_id for log_id in self if self._is_purged(log_id)}
+        named = self._purged.has_named
+        lost = [log_id for log_id in before.known if log_id not in self.files and named(log_id)]
         return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
 
-    def _is_as_purged(self, log_id: str) -> bool:
-        """Whether a log has the content that was erased, by whichever `hash` that was known."""
+    def _is_purged(self, log_id: str) -> bool:
+        """Whether a log has a content that was erased, by whichever `hash` that was known."""
         content, uris = self.content_of(log_id)
+        if self._purged.has(content) or not self._purged.resembles(log_id, self._size_of(log_id)):
+            return self._purged.has(content)
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
-        return self._purged.has(log_id, content) or any(
-            self._purged.has(log_id, open_log(uris, other).summary.content_id) for other in others
-        )
+        return any(self._purged.has(open_log(uris, one, log_id).summary.content_id) for one in others)
+
+    def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
+        """Says which logs are left out since they were purged."""
+        for log_id in sorted(log_ids)[:_SHOWN]:
+            named = self._purged.has_named(log_id)
+            why = "it was purged" if named else "it has the content of a log that was purged"
+            yield f"{log_id}: left out, since {why}"
+        if len(log_ids) > _SHOWN:
+            yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
+
+    def _may_be_purged(self, log_id: str) -> bool:
+        """Whether only its content can tell whether a log was erased."""
+        return self._purged.may_have(log_id, self._size_of(log_id))
+
+    def _size_of(self, log_id: str) -> int | None:
+        """Bytes of a log's files; None where nobody can tell."""
+        files = self.files[log_id]
+        if not self._purged.knows_sizes or files.size is not None:
+            return files.size
+        return size_of_files(files.uris, self.options.storage_options)
 
     def open_some(self, log_ids: Sequence[str]) -> None:
         """Opens logs that are to be built; of many a sample, spread evenly over their names.
@@ -161,8 +198,8 @@ class PlanLogs(Mapping[str, Outline]):
             LogReadError: see `open`.
         """
         chosen = _spread(sorted(log_ids), self._sample)
-        # Whether one that was purged is that log again, its content says.
-        chosen = sorted({*chosen, *filter(self._purged.has, log_ids)})
+        # Whether one that was purged is there again, under whichever name, its content says.
+        chosen = sorted({*chosen, *filter(self._may_be_purged, log_ids)})
         self.left |= {log_id: self.remembered.pop(log_id, None) for log_id in sorted({*log_ids} - {*chosen})}
         self.open(chosen)
 
@@ -187,7 +224,7 @@ class PlanLogs(Mapping[str, Outline]):
 
     def _open(self, log: LogFiles) -> Outline | str:
         try:
-            opened = self._outline(open_log(log.uris, self.options))
+            opened = self._outline(open_log(log.uris, self.options, log.log_id))
             check_files(log, lambda uris: open_log(uris, self.options))
         except LogReadError as error:
             return str(error)

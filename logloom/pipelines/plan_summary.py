@@ -28,6 +28,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_opened": len(plan.opened),
         "recipe_held_to": list(plan.samples),
         "logs_unsettled": plan.num_unsettled,
+        "logs_purged": plan.num_purged,
         "logs_left_to_workers": len(plan.left),
         "partitions": plan.num_partitions,
         "rows_at_most": plan.num_ticks,

@@ -172,6 +172,7 @@ class BuildPlan(Plan):
         kept: logs of the newest version that need no work.
         opened: logs that were, in name order; the others are listed as they were when a build opened them.
         samples: of these, the remembered ones that were opened only to hold the recipe to.
+        num_purged: how many logs are left out since they were purged.
     """
 
     job: LogJob
@@ -185,6 +186,7 @@ class BuildPlan(Plan):
     kept: KeptLogs = field(default_factory=KeptLogs)
     opened: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
+    num_purged: int = 0
 
     @property
     def tasks(self) -> Iterator[LogTask]:

@@ -1,4 +1,4 @@
-"""Purging: erasing logs from all versions of a root, and proving by reading that nothing of them is left.
+"""Purging: erasing logs, or some time of logs, from all versions of a root, and proving that nothing is left.
 
 The story: tombstones are written first, so that what goes is no hole and no build brings it back. Then go
 the logs' units with their portions, assembled outputs that hold rows of them, views, what was listed and
@@ -6,51 +6,36 @@ indexed of logs, and what builds left in runs/; parts of logs last, since they s
 that an interrupted purge is run again. Roots that point into this one lose their copies, too. Then all files
 are looked through. Manifests and shards stay to the byte: a version still says that it had the log, by its
 log_id and URIs.
-Elsewhere: tombstones (logloom.io.purged), what versions need (logloom.pipelines.gc_needed).
+
+Of a log of which only some time is erased all units go the same way: rows before and after it may hold
+messages from then. The tombstone says which time; the next build makes the other rows again.
+Elsewhere: tombstones (logloom.io.purged), which time that is (purge_rows), finding what is left
+(purge_traces), what versions need (gc_needed).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-from blake3 import blake3
-
-from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ages import FoundFile, listed, remove_files, remove_folder
-from logloom.io.assembled import assembled_files
-from logloom.io.entries import Entry, FileEntry, find_entry, read_log_part, unit_folder, unit_names
-from logloom.io.manifest import (
-    Assembled,
-    Manifest,
-    all_versions,
-    as_laid_out,
-    manifest_at,
-    read_assembled,
-    resolve_version,
-    version_file,
-    version_numbers,
-    view_folder,
-)
-from logloom.io.metadata import canonical, parsed
-from logloom.io.purged import Purged, Tombstone, digest_of_log, write_tombstone
-from logloom.io.remote import MISSING
+from logloom.io.ahead import ahead
+from logloom.io.entries import find_entry, unit_folder, unit_names
+from logloom.io.logs.match import size_of_files
+from logloom.io.manifest import as_laid_out, resolve_version, version_file, version_numbers, view_folder
+from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
 from logloom.io.removals import are_in
-from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import TEMPORARY, UNITS, Store
-from logloom.io.tables.references import USERS
-from logloom.pipelines.gc_needed import Needed, user_of, view_users
+from logloom.pipelines.gc_needed import view_users
+from logloom.pipelines.purge_found import Found
+from logloom.pipelines.purge_rows import ErasedTime
+from logloom.pipelines.purge_traces import Traces, files_of_assembled, find_left, spare_shared
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
-
-_SEARCHED = 64 << 20  # bytes of a file in runs/ or tmp/ that are looked through
-_PIECE = 8 << 20
-_TOLD = ("runs", "index", TEMPORARY)  # folders whose files tell of logs
+from logloom.schema import TimeRanges
 
 
 @dataclass
@@ -59,6 +44,8 @@ class PurgeReport:
 
     Attributes:
         logs: log_ids.
+        ranges: of those of which only some time goes, [start, stop) each in ns.
+        rows: that go, of the newest version that has each log.
         versions: that held rows of them.
         units, files, bytes: that were removed.
         left: where something of the logs was still found, or may be; empty proves that all is gone.
@@ -69,6 +56,8 @@ class PurgeReport:
     root: str
     dry_run: bool
     logs: list[str]
+    ranges: dict[str, TimeRanges] = field(default_factory=dict)
+    rows: int = 0
     versions: list[int] = field(default_factory=list)
     units: int = 0
     files: int = 0
@@ -84,32 +73,38 @@ class PurgeReport:
 
 def purge(
     root: str,
-    logs: Sequence[str],
+    logs: Sequence[str] = (),
+    times: Sequence[ErasedTime] = (),
     *,
     reason: str = "",
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PurgeReport:
-    """Erases logs from all versions of a root.
+    """Erases logs, or some time of logs, from all versions of a root.
 
     Args:
         logs: log_ids, or URIs of any of their files.
+        times: of logs, of which the rest is to stay; the next build makes it again.
         reason: stands in the tombstone, for whoever meets it.
         dry_run: only tell.
         on_progress: called with how many files were looked through at the end, of how many.
 
     Raises:
-        UsageError: no version has, or had, such a log; or a build runs.
+        UsageError: no version has, or had, such a log; a build runs; nothing was recorded at such a time, or
+            the rest of a log can't be built again.
         DatasetError: what a version holds can't be told; nothing was removed.
         StorageError: a disk or an object store refused; run it again.
     """
-    return _purge(Store.at(root, storage_options), logs, reason, dry_run, on_progress, set())
+    if not logs and not times:
+        raise UsageError("nothing to erase: name logs, or times of logs")
+    return _purge(Store.at(root, storage_options), logs, times, reason, dry_run, on_progress, set())
 
 
 def _purge(
     store: Store,
     logs: Sequence[str],
+    times: Sequence[ErasedTime],
     reason: str,
     dry_run: bool,
     on_progress: Callable[[int, int], None],
@@ -126,123 +121,82 @@ def _purge(
         raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
     is_first = not seen
     seen.add(store.uri)
-    purging = _Purging(store, logs, dry_run, seen)
+    found = Found(store, logs, times)
     # Roots that refer to this one have some of the logs.
-    unknown = purging.unknown if is_first or not purging.found else []
+    unknown = found.unknown if is_first or not found.records else []
     if unknown:
         resolve_version(store, "latest")
         words = ", ".join(unknown[:5])
         raise UsageError(f"{store.uri}: no version has {words}; `logloom diff` and `head` show log_ids")
-    return purging.run(reason, on_progress)
+    return _Purging(store, found, dry_run, seen).run(reason, on_progress)
 
 
 class _Purging:
     """A purge on its way.
 
     Attributes:
-        found: records of the logs, by version.
-        unknown: those of the logs that no version has.
+        done: what became of it.
     """
 
-    def __init__(self, store: Store, logs: Sequence[str], dry_run: bool, seen: set[str]):
-        self._store, self._dry, self._seen = store, dry_run, seen
-        self._as_it_lies = replace(store, fan_out=0)
-        self._purged = Purged(store)
-        wanted = set(logs)
-        there, removed = all_versions(store)
-        self._manifests = [manifest_at(store, number) for number in there]
-        self._needed = Needed.by(store, self._manifests).names
-        for number in removed:
-            with contextlib.suppress(DatasetError):  # what is left of it is found as what no version names
-                manifest = manifest_at(store, number)
-                self._needed = np.union1d(self._needed, Needed.by(store, [manifest]).names)
-                self._manifests.append(manifest)
-        found = {manifest.version: list(_records(manifest, wanted)) for manifest in self._manifests}
-        self.found = {number: own for number, own in found.items() if own}
-        self._records = {record.part: record for own in self.found.values() for record in own}
-        known = {name for own in self.found.values() for one in own for name in (one.log_id, *one.uris)}
-        self.unknown = sorted(wanted - known)
-        self._log_ids = sorted({record.log_id for record in self._records.values()})
-        self.done = PurgeReport(store.uri, dry_run, self._log_ids, sorted(self.found))
-        self._digests: dict[int, set[str]] = {}  # of erased files, by size
-        texts = {*self._log_ids, *(uri for record in self._records.values() for uri in record.uris)}
-        texts |= {record.content_id for record in self._records.values() if record.content_id}
-        said = {form for text in texts for form in (text.encode(errors="surrogateescape"), _as_json(text))}
-        # Whole words: a log may be called "a".
-        self._telling = re.compile(rb"(?<![\w.-])(" + b"|".join(map(re.escape, said)) + rb")(?![\w.-])")
+    def __init__(self, store: Store, found: Found, dry_run: bool, seen: set[str]):
+        self._store, self._found, self._dry, self._seen = store, found, dry_run, seen
+        self._assembled = found.assembled()
+        self._traces = Traces(store, found.every())
+        self.done = PurgeReport(store.uri, dry_run, found.log_ids, found.ranges, found.num_rows())
+        self.done.versions = sorted(found.records)
 
     def run(self, reason: str, on_progress: Callable[[int, int], None]) -> PurgeReport:
-        units = list(self._units())
-        assembled = self._assembled()
-        users = self._users()
-        if self._dry:
-            folders = [folder for entry in units for folder in entry.folders]
-            for folder in [*folders, *(f for _, own in assembled for f in own)]:
-                self._count(list(listed(self._store, folder)))
-            self.done.units = len(units)
-            return self.done
-        self._write_tombstones([folder for _, own in assembled for folder in own], reason)
-        self.done.others = [done for user in users if (done := self._in_user(user))]
-        for part, own in assembled:
-            self._remember_assembled(part, own)
-        for entry in units:
-            self._remember(entry.files)
-        self._spare_shared([folder for _, own in assembled for folder in own])
-        for number in self.found:
-            self._remove_view(number)
-        for _, own in assembled:
-            for folder in own:  # its own folder last: it lists the portions
-                self._remove_folder(folder)
-        for entry in units:
-            for folder in entry.folders:
-                self._remove_folder(folder)
+        found, store = self._found, self._store
+        units, users = found.units(), found.users()
         self.done.units = len(units)
+        self.done.left += found.copies()
+        gone = [folder for _, own in self._assembled for folder in own]
+        folders = [folder for entry in units for folder in entry.folders]
+        if self._dry:
+            for folder in [*gone, *folders]:
+                self._count(list(listed(store, folder)))
+            return self.done
+        self._write_tombstones(gone, reason)
+        self.done.others = [done for user in users if (done := self._in_user(user))]
+        for part, own in self._assembled:
+            starts = tuple(f"{folder}/" for folder in own)
+            files = files_of_assembled(store, part)
+            self._traces.remember(file for place, file in files if place.startswith(starts))
+        for entry in units:
+            self._traces.remember(entry.files)
+        spare_shared(self._traces, store, found.manifests, found.parts, gone)
+        for number in found.records:
+            self._remove_view(number)
+        for folder in [*gone, *folders]:
+            self._remove_folder(folder)
         self._remove_unfinished()
         self._remove_notes()
-        self._remove_single([f"logs/{part}.parquet" for part in self._records if part])
-        self._remove_single([r.refusal_list for r in self._records.values() if r.refusal_list])
-        if self._store.local is not None:
+        self._remove_single([f"logs/{part}.parquet" for part in found.parts])
+        self._remove_single(sorted({r.refusal_list for r in found.every() if r.refusal_list}))
+        if store.local is not None:
             os.sync()  # what is proven to be gone stays gone if the power fails
-        self._prove(units, on_progress)
-        began = [status for status in builds(self._store) if not status.is_over]
+        self.done.names = found.named_in()
+        identities = {entry.identity for entry in units}
+        self.done.left += find_left(store, self._traces, identities, found.needed, on_progress)
+        began = [status for status in builds(store) if not status.is_over]
         self.done.left += [f"a build of version {one.version} began meanwhile; purge again" for one in began]
         return self.done
 
-    # --- what there is
-
-    def _units(self) -> Iterator[Entry]:
-        for part in sorted(filter(None, self._records)):
-            try:
-                yield from read_log_part(self._store, part)
-            except PurgedError:
-                continue  # by a purge that came to its end
-
-    def _assembled(self) -> list[tuple[Assembled, list[str]]]:
-        """Assembled outputs that hold rows of the logs, and the folders that only such outputs name."""
-        touched, others = dict[str, Assembled](), dict[str, Assembled]()
-        for manifest in self._manifests:
-            splits = {record.split for record in self.found.get(manifest.version, ()) if record.rows}
-            for part in manifest.assembled:
-                (touched if part.split in splits else others)[f"{part.output}/{part.identity}"] = part
-        kept = {folder for name, part in others.items() if name not in touched for folder in self._own(part)}
-        return [(part, [f for f in self._own(part) if f not in kept]) for part in touched.values()]
-
-    def _own(self, part: Assembled) -> list[str]:
-        """The folders of an assembled output: its portions' and its own."""
-        own = unit_folder(part.output, part.identity)
-        try:
-            portions = read_assembled(self._store, part).portions
-        except PurgedError:
-            return [own]
-        return [*(unit_folder(part.output, portion.identity) for portion in portions), own]
-
     def _write_tombstones(self, folders: Iterable[str], reason: str) -> None:
         shared = tuple(sorted(set(folders)))
-        for log_id in self._log_ids:
-            own = [record for record in self._records.values() if record.log_id == log_id]
+        for log_id in self._found.log_ids:
+            own = self._found.of(log_id)
             contents = tuple(sorted({record.content_id for record in own}))
             parts = tuple(sorted({record.part for record in own if record.part}))
-            write_tombstone(self._store, Tombstone(digest_of_log(log_id), contents, parts, shared, reason))
+            stone = Tombstone(digest_of_log(log_id), (), parts, shared, reason)
+            if ranges := self._found.ranges.get(log_id):
+                stone = replace(stone, ranges=ranges, redacted=contents)
+            else:
+                files = {record.uris for record in own if record.uris}
+                sizes = [size_of_files(uris, self._store.options) for uris in files]
+                known = tuple(sorted({size for size in sizes if size is not None}))
+                stone = replace(stone, contents=contents, sizes=() if None in sizes else known)
+            write_tombstone(self._store, stone)
 
     # --- removing
 
@@ -268,7 +222,7 @@ class _Purging:
             remove_folder(self._store, folder, last=COPIED)
             return
         # Tables elsewhere point to rows of other logs in it.
-        copies = [file.name for file in listed(self._store, folder) if self._is_copy(file)]
+        copies = [file.name for file in listed(self._store, folder) if self._traces.is_copy(file)]
         self._store.remove(f"{folder}/{COPIED}")
         self._remove_single(copies)
 
@@ -276,7 +230,7 @@ class _Purging:
         """Removes what builds of these logs left that never committed: no build runs that may need it."""
         for output in self._store.names(UNITS):
             folders = [unit_folder(output, name) for name in unit_names(self._store, output)]
-            for folder, is_needed in zip(folders, are_in(self._needed, folders), strict=True):
+            for folder, is_needed in zip(folders, are_in(self._found.needed, folders), strict=True):
                 if not is_needed and self._is_of_logs(output, folder):
                     self._remove_folder(folder)
 
@@ -286,40 +240,25 @@ class _Purging:
             entry = find_entry(self._store, output, folder.rpartition("/")[2])
         except DatasetError:
             return True  # assembled, or damaged: it is made again
-        return entry is None or entry.log_id in self._log_ids
+        return entry is None or entry.log_id in self._found.log_ids
 
     def _remove_notes(self) -> None:
         """Removes what was indexed and listed of logs, and what tells of these in runs/ and tmp/."""
         store = self._store
         self._remove_single([file.name for file in listed(store, "index")])
-        passing = [
-            file.name for file in listed(store, "runs") if self._tells(file) or file.name[-8:] == ".parquet"
-        ]
+        files = list(listed(store, "runs"))
+        told = ahead(self._traces.is_named_in, files)
+        passing = [file.name for file, names in zip(files, told, strict=True) if names or _is_record(file)]
         self._remove_single(passing)
         if store.local is not None:
             store.sweep()
         self._remove_single([file.name for file in listed(store, TEMPORARY)])
 
-    def _tells(self, file: FoundFile) -> bool:
-        """Whether a file names one of the logs."""
-        try:
-            data = self._store.read_range(file.name, 0, _SEARCHED)
-        except MISSING:
-            return False
-        return self._telling.search(data) is not None
-
     # --- roots that point into this one
-
-    def _users(self) -> list[str]:
-        """URIs of tables and roots that point into units or views of this root."""
-        names = [f"{USERS}/{name}" for name in self._store.names(USERS)]
-        for number in self.found:
-            names += view_users(self._store, number)
-        return sorted({user_of(self._store, name) for name in names})
 
     def _in_user(self, uri: str) -> PurgeReport | None:
         """Erases the logs from a root that points into this one; None where that was done."""
-        done = PurgeReport(uri, self._dry, self._log_ids)
+        done = PurgeReport(uri, self._dry, self._found.log_ids)
         try:
             other = Store.at(uri, self._store.options)
             if other.uri in self._seen:
@@ -334,7 +273,11 @@ class _Purging:
                         "it; purge it, too, if it holds the logs"
                     )
                     return done
-                return _purge(other, self._log_ids, "", False, lambda done, total: None, self._seen)
+                whole = [log_id for log_id in self._found.log_ids if log_id not in self._found.ranges]
+                times = [
+                    ErasedTime(log_id, *one) for log_id, own in self._found.ranges.items() for one in own
+                ]
+                return _purge(other, whole, times, "", False, lambda done, total: None, self._seen)
             done.left.append(f"{uri}: a table that points into what was erased; write it again without it")
         except UsageError as error:
             if "no version has" not in str(error):
@@ -343,86 +286,7 @@ class _Purging:
             done.left.append(f"{uri}: can't be looked at ({error}); purge it, too")
         return done
 
-    # --- the proof
 
-    def _remember(self, files: Iterable[FileEntry]) -> None:
-        """Notes which bytes must not be found any more."""
-        for file in files:
-            if file.size:
-                self._digests.setdefault(file.size, set()).add(file.digest)
-
-    def _spare_shared(self, gone: Sequence[str]) -> None:
-        """Forgets bytes that other logs have given too, such as the same metadata: these stay."""
-        starts = tuple(f"{folder}/" for folder in gone)
-        records = (record for manifest in self._manifests for record in manifest.logs)
-        logs = {record.part for record in records if record.part} - self._records.keys()
-        for name in sorted(logs):
-            with contextlib.suppress(DatasetError):  # a lost part is for `repair`
-                self._spare(file for entry in read_log_part(self._store, name) for file in entry.files)
-        # Versions share what they have in common.
-        for part in dict.fromkeys(part for manifest in self._manifests for part in manifest.assembled):
-            with contextlib.suppress(DatasetError):
-                files = assembled_files(self._store, part.identity, read_assembled(self._store, part))
-                self._spare(file for place, file in files if not place.startswith(starts))
-
-    def _spare(self, files: Iterable[FileEntry]) -> None:
-        for file in files:
-            self._digests.get(file.size, set()).discard(file.digest)
-
-    def _remember_assembled(self, part: Assembled, folders: Sequence[str]) -> None:
-        with contextlib.suppress(DatasetError):  # what is missing can't be found, either
-            files = assembled_files(self._store, part.identity, read_assembled(self._store, part))
-            starts = tuple(f"{folder}/" for folder in folders)
-            self._remember(file for place, file in files if place.startswith(starts))
-
-    def _prove(self, units: Sequence[Entry], on_progress: Callable[[int, int], None]) -> None:
-        """Looks through all files: for names of the logs, for their units, and for copies of their files."""
-        gone = {entry.identity for entry in units}
-        for manifest in self._manifests:
-            shards = [shard for shard in manifest.logs.shards if shard.digest]
-            inside = (s for s in shards if any(s.first <= log_id <= s.last for log_id in self._log_ids))
-            self.done.names += [shard_file(shard) for shard in inside]
-        self.done.names = sorted(set(self.done.names))
-        files = [file for name in self._store.names() for file in listed(self._as_it_lies, name)]
-        for number, file in enumerate(files, 1):
-            if file.name.startswith("versions/"):
-                continue
-            if gone.intersection(file.name.split("/")):
-                self.done.left.append(f"{self._store.uri_of(file.name)}: of a unit that was to go")
-            elif not self._is_needed(file) and self._is_copy(file):
-                self.done.left.append(f"{self._store.uri_of(file.name)}: a copy of a file that was erased")
-            elif file.name.split("/")[0] in _TOLD and self._tells(file):
-                self.done.left.append(f"{self._store.uri_of(file.name)}: names a log that was erased")
-            on_progress(number, len(files))
-
-    def _is_needed(self, file: FoundFile) -> bool:
-        """Whether it is of a unit that a version names; another log may have given the same bytes."""
-        within, *steps = file.name.split("/")
-        place = 2 if self._store.fan_out else 1  # of the identity, after the output
-        named = unit_folder(steps[0], steps[place]) if within == UNITS and len(steps) > place else ""
-        return bool(are_in(self._needed, [named])[0])
-
-    def _is_copy(self, file: FoundFile) -> bool:
-        digests = self._digests.get(file.size)
-        if not digests:
-            return False
-        digest = blake3()
-        for start in range(0, file.size, _PIECE):
-            digest.update(self._as_it_lies.read_range(file.name, start, start + _PIECE))
-        return digest.hexdigest() in digests
-
-
-def _as_json(text: str) -> bytes:
-    return canonical(text).strip().strip(b'"')
-
-
-def _records(manifest: Manifest, wanted: set[str]) -> Iterator[LogRecord]:
-    """The records of a version whose log_id or one of whose URIs is wanted."""
-    columns = manifest.logs.columns("log_id", "uris").to_pydict()
-    pairs = zip(columns["log_id"], columns["uris"], strict=True)
-    places = [
-        place
-        for place, (log_id, uris) in enumerate(pairs)
-        if log_id in wanted or not wanted.isdisjoint(parsed(uris or "[]", "uris"))
-    ]
-    return manifest.logs.take(places)
+def _is_record(file: FoundFile) -> bool:
+    """Whether it holds records of logs on their way to a commit."""
+    return file.name.endswith(".parquet")

@@ -228,10 +228,14 @@ class _Mending:
             return f"its log was gone when the version was built ({', '.join(record.uris)})"
         recipe = Recipe.model_validate(self._manifest.recipe)
         options = OpenOptions(
-            recipe.on_error_mode, self._store.options, self._store.uri_of("index"), hash=recipe.hash
+            recipe.on_error_mode,
+            self._store.options,
+            self._store.uri_of("index"),
+            hash=recipe.hash,
+            redactions=Purged(self._store).redactions,
         )
         try:
-            content_id = open_log(record.uris, options).summary.content_id
+            content_id = open_log(record.uris, options, record.log_id).summary.content_id
         except LogloomError as error:
             return f"its log can't be read: {error}"
         same = content_id == record.content_id

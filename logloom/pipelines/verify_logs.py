@@ -13,6 +13,7 @@ from logloom.io.entries import Entry
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Manifest
+from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Finding
@@ -54,10 +55,15 @@ def job_again(
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
     options = OpenOptions(
-        recipe.on_error_mode, access or store.options, store.uri_of("index"), hash=recipe.hash
+        recipe.on_error_mode,
+        access or store.options,
+        store.uri_of("index"),
+        hash=recipe.hash,
+        redactions=Purged(store).redactions,
     )
     chosen = manifest.logs if records is None else records
-    logs = {r.log_id: open_log(r.uris, options) for r in chosen if r.status in ("whole", "salvaged")}
+    whole = [record for record in chosen if record.status in ("whole", "salvaged")]
+    logs = {record.log_id: open_log(record.uris, options, record.log_id) for record in whole}
     allowed = [*allow_derive, *modules_of(python)]
     plan, _ = resolve(recipe, logs, allowed) if logs else (None, ())
     if plan is None:

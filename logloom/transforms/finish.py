@@ -22,7 +22,7 @@ from logloom.io.logs.base import Refusal
 from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
-from logloom.io.purged import Purged
+from logloom.io.purged import Purged, digest_of_log
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import DROPPED, LogRecord
@@ -300,8 +300,11 @@ def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled])
     """What the version would name and is no more."""
     made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
     purged = Purged(job.store)
+    known = job.open_options.redactions if isinstance(job, Job) else {}
     for record in made if len(purged) else ():
-        if record.part and purged.has(record.log_id, record.content_id):
+        log = digest_of_log(record.log_id)
+        is_redacted = isinstance(job, Job) and known.get(log) != purged.redactions.get(log)
+        if record.part and (is_redacted or purged.has_rows_of(record.content_id)):
             yield Failure(
                 record.log_id, "", "log", "was purged while this build ran; build again, without it"
             )

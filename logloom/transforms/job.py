@@ -333,10 +333,10 @@ def plain(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _open(uris: tuple[str, ...], options: _Hashable, state: object) -> Log:
+def _open(uris: tuple[str, ...], log_id: str, options: _Hashable, state: object) -> Log:
     from logloom.io.logs.opening import open_log
 
-    return open_log(uris, options.value)
+    return open_log(uris, options.value, log_id)
 
 
 @dataclass(frozen=True)
@@ -355,13 +355,13 @@ def _state_of(uris: tuple[str, ...]) -> object:
     return tuple((s.st_ino, s.st_size, s.st_mtime_ns) for s in stats)
 
 
-def opened_now(job: LogJob, uris: Sequence[str]) -> Log:
+def opened_now(job: LogJob, log_id: str, uris: Sequence[str]) -> Log:
     """The log of these files, whatever it holds; kept open for the next who asks in this process.
 
     Raises:
         LogReadError: it can't be read.
     """
-    return _open(tuple(uris), _Hashable(job.open_options), _state_of(tuple(uris)))
+    return _open(tuple(uris), log_id, _Hashable(job.open_options), _state_of(tuple(uris)))
 
 
 def opened(job: LogJob, task: LogTask) -> Log:
@@ -370,7 +370,7 @@ def opened(job: LogJob, task: LogTask) -> Log:
     Raises:
         LogReadError: it can't be read, or is no longer what was planned.
     """
-    log = opened_now(job, task.uris)
+    log = opened_now(job, task.log_id, task.uris)
     if log.summary.content_id != task.content_id:
         raise LogReadError(f"{task.uris[0]}: no longer the log that was planned or built from; build again")
     return log

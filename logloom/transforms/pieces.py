@@ -16,6 +16,7 @@ import numpy as np
 from logloom.blocks import Ragged, Values, empty
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, Messages, Refusal, TopicRequest
+from logloom.io.logs.redacted import RedactedLog, RedactedMessages, lie_in
 from logloom.resample import kernels
 from logloom.schema import NO_AGE
 from logloom.transforms.columns import ColumnPlan, RateClock, RowPlan, Span, TopicClock
@@ -66,7 +67,7 @@ class Piece:
     def __init__(self, log: Log, plan: RowPlan, span: Span, statics: Mapping[str, Static]):
         self.span = span
         self.messages = log.read(requests_of(plan, log.summary, span))
-        self.ticks = self._ticks(plan)
+        self.ticks, self.purged = self._ticks(log, plan)
         self.columns: dict[str, Sampled | Still] = {}
         uri = log.summary.uris[0] if log.summary.uris else ""
         for column in plan.columns:
@@ -76,13 +77,27 @@ class Piece:
                 messages = self.messages.get(column.topic)
                 self.columns[column.name] = Sampled(column, messages, self.ticks, span, uri)
 
-    def _ticks(self, plan: RowPlan) -> Times:
+    def _ticks(self, log: Log, plan: RowPlan) -> tuple[Times, Mask]:
+        """The ticks, and which of them lie in time that was erased from the log."""
         if isinstance(plan.clock, RateClock):
-            return rate_ticks(plan.clock.rate, *(self.span.ticks or (0, 0)))
+            ticks = rate_ticks(plan.clock.rate, *(self.span.ticks or (0, 0)))
+            return ticks, lie_in(ticks, log.ranges if isinstance(log, RedactedLog) else ())
         clock = self.messages.get(plan.clock.topic)
-        return topic_ticks(
-            clock.time[within(clock.time, self.span)] if clock is not None else np.empty(0, np.int64)
-        )
+        times = clock.time if clock is not None else np.empty(0, np.int64)
+        erased = clock.erased_times if isinstance(clock, RedactedMessages) else np.empty(0, np.int64)
+        both = np.concatenate([times, erased])
+        ticks = topic_ticks(both[within(both, self.span)])
+        return ticks, ~np.isin(ticks, times)
+
+    def num_purged(self, topic: str) -> int:
+        """How many messages of a topic, which the piece owns, were erased from the log."""
+        messages = self.messages[topic]
+        if not isinstance(messages, RedactedMessages):
+            return 0
+        refused = np.array([[r.log_time, r.num_messages] for r in messages.erased_refusals], np.int64)
+        times, counts = refused.reshape(-1, 2).T
+        own = within(messages.erased_times, self.span).sum() + counts[within(times, self.span)].sum()
+        return int(own)
 
 
 def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, TopicRequest]:

@@ -179,16 +179,18 @@ class _Accounts:
     def __init__(self, plan: RowPlan, span: Span, statics: Mapping[str, Static]):
         self._plan, self._span, self._statics = plan, span, statics
         self.planned = self.rows = 0
-        self.dropped = Counter(dict.fromkeys([f"require {name}" for name in plan.require], 0))
-        self.dropped["where"] = 0
+        reasons = ["purged", *(f"require {name}" for name in plan.require), "where"]
+        self.dropped = Counter(dict.fromkeys(reasons, 0))
         self._owned: Counter[str] = Counter()
+        self._purged: Counter[str] = Counter()
         self._lost: dict[Refusal, None] = {}
         self._seen: dict[str, list[Seen]] = {c.name: [] for c in plan.columns}
 
     def drop_unavailable(self, part: Piece) -> Indices:
         """The piece's ticks at which all required columns are available."""
         self.planned += len(part.ticks)
-        kept = np.ones(len(part.ticks), np.bool_)
+        self.dropped["purged"] += int(part.purged.sum())
+        kept = ~part.purged
         for name in self._plan.require:
             missing = kept & ~part.columns[name].available
             self.dropped[f"require {name}"] += int(missing.sum())
@@ -199,6 +201,7 @@ class _Accounts:
         """Counts the messages of a piece whose rows are made."""
         for topic, messages in part.messages.items():
             self._owned[topic] += int(within(messages.time, part.span).sum())
+            self._purged[topic] += part.num_purged(topic)
             lost = [r for r in messages.refused if within(np.array([r.log_time]), part.span)[0]]
             self._lost |= dict.fromkeys(lost)
         for name, column in part.columns.items():
@@ -213,10 +216,10 @@ class _Accounts:
             for c in self._plan.columns
         }
         dropped = {reason: count for reason, count in self.dropped.items() if count}
-        span, owned = self._span, dict(sorted(self._owned.items()))
-        return Tally(
-            span.start, span.stop, self.planned, self.rows, dropped, owned, tuple(self._lost), columns
-        )
+        owned = dict(sorted(self._owned.items()))
+        purged = {topic: count for topic, count in sorted(self._purged.items()) if count}
+        bounds = self._span.start, self._span.stop
+        return Tally(*bounds, self.planned, self.rows, dropped, owned, tuple(self._lost), columns, purged)
 
 
 class _RowMaker:

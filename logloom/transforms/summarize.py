@@ -72,7 +72,7 @@ def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
         return log, None
     kind = "log"
     try:
-        found = opened_now(job, log.uris)
+        found = opened_now(job, log.log_id, log.uris)
         check_files(LogFiles(log.log_id, log.uris), lambda uris: open_log(uris, job.open_options))
         uris, content_id = found.summary.uris, found.summary.content_id
         split = split_of(recipe, log.log_id, uris, log.split)

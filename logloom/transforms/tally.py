@@ -12,7 +12,7 @@ spans may use; the union of both is taken when all spans are there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class Tally:
         owned: usable messages that the span owns, by topic read.
         lost: messages that the log's reader refused.
         columns: by column that comes from a topic.
+        purged: messages that the span owns and that were erased from the log, by topic.
     """
 
     start: int
@@ -66,6 +67,7 @@ class Tally:
     owned: Mapping[Text, int] = field(default_factory=dict)
     lost: tuple[Refusal, ...] = ()
     columns: Mapping[str, ColumnTally] = field(default_factory=dict)
+    purged: Mapping[Text, int] = field(default_factory=dict)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -73,7 +75,10 @@ class Tally:
         return _distinct([*self.lost, *(r for column in self.columns.values() for r in column.refused)])
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        told = asdict(self)
+        if not self.purged:  # as it was written before any could be
+            del told["purged"]
+        return told
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], folder: str = "a unit") -> Tally:
@@ -147,7 +152,7 @@ def _joined(parts: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
 
 @dataclass(frozen=True)
 class ColumnAccount:
-    """What became of the messages of a column's topic: used + not_chosen + refused are all there are."""
+    """What became of the messages of a column's topic: used + not_chosen + refused are all that was kept."""
 
     used: int
     not_chosen: int
@@ -162,11 +167,13 @@ class TopicAccount:
         messages: in the log.
         refused: by the reader, or by a column.
         columns: of this topic.
+        purged: erased from the log, and read by nothing.
     """
 
     messages: int
     refused: int
     columns: Mapping[str, ColumnAccount]
+    purged: int = 0
 
 
 def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> dict[str, TopicAccount]:
@@ -189,19 +196,21 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
     for topic in sorted(topics & summary.topics.keys()):
         messages = summary.topics[topic].num_messages
         usable = messages
-        refused = 0
+        refused = purged = 0
         if any(topic in tally.owned for tally in tallies):
             usable = sum(tally.owned.get(topic, 0) for tally in tallies)
             refused = sum(refusal.num_messages for refusal in lost if refusal.topic == topic)
+            purged = sum(tally.purged.get(topic, 0) for tally in tallies)
             if damaged:
-                messages = max(messages, usable + refused)
-                refused = messages - usable
-            elif messages != usable + refused:
+                messages = max(messages, usable + refused + purged)
+                refused = messages - usable - purged
+            elif messages != usable + refused + purged:
                 raise LogloomError(
-                    f"{place}: topic {topic} has {messages} messages by the index, but {usable} were read "
-                    f"and {refused} refused. This build is not safe to use; please report it."
+                    f"{place}: topic {topic} has {messages} messages by the index, but {usable} were read, "
+                    f"{refused} refused and {purged} purged. This build is not safe to use; please report it."
                 )
-        accounts[topic] = _topic_account(plan, topic, (messages, usable, refused), tallies, place)
+        account = _topic_account(plan, topic, (messages, usable, refused), tallies, place)
+        accounts[topic] = replace(account, purged=purged)
     return accounts
 
 

@@ -64,6 +64,12 @@ def test_a_build_adds_its_start_and_its_end_to_a_file(plan, tmp_path, drive):
     assert output["facets"]["version"]["datasetVersion"] == "1"
     assert output["outputFacets"]["outputStatistics"]["rowCount"] == built.manifest.totals["rows"]
     assert "outputStatistics" not in start["outputs"][0]["outputFacets"]
+    with announced(plan_build(drive.recipe(), str(tmp_path / "root"), limit=1), str(file), said.append):
+        pass
+    *_, again, done = map(json.loads, file.read_text().splitlines())
+    assert (again["eventType"], done["eventType"]) == ("START", "COMPLETE")
+    assert done["run"]["runId"] == again["run"]["runId"] != end["run"]["runId"]
+    assert done["outputs"] == end["outputs"]  # the version that says all that a new one would
 
 
 def test_a_build_that_fails_says_so_and_why(plan, tmp_path):

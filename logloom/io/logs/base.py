@@ -24,10 +24,11 @@ from logloom.blocks import Values
 from logloom.io.metadata import Text
 from logloom.schema import MAX_TIME as MAX_TIME
 from logloom.schema import MIN_TIME as MIN_TIME
-from logloom.schema import ColumnType
+from logloom.schema import ColumnType, TimeRanges
 
 TimeSource = Literal["header", "log", "publish"]
 OnError = Literal["fail", "salvage", "skip"]
+Redactions = Mapping[str, TimeRanges]
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,8 @@ class OpenOptions:
         sidecars: URI of the folder that keeps sidecar indices; None keeps them in memory only.
         max_chunk_bytes: a chunk that claims to be larger is refused before anything is allocated.
         hash: what content ids are made of: each file's "ends", or all its bytes, "full".
+        redactions: what was erased of logs, by BLAKE3 of their log_ids and by content ids; no ranges stand
+            for a content that was erased as a whole.
     """
 
     on_error: OnError = "fail"
@@ -256,3 +259,4 @@ class OpenOptions:
     sidecars: str | None = None
     max_chunk_bytes: int = 1 << 30
     hash: Literal["ends", "full"] = "ends"
+    redactions: Redactions = field(default_factory=dict)

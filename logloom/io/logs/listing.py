@@ -1,6 +1,6 @@
 """What listings say of files: which a glob means, and stamps that tell a file which hasn't changed.
 
-Here: `listed`, which lists a glob's files once, `stamp_of` and `changed_ns`.
+Here: `listed`, which lists a glob's files once, `stamp_of`, and what stamps tell (`changed_ns`, `size_in`).
 Elsewhere: which of the files are logs (folders, match), what a stamp stands for (remembered).
 
 A stamp holds all that a listing says of a file's content: its size, and its generation, ETag, checksum and
@@ -28,6 +28,7 @@ MAGIC = re.compile(r"[*?\[]")
 
 _CONTENT = ("generation", "ETag", "etag", "md5Hash", "crc32c", "checksum")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
+_SIZE = re.compile(r"size (\d+), ")
 _STAMPED = re.compile(rf"\b(?:{'|'.join((*_TIMES, 'ctime'))}) (\d+)")
 
 
@@ -133,6 +134,12 @@ def local_stamp(path: str, now_ns: int) -> str:
     if not stat.S_ISREG(found.st_mode) or changed > now_ns - SETTLED_NS:
         return ""
     return f"size {found.st_size}, mtime {found.st_mtime_ns}, ctime {found.st_ctime_ns}, inode {found.st_ino}"
+
+
+def size_in(stamp: str) -> int | None:
+    """The bytes of a file by its stamp; None where there is none."""
+    found = _SIZE.match(stamp)
+    return int(found[1]) if found else None
 
 
 def changed_ns(fs: Any, path: str, stamp: str = "") -> int | None:

@@ -20,7 +20,7 @@ from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_i
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import Log, LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, parent_of
-from logloom.io.logs.listing import MAGIC, changed_ns
+from logloom.io.logs.listing import MAGIC, changed_ns, size_in
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
@@ -48,6 +48,13 @@ class LogFiles:
     stamps: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     split: str = ""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all files; None where a listing doesn't tell."""
+        sizes = [size_in(stamp) for stamp in self.stamps]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known and len(known) == len(self.uris) else None
 
     @property
     def recordings(self) -> tuple[str, ...]:
@@ -92,6 +99,18 @@ def has_settled(log: LogFiles, before_ns: int, options: Mapping[str, Any] | None
         if changed is not None and changed > before_ns:
             return False
     return True
+
+
+def size_of_files(uris: Iterable[str], options: Mapping[str, Any] | None) -> int | None:
+    """Bytes of files, as a listing has them; None where one can't be found."""
+    total = 0
+    for uri in uris:
+        try:
+            fs, path = filesystem(uri, options)
+            total += int(fs.info(path)["size"])
+        except Exception:  # every object store has errors of its own
+            return None
+    return total
 
 
 def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> list[LogFiles]:

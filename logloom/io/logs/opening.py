@@ -16,6 +16,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.ranges import LogFile
+from logloom.io.logs.redacted import RedactedLog
 from logloom.uris import shown
 
 HEAD_BYTES = 64
@@ -51,11 +52,16 @@ def kinds() -> dict[str, Kind]:
     return {point.name: point.load() for point in sorted(entry_points(group="logloom.logs"))}
 
 
-def open_log(uris: Sequence[str], options: OpenOptions = OpenOptions()) -> Log:  # noqa: B008 (immutable)
+def open_log(
+    uris: Sequence[str],
+    options: OpenOptions = OpenOptions(),  # noqa: B008 (immutable)
+    log_id: str = "",
+) -> Log:
     """Opens one log.
 
     Args:
         uris: its files, in any order; paths or whatever fsspec opens.
+        log_id: whose redactions hold; "" where those of its content alone do.
 
     Raises:
         LogReadError: a file is missing, unreadable, empty, or of no known kind; or they are of several kinds.
@@ -70,7 +76,8 @@ def open_log(uris: Sequence[str], options: OpenOptions = OpenOptions()) -> Log: 
     names = sorted({kind.name for kind in found.values()})
     for kind in found.values():
         if set(names) <= {kind.name, *getattr(kind, "also", ())}:
-            return kind.open(list(uris), options)
+            log = kind.open(list(uris), options)
+            return RedactedLog(log, log_id, options.redactions) if options.redactions else log
     raise LogReadError(
         f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log. "
         "Give them different log_ids."

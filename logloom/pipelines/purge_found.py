@@ -1,0 +1,159 @@
+"""What a root has of logs that are to be erased: records, units, assembled outputs, and roots that use them.
+
+Here: `Found`; nothing is changed.
+Elsewhere: erasing it (logloom.pipelines.purge), which time of a log goes (purge_rows).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from logloom.errors import DatasetError, PurgedError
+from logloom.io.ahead import ahead
+from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.manifest import Assembled, Manifest, all_versions, manifest_at, read_assembled
+from logloom.io.metadata import parsed
+from logloom.io.purged import Purged, merged_ranges
+from logloom.io.shards import LogRecord, shard_file
+from logloom.io.storage import Store
+from logloom.io.tables.references import USERS
+from logloom.pipelines.gc_needed import Needed, user_of, view_users
+from logloom.pipelines.purge_rows import ErasedTime, check_times, count_rows
+from logloom.schema import TimeRanges
+
+
+class Found:
+    """What versions say of some logs, those that `gc` took out included.
+
+    Attributes:
+        manifests: of all versions.
+        needed: names of what these need.
+        records: of the logs, by version.
+        parts: digests that name their parts of manifests.
+        log_ids: of the logs.
+        unknown: what was asked for and no version has.
+        ranges: by log_id, for those of which only some time goes.
+    """
+
+    def __init__(self, store: Store, logs: Sequence[str], times: Sequence[ErasedTime]):
+        self._store = store
+        there, removed = all_versions(store)
+        self.manifests = [manifest_at(store, number) for number in there]
+        self.needed = Needed.by(store, self.manifests).names
+        for number in removed:
+            with contextlib.suppress(DatasetError):  # what is left of it is found as what no version names
+                manifest = manifest_at(store, number)
+                self.needed = np.union1d(self.needed, Needed.by(store, [manifest]).names)
+                self.manifests.append(manifest)
+        whole = set(logs)
+        wanted = whole | {time.log for time in times}
+        found = {manifest.version: list(_records(manifest, wanted)) for manifest in self.manifests}
+        self.records = {number: own for number, own in found.items() if own}
+        distinct = list({(one.log_id, one.uris, one.content_id): one for one in self._every()}.values())
+        self.parts = sorted({record.part for record in self._every() if record.part})
+        self.log_ids = sorted({record.log_id for record in distinct})
+        self.unknown = sorted(wanted - {name for one in distinct for name in (one.log_id, *one.uris)})
+        self.ranges: dict[str, TimeRanges] = {}
+        named_whole = {one.log_id for one in distinct if not whole.isdisjoint({one.log_id, *one.uris})}
+        for record in distinct:
+            own = [(t.start, t.stop) for t in times if t.log in (record.log_id, *record.uris)]
+            if own and record.log_id not in named_whole:
+                known = self.ranges.get(record.log_id, ())
+                self.ranges[record.log_id] = merged_ranges([*known, *own])
+
+    def _every(self) -> Iterator[LogRecord]:
+        return (record for own in self.records.values() for record in own)
+
+    def of(self, log_id: str) -> list[LogRecord]:
+        """What versions say of a log."""
+        return [record for record in self._every() if record.log_id == log_id]
+
+    def every(self) -> list[LogRecord]:
+        """What versions say of all the logs."""
+        return list(self._every())
+
+    def units(self) -> list[Entry]:
+        """The units of the logs in all versions; none of those that an earlier purge erased."""
+        return [entry for units in ahead(self._units_of, self.parts) for entry in units]
+
+    def _units_of(self, part: str) -> Sequence[Entry]:
+        try:
+            return read_log_part(self._store, part, brief=True)
+        except PurgedError:
+            return ()
+
+    def num_rows(self) -> int:
+        """How many rows go, of the newest version that has each log.
+
+        Raises:
+            UsageError: see `check_times`.
+        """
+        newest: dict[str, tuple[Manifest, LogRecord]] = {}
+        for manifest in sorted(self.manifests, key=lambda manifest: manifest.version):
+            newest |= {r.log_id: (manifest, r) for r in self.records.get(manifest.version, ())}
+        rows = 0
+        for log_id, (manifest, record) in newest.items():
+            if ranges := self.ranges.get(log_id):
+                check_times(self._store, manifest, record, ranges)
+                rows += count_rows(self._store, manifest, record, ranges)
+            else:
+                rows += record.rows
+        return rows
+
+    def assembled(self) -> list[tuple[Assembled, list[str]]]:
+        """Assembled outputs that hold rows of the logs, and the folders that only such outputs name."""
+        touched, others = dict[str, Assembled](), dict[str, Assembled]()
+        for manifest in self.manifests:
+            splits = {record.split for record in self.records.get(manifest.version, ()) if record.rows}
+            for part in manifest.assembled:
+                (touched if part.split in splits else others)[f"{part.output}/{part.identity}"] = part
+        kept = {folder for name, part in others.items() if name not in touched for folder in self._own(part)}
+        return [(part, [f for f in self._own(part) if f not in kept]) for part in touched.values()]
+
+    def _own(self, part: Assembled) -> list[str]:
+        """The folders of an assembled output: its portions' and its own, which lists them, last."""
+        own = unit_folder(part.output, part.identity)
+        try:
+            portions = read_assembled(self._store, part).portions
+        except PurgedError:
+            return [own]
+        return [*(unit_folder(part.output, portion.identity) for portion in portions), own]
+
+    def copies(self) -> Iterator[str]:
+        """Says which logs have the content of one that goes, though nobody named them."""
+        contents = {record.content_id: record.log_id for record in self._every() if record.content_id}
+        purged, known = Purged(self._store).parts, set(self.log_ids)
+        for manifest in self.manifests:
+            columns = manifest.logs.columns("log_id", "content_id", "part").to_pydict()
+            for log_id, content, part in zip(*columns.values(), strict=True):
+                if content in contents and log_id not in known and part and part not in purged:
+                    known.add(log_id)
+                    yield f"{log_id}: has the same content as {contents[content]}; purge it, too"
+
+    def named_in(self) -> list[str]:
+        """Files of manifests, which stay, that name the logs."""
+        shards = {s.digest: s for manifest in self.manifests for s in manifest.logs.shards if s.digest}
+        inside = (s for s in shards.values() if any(s.first <= log_id <= s.last for log_id in self.log_ids))
+        return sorted({shard_file(shard) for shard in inside})
+
+    def users(self) -> list[str]:
+        """URIs of tables and roots that point into units or views of this root."""
+        names = [f"{USERS}/{name}" for name in self._store.names(USERS)]
+        for number in self.records:
+            names += view_users(self._store, number)
+        return sorted({user_of(self._store, name) for name in names})
+
+
+def _records(manifest: Manifest, wanted: set[str]) -> Iterator[LogRecord]:
+    """The records of a version whose log_id or one of whose URIs is wanted."""
+    columns = manifest.logs.columns("log_id", "uris").to_pydict()
+    pairs = zip(columns["log_id"], columns["uris"], strict=True)
+    places = [
+        place
+        for place, (log_id, uris) in enumerate(pairs)
+        if log_id in wanted or not wanted.isdisjoint(parsed(uris or "[]", "uris"))
+    ]
+    return manifest.logs.take(places)

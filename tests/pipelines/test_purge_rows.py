@@ -1,0 +1,199 @@
+"""Purging some time of a log: no output holds anything of it, and no build brings it back."""
+
+import dataclasses
+import pickle
+import shutil
+
+import pytest
+
+import logloom.datasets
+from logloom.errors import PurgedError, UsageError
+from logloom.io.logs.base import OpenOptions, TopicRequest
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.redacted import RedactedLog
+from logloom.io.manifest import read_manifest
+from logloom.io.merging import write_records
+from logloom.io.purged import Tombstone, digest_of_log
+from logloom.io.storage import Store
+from logloom.pipelines.build import build
+from logloom.pipelines.head_why import Explainer
+from logloom.pipelines.plan import plan_build
+from logloom.pipelines.purge import purge
+from logloom.pipelines.purge_rows import ErasedTime
+from logloom.pipelines.repair import repair
+from logloom.pipelines.verify import verify
+from logloom.recipe import Recipe
+from logloom.schema import MAX_TIME
+from tests.pipelines.conftest import build_at, command
+from tests.pipelines.roots import commit_version
+
+SECOND = 10**9
+OUTPUTS = """\
+outputs:
+  tar: {}
+  zarr: {}
+  table: {}
+  bags: {}
+  l5kit: {host: demo, translation: ego.position, rotation: ego.rotation}
+partition: {rows: 10}
+"""
+
+
+@pytest.fixture(scope="module")
+def erased(drive, tmp_path_factory):
+    """A recipe, a root from which one second of the first log went, and which that is."""
+    folder = tmp_path_factory.mktemp("erased")
+    shutil.copytree(drive.logs[0].parent, folder / "logs")
+    text = drive.text.replace(str(drive.logs[0].parent), str(folder / "logs"))
+    recipe = Recipe.from_yaml(text[: text.index("outputs:")] + OUTPUTS, source="drive.yaml")
+    root = folder / "root"
+    build_at(recipe, root)
+    record = read_manifest(Store.at(str(root))).logs[0]
+    first = open_log(record.uris).summary.first
+    time = ErasedTime(record.log_id, first + SECOND, first + 2 * SECOND)
+    told = purge(str(root), [], [time], dry_run=True)
+    done = purge(str(root), [], [time], reason="request 7")
+    assert done.is_proven, done.left
+    assert (told.rows, told.units) == (done.rows, done.units)
+    assert done.rows == 6
+    with pytest.raises(PurgedError, match="request 7"):
+        logloom.datasets.open(root, version=1, output="tar")[0]
+    build_at(recipe, root)
+    return recipe, root, time
+
+
+def test_no_output_holds_a_row_or_a_message_of_that_time(erased):
+    _, root, time = erased
+    manifest = read_manifest(Store.at(str(root)))
+    assert manifest.logs[0].dropped["purged"] == 10
+    ticks = set()
+    for output in manifest.outputs:
+        rows = logloom.datasets.open(root, output=output)
+        own = [int(row["timestamp"]) for row in rows if row.get("log_id") == time.log]
+        assert not any(time.start <= tick < time.stop for tick in own)
+        ticks |= set(own)
+    explainer = Explainer(Store.at(str(root)), manifest)
+    whys = [explainer.why(manifest.logs[0], tick) for tick in ticks]
+    used = [source for why in whys for one in why.lineages.values() for source in one.used]
+    assert len(used) > 100
+    assert not any(time.start <= at < time.stop for one in used for at in (one.time, one.log_time))
+
+
+def test_what_the_logs_give_is_what_the_version_says_and_no_build_adds_it_again(erased):
+    recipe, root, _ = erased
+    report = verify(str(root), against_logs=True, num_workers=1)
+    assert report.is_proven, report.findings
+    assert verify(f"{root}", 1, num_workers=1).purged == 1
+    assert plan_build(recipe, str(root)).up_to_date
+    assert not repair(str(root), num_workers=1, dry_run=True).damaged
+
+
+def test_a_unit_that_is_lost_afterwards_is_repaired_without_it(erased, tmp_path):
+    _, root, _ = erased
+    shutil.copytree(root, tmp_path / "root")
+    store = Store.at(str(tmp_path / "root"))
+    [lost, *_] = sorted((tmp_path / "root/parts/tar").glob("*/*/*.tar"))
+    before = lost.read_bytes()
+    lost.unlink()
+    assert repair(store.uri, num_workers=1).is_sound
+    assert lost.read_bytes() == before
+
+
+def test_a_copy_of_the_log_under_another_name_lacks_that_time_too(erased, tmp_path):
+    recipe, root, time = erased
+    shutil.copytree(root, tmp_path / "root")
+    copied = tmp_path / "logs/another.mcap"
+    copied.parent.mkdir()
+    shutil.copy2(next(p for p in (root.parent / "logs").iterdir() if p.stem == time.log), copied)
+    plan = plan_build(
+        recipe.model_copy(update={"logs": (str(copied),), "vanished": "drop"}), str(tmp_path / "root")
+    )
+    made = build(plan).manifest
+    assert [(one.log_id, one.dropped["purged"]) for one in made.logs] == [("another", 10)]
+
+
+def test_a_purged_log_under_another_name_is_left_out_and_named(drive, tmp_path):
+    shutil.copytree(drive.logs[0].parent, tmp_path / "logs")
+    text = drive.text.replace(str(drive.logs[0].parent), str(tmp_path / "logs"))
+    recipe, root = Recipe.from_yaml(text, source="drive.yaml"), tmp_path / "root"
+    build_at(recipe, root)
+    gone, *others = sorted(path.stem for path in (tmp_path / "logs").iterdir())
+    assert purge(str(root), [gone]).is_proven
+    (tmp_path / f"logs/{gone}.mcap").rename(tmp_path / "logs/again.mcap")
+    for hash in ("ends", "full"):
+        plan = plan_build(recipe.model_copy(update={"hash": hash}), str(root))
+        assert "again: left out, since it has the content of a log that was purged" in plan.notes
+        assert plan.num_purged == 1
+    made = build_at(recipe, root).manifest
+    assert [record.log_id for record in made.logs] == others
+
+
+def test_a_log_that_has_the_content_of_a_purged_one_is_named(tmp_path):
+    store = Store.at(str(tmp_path / "root"))
+    commit_version(store, 1, ["a", "b"])
+    logs = read_manifest(store).logs
+    same = [dataclasses.replace(record, content_id="the same") for record in logs]
+    commit_version(store, 2, [], logs=write_records(store, same))
+    done = purge(store.uri, ["a"], dry_run=True)
+    assert done.left == ["b: has the same content as a; purge it, too"]
+
+
+def test_what_cannot_be_erased_is_refused_before_anything_goes(drive, built, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(built, root)
+    log_id = read_manifest(Store.at(str(root))).logs[0].log_id
+    with pytest.raises(UsageError, match="nothing was recorded from 1 to 2: its messages run from"):
+        purge(str(root), [], [ErasedTime(log_id, 1, 2)])
+    with pytest.raises(UsageError, match="holds nothing"):
+        ErasedTime(log_id, 2, 2)
+    with pytest.raises(UsageError, match="nothing to erase"):
+        purge(str(root))
+    store = Store.at(str(tmp_path / "gone"))
+    commit_version(store, 1, ["a"])
+    with pytest.raises(UsageError, match=r"its files are needed to build its other rows again.*--log a"):
+        purge(store.uri, [], [ErasedTime("a", 0, MAX_TIME)])
+    assert not (root / "versions/purged").exists()
+    for wrong in ("x", "x:..", "x:1..z", "x:2025-13-01T00:00:00Z..", f"x:{2**63}.."):
+        said = command("purge", str(root), "--rows", wrong)
+        assert said.returncode == 2
+        assert "--rows" in said.stderr
+    said = command("purge", str(root), "--rows", f"{log_id}:1970-01-01T00:00:00.5Z..", "--dry-run")
+    assert said.returncode == 0, said.stderr
+
+
+def test_what_was_erased_adds_up(erased):
+    one = Tombstone("x", ("a",), (), (), sizes=(3,))
+    more = Tombstone("x", (), (), (), "why", ((5, 9),), ("b",))
+    both = one.merged(more).merged(Tombstone("x", (), (), (), ranges=((1, 5),)))
+    assert (both.ranges, both.contents, both.redacted, both.sizes) == (((1, 9),), ("a",), ("b",), (3,))
+    assert both.merged(Tombstone("x", ("c",), (), ())).sizes == ()  # nobody knows all
+
+
+def test_a_content_that_was_erased_as_a_whole_is_known_as_what_it_is(drive):
+    """And so is left out, though some time was erased of another log of that name."""
+    path = [str(drive.logs[0])]
+    summary = open_log(path).summary
+    some = ((summary.first, summary.first + 10**9),)
+    name = digest_of_log("x")
+
+    def content(redactions, log_id="x"):
+        return open_log(path, OpenOptions(redactions=redactions), log_id).summary.content_id
+
+    assert content({name: some}, "y") == summary.content_id
+    assert content({name: some, summary.content_id: ()}) == summary.content_id
+    assert content({name: some}) == content({summary.content_id: some}, "y") != summary.content_id
+
+
+def test_a_static_column_takes_the_last_message_before_what_was_erased(drive):
+    whole = open_log([str(drive.logs[0])])
+    first, last = whole.summary.first, whole.summary.last
+    log = _redacted(whole, (first + 10**9, last + 1))
+    kept = whole.read({"/imu": TopicRequest(first, first + 10**9, ("log",))})["/imu"]
+    assert log.last_message("/imu").position == [kept.position[-1]]
+    assert len(_redacted(whole, (first, last + 1)).last_message("/imu")) == 0
+    again = pickle.loads(pickle.dumps(log))
+    assert again.summary.content_id == log.summary.content_id != whole.summary.content_id
+
+
+def _redacted(log, *ranges) -> RedactedLog:
+    return RedactedLog(log, "x", {digest_of_log("x"): ranges})
