@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KEYS = 64  # of logs that look the same, made to see whether what all logs share changed
+_ROWS = 8192  # that are compared at a time, for their texts are copied
 _PLAIN = r"^[ !#-\[\]-~]*$"  # texts that JSON has as they are
 
 
@@ -55,7 +56,9 @@ def standing(job: Job, recipe: Recipe, logs: PlanLogs, before: Before, rows: Int
     stands = np.zeros(len(rows), bool)
     stands[found >= 0] = ~_of_status(before, found[found >= 0], "kept")
     alike = np.flatnonzero(stands)
-    alike = alike[_look_alike(job, recipe, logs, before, rows[alike], found[alike])]
+    pieces = np.array_split(alike, -(-len(alike) // _ROWS) or 1)
+    look = [_look_alike(job, recipe, logs, before, rows[piece], found[piece]) for piece in pieces]
+    alike = alike[np.concatenate(look)]
     unsure = np.flatnonzero(stands)
     if len(alike) > _KEYS:
         some = alike[np.arange(_KEYS) * len(alike) // _KEYS]
