@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -173,7 +173,7 @@ class Memory:
         order = np.lexsort((prints["low"], prints["high"]))
         following = np.append(prints[order][1:] != prints[order][:-1], [True] * (base > 0))
         chosen = order[following.astype(bool)]
-        new = dict(zip(chosen.tolist(), range(len(chosen)), strict=True))
+        new = _moved(chosen, orders.keys() | unfinished.keys())
         return Memory(
             self.hash,
             tuple(sorted(set(self.topics).intersection(*(one.topics for one in told)))),
@@ -211,9 +211,7 @@ class Memory:
         """What is remembered at some rows, and of these bags."""
         rows = np.sort(rows)
         used, kinds = np.unique(self.kinds[rows], return_inverse=True)
-        new = (
-            dict(zip(rows.tolist(), range(len(rows)), strict=True)) if self.orders or self.unfinished else {}
-        )
+        new = _moved(rows, self.orders.keys() | self.unfinished.keys())
         return Memory(
             self.hash,
             self.topics,
@@ -228,7 +226,7 @@ class Memory:
 
     def is_same(self, other: Memory) -> bool:
         """Whether both say the same of the same logs."""
-        return self.to_data() == other.to_data()
+        return len(self.prints) == len(other.prints) and self.to_data() == other.to_data()
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -286,6 +284,12 @@ class Memory:
     def save(self, sidecars: Sidecars, name: str = NAME) -> None:
         """Replaces what the root remembers."""
         sidecars.save(name, self.to_data())
+
+
+def _moved(chosen: NDArray[np.int64], asked: Set[int]) -> dict[int, int]:
+    """Where those of the asked rows that are chosen stand among the chosen ones."""
+    places = np.flatnonzero(np.isin(chosen, np.fromiter(asked, np.int64, len(asked))))
+    return dict(zip(chosen[places].tolist(), places.tolist(), strict=True))
 
 
 @functools.lru_cache(maxsize=256)
