@@ -152,6 +152,9 @@ class PlanLogs(Mapping[str, Outline]):
     def __len__(self) -> int:
         return len(self.opened)
 
+    def __contains__(self, log_id: object) -> bool:
+        return log_id in self.opened  # without opening it
+
     def rows(self, *states: State) -> Ints:
         """Positions of the logs in some state, ascending."""
         return np.flatnonzero(np.isin(self._states, states))

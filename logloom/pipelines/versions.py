@@ -58,7 +58,6 @@ class KnownLog(NamedTuple):
 
     key: str
     status: str
-    position: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Before:
     @functools.cached_property
     def known(self) -> Mapping[str, KnownLog]:
         columns = self._logs.columns("log_id", "key", "status").to_pydict()
-        said = zip(columns["key"], columns["status"], range(len(self._logs)), strict=True)
+        said = zip(columns["key"], columns["status"], strict=True)
         return dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
 
     @functools.cached_property
