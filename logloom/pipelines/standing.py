@@ -23,7 +23,7 @@ from logloom.pipelines.versions import Before
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.finish import is_key_of
-from logloom.transforms.job import Job, LogTask
+from logloom.transforms.job import LogJob, LogTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,20 +33,20 @@ _ROWS = 8192  # that are compared at a time, for their texts are copied
 _PLAIN = r"^[ !#-\[\]-~]*$"  # texts that JSON has as they are
 
 
-def task_of(job: Job, recipe: Recipe, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
+def task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
     """What there is to build of the log at a position, which was opened, or is remembered."""
     content_id, uris = logs.content_of(row, files)
     split = split_of(recipe, files.log_id, uris, files.split)
     return LogTask(files.log_id, uris, content_id, split, job.log_key(files.log_id, content_id, uris, split))
 
 
-def changed_logs(job: Job, recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
+def changed_logs(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
     """Positions of the remembered logs that have to be built."""
     rows = logs.rows(State.REMEMBERED)
     return rows[~standing(job, recipe, logs, before, rows)]
 
 
-def standing(job: Job, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints) -> NDArray[np.bool_]:
+def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints) -> NDArray[np.bool_]:
     """(M,) whether the records of these logs are what a build of them would give.
 
     Args:
@@ -76,7 +76,7 @@ def _of_status(before: Before, found: Ints, status: str) -> NDArray[np.bool_]:
 
 
 def _keys_stand(
-    job: Job, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
 ) -> NDArray[np.bool_]:
     """(M,) whether the keys of records are those that their logs have now.
 
@@ -93,7 +93,7 @@ def _keys_stand(
 
 
 def _look_alike(
-    job: Job, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
 ) -> NDArray[np.bool_]:
     """(M,) where all that keys tell apart is surely the same: remembered logs of one file, not left out."""
     import pyarrow as pa
@@ -119,7 +119,7 @@ def _look_alike(
 
 
 def _same_split(
-    job: Job, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, splits: pa.Array
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, splits: pa.Array
 ) -> pa.Array:
     """Whether logs of the same name and URIs fall into the splits that their records say."""
     import pyarrow as pa
