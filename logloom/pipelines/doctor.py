@@ -30,7 +30,8 @@ from logloom.io.logs.base import (
 from logloom.io.logs.container import Chunk, LostBytes
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
-from logloom.io.logs.match import LogFiles, access_to, group_logs
+from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
 from logloom.io.logs.raw import Decoder

@@ -16,7 +16,8 @@ from logloom.errors import LogReadError
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import Log, LogSummary, OnError, OpenOptions, TopicInfo, unfinished_words
 from logloom.io.logs.log import ContainerLog
-from logloom.io.logs.match import LogFiles, access_to, group_logs
+from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.transforms.suggest import suggest
 from logloom.words import OnMessage, counted, human_bytes, human_time, ignore_message

@@ -11,22 +11,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 
 from logloom.errors import UsageError
-from logloom.io.logs.match import LogFiles
+from logloom.io.logs.log_list import LogFiles
 from logloom.io.manifest import Manifest, check_root
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.stretches import Ints
 from logloom.io.units import ReferringFormat, format_named
-from logloom.pipelines.plan_logs import SAMPLE, PlanLogs
+from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State
 from logloom.pipelines.planned import BuildPlan, PlannedLog
+from logloom.pipelines.standing import changed_logs, standing, task_of
 from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.derive import load_files, modules_of, read_files
-from logloom.transforms.finish import is_key_of, skipped_record
+from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import LogJob, LogTask
 from logloom.transforms.partition import Failure
 from logloom.uris import shown
@@ -78,14 +81,16 @@ def plan_build(
     parent, following = next_version(store)
     before = Before(parent)
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
-    logs.open_some(logs.new)
+    logs.open_some(logs.rows(State.NEW))
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
-    is_same = parent is not None and is_unchanged(job, parent)
-    # Keys tell which of these changed, and so whether there is anything to do.
-    compared = [log_id for log_id in logs.left if is_same and log_id in before.known]
+    compared = logs.rows()
+    if parent is not None and is_unchanged(job, parent):
+        # Keys tell which of these changed, and so whether there is anything to do.
+        left = logs.rows(State.LEFT)
+        compared = left[before.rows_of(logs.files.ids.take(left)) >= 0]
     job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed, compared)
     _check_names(job.outputs, logs)
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs))
@@ -133,11 +138,11 @@ def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
 
 def _sample_note(logs: PlanLogs) -> list[str]:
     """Says which logs a recipe was held to, where workers open the others."""
-    if not logs.left:
+    if not logs.num_left:
         return []
     some = sorted(logs.opened)
     named = ", ".join(some[:5]) + (", …" if len(some) > 5 else "")
-    total = counted(len(some) + len(logs.left), "log")
+    total = counted(len(some) + logs.num_left, "log")
     return [f"opened {len(some)} of {total} to hold the recipe to ({named}); workers open the others"]
 
 
@@ -175,9 +180,9 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
     """
     problems = [
         problem
-        for log_id in sorted([*logs.opened, *logs.left])
+        for log in logs.files.at(logs.rows(State.OPENED, State.LEFT))
         for output, options in outputs.items()
-        for problem in format_named(output).check_log(options, log_id, logs.files[log_id].uris[0])
+        for problem in format_named(output).check_log(options, log.log_id, log.uris[0])
     ]
     if problems:
         raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
@@ -190,7 +195,7 @@ def _with_changed_opened(
     before: Before,
     notes: tuple[str, ...],
     allow_derive: Sequence[str],
-    compared: Sequence[str],
+    compared: Ints,
 ) -> tuple[LogJob, tuple[str, ...]]:
     """Opens logs that are to be compared, and remembered ones that have to be built, of many a sample.
 
@@ -198,31 +203,16 @@ def _with_changed_opened(
         The job and notes by what these hold.
     """
     logs.open(compared)
-    is_resolved = not compared
+    is_resolved = not len(compared)
     while True:
         if not is_resolved:
             row_plan, notes = logs.resolve(allow_derive)
             job = replace(job, plan=row_plan)
-        tasks = (_task_of(job, recipe, logs, log_id) for log_id in logs.remembered)
-        changed = [task.log_id for task in tasks if not _stands(before, task)]
-        if not changed:
-            return replace(job, held_to=recipe if logs.left else None), notes
+        changed = changed_logs(job, recipe, logs, before)
+        if not len(changed):
+            return replace(job, held_to=recipe if logs.num_left else None), notes
         logs.open_some(changed)  # which may change the plan, and so the keys of others
         is_resolved = False
-
-
-def _task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
-    content_id, uris = logs.content_of(log_id)
-    split = split_of(recipe, log_id, uris, logs.files[log_id].split)
-    return LogTask(log_id, uris, content_id, split, job.log_key(log_id, content_id, uris, split))
-
-
-def _stands(before: Before, task: LogTask) -> bool:
-    """Whether a log's record is still what a build of it would give."""
-    record = before.known.get(task.log_id)
-    if record is None or record.status == "kept":
-        return False
-    return is_key_of(task.key, record.key, record.status)
 
 
 def _against_parent(
@@ -236,16 +226,19 @@ def _against_parent(
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     planned: list[PlannedLog] = []
     purged = logs.purged(before)
-    for log_id in sorted(logs.opened):
-        task = _task_of(job, recipe, logs, log_id)
-        if log_id not in purged and not _stands(before, task):
-            planned.append(PlannedLog.of(task, logs.opened[log_id].summary, job.plan))
+    opened = logs.rows(State.OPENED)
+    tasks = (task_of(job, recipe, logs, row, log) for row, log in logs.at(opened))
+    for task, stands in zip(tasks, standing(job, recipe, logs, before, opened), strict=True):
+        if task.log_id not in purged and not stands:
+            planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
     notes = [*notes, *(log.warning for log in planned if log.warning)]
-    left = tuple(_task_left(recipe, logs, log_id) for log_id in sorted(logs.left))
+    left = tuple(_task_left(recipe, logs, log) for log in logs.files.at(logs.rows(State.LEFT)))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
-    gone = sorted(before.known.keys() - logs.files.keys() - before.left_out - logs.unsettled - purged)
+    there = before.left_out | logs.unsettled | purged
+    gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
     vanished = _vanished(job, recipe, gone, before)
-    lost = sorted([*([] if recipe.vanished == "keep" else gone), *(purged & before.known.keys())])
+    erased = [log_id for log_id, row in zip(purged, before.rows_of(purged), strict=True) if row >= 0]
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *erased])
     notes = [*notes, *logs.purged_notes(purged)]
     changes = before.changes([*vanished, *unreadable], lost)
     new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
@@ -266,16 +259,15 @@ def _against_parent(
         opened=tuple(sorted(logs.opened)),
         samples=tuple(logs.samples),
         memory=logs.memory(),
-        num_purged=len(purged & logs.files.keys()),
+        num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
     )
     return replace(plan, job=replace(job, bundle=bundle_size(plan.num_partitions)))
 
 
-def _task_left(recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
+def _task_left(recipe: Recipe, logs: PlanLogs, files: LogFiles) -> LogTask:
     """A log that a worker is to open first, by what its listing says."""
-    files = logs.files[log_id]
-    split = split_of(recipe, log_id, files.uris, files.split)
-    return LogTask(log_id, files.uris, "", split, "", logs.listed(log_id))
+    split = split_of(recipe, files.log_id, files.uris, files.split)
+    return LogTask(files.log_id, files.uris, "", split, "", logs.listed(files))
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

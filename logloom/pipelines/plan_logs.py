@@ -7,52 +7,65 @@ Elsewhere: what is remembered of logs (logloom.io.logs.remembered), what a plan 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.ahead import ahead
 from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.base import OpenOptions, unfinished_words
 from logloom.io.logs.decoding import clouds
 from logloom.io.logs.folders import Folders
-from logloom.io.logs.match import (
-    LogFiles,
-    access_to,
-    check_files,
-    has_settled,
-    size_of_files,
-    waiting_threads,
-)
+from logloom.io.logs.log_list import LogFiles, LogList, print_of
+from logloom.io.logs.match import access_to, check_files, has_settled, size_of_files, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.logs.ranges import HASHES
-from logloom.io.logs.remembered import Memory, RememberedLog, print_of
+from logloom.io.logs.remembered import CONTENT_LENGTH, Memory, RememberedLog
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
+from logloom.io.stretches import Ints
 from logloom.pipelines.versions import Before
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.columns import RowPlan
-from logloom.transforms.resolve import named_topics, resolve
+from logloom.transforms.resolve import Alike, named_topics, resolve
 from logloom.uris import shown
 from logloom.words import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OnOpened = Callable[[int, int], None]
 _SHOWN = 20  # names of logs that a plan tells of
 SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
+_SETTLING = 64  # threads that ask a file system when files changed
+
+
+class State(enum.IntEnum):
+    """What a plan knows of a log."""
+
+    NEW = 0  # nothing yet
+    REMEMBERED = 1  # its files are listed as they were when a build opened them
+    OPENED = 2
+    LEFT = 3  # a worker is to open it first
+    FAILED = 4  # it can't be read
 
 
 class PlanLogs(Mapping[str, Outline]):
-    """The logs that a recipe finds, by log_id. Asking for one that is only remembered opens it.
+    """The logs that a recipe finds: those that were opened, by log_id. One that is only remembered is opened
+    when it is asked for. The others are columns, and positions in these.
 
     Attributes:
         files: of all logs.
-        remembered: logs that were not opened: their files are listed as they were when a build opened them.
-        opened: those that were.
-        left: those that workers are to open first, and what is remembered of them.
+        opened: those that were opened.
         samples: of the opened, remembered ones that were opened to hold the recipe to.
         failed: logs that can't be read, and why.
         sources: absolute URIs and globs that `logs` names, or its table, without credentials.
@@ -68,7 +81,7 @@ class PlanLogs(Mapping[str, Outline]):
         limit: int | None = None,
         sample: int | None = SAMPLE,
         on_opened: OnOpened = lambda done, total: None,
-        left_out: Container[str] = (),
+        left_out: Collection[str] = (),
     ):
         """Lists the logs, and opens none.
 
@@ -93,21 +106,14 @@ class PlanLogs(Mapping[str, Outline]):
         self._reads_all = recipe.hash == "full"
         empty = Memory.of(recipe.hash, self._topics)
         self._before = empty if self._reads_all else Memory.load(sidecars, recipe.hash, self._topics)
-        self._folders = Folders(self._before.bags)
-        all_found = expand_logs(recipe, base, store.options, self._folders)
-        found = [log for log in all_found if log.log_id not in left_out]
+        folders = Folders(self._before.bags)
+        found = expand_logs(recipe, base, store.options, folders)
+        self._bags_told = folders.bags_told
         access = access_to(store.options, found)
-        self.unsettled = set() if recipe.settle is None else self._changing(found, recipe.settle, access)
-        found = [log for log in found if log.log_id not in self.unsettled][:limit]
-        if all_found and not found:
-            raise UsageError(
-                f"none of {counted(len(all_found), 'log')} is to be built: {len(self.unsettled)} may still "
-                "be written, by the recipe's `settle`, and somebody dropped the others"
-            )
-        self.files = {log.log_id: log for log in found}
-        self.remembered = self._before.recall(found)
+        self.files, self.unsettled = self._to_build(found, left_out, folders.now_ns, access)
+        self._rows = self._before.recall(self.files)
+        self._states = np.where(self._rows >= 0, State.REMEMBERED, State.NEW).astype(np.int8)
         self.opened: dict[str, Outline] = {}
-        self.left: dict[str, RememberedLog | None] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
         self.options = OpenOptions(
@@ -119,36 +125,55 @@ class PlanLogs(Mapping[str, Outline]):
         )
         self._outline = outlines()
 
-    def _changing(self, found: Sequence[LogFiles], settle_ns: int, access: Mapping[str, Any]) -> set[str]:
-        """The logs that may still be written, as files of them changed within so many ns."""
-        before = self._folders.now_ns - settle_ns
-        with ThreadPoolExecutor(waiting_threads(uri for log in found for uri in log.uris)) as pool:
-            settled = list(pool.map(lambda log: has_settled(log, before, access), found))
-        return {log.log_id for log, is_settled in zip(found, settled, strict=True) if not is_settled}
+    def _to_build(
+        self, found: LogList, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]
+    ) -> tuple[LogList, set[str]]:
+        """The logs that are these, and those that may still be written."""
+        listed = len(found)
+        found = _without(found, left_out)
+        unsettled = set()
+        if self._recipe.settle is not None:
+            unsettled = _changing(found, now_ns - self._recipe.settle, access)
+            found = _without(found, unsettled)
+        if listed and not len(found):
+            raise UsageError(
+                f"none of {counted(listed, 'log')} is to be built: {len(unsettled)} may still "
+                "be written, by the recipe's `settle`, and somebody dropped the others"
+            )
+        return (found if self._limit is None else found.take(np.arange(len(found))[: self._limit])), unsettled
 
     def __getitem__(self, log_id: str) -> Outline:
-        if log_id in self.remembered:
-            self.open([log_id])
+        if log_id not in self.opened:
+            rows = self.files.rows_of([log_id])
+            if rows[0] < 0 or self._states[rows[0]] != State.REMEMBERED:
+                raise KeyError(log_id)
+            self.open(rows)
             if log_id not in self.opened:
                 raise LogReadError(self.failed[-1][1])
             self.samples.append(log_id)
         return self.opened[log_id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self.opened, *self.remembered])
+        return iter(self.opened)
 
     def __len__(self) -> int:
-        return len(self.opened) + len(self.remembered)
-
-    @property
-    def new(self) -> list[str]:
-        """The logs of which nothing is known yet."""
-        failed = {log.log_id for log, _ in self.failed}
-        known = self.opened.keys() | self.remembered.keys() | self.left.keys() | failed
-        return [log_id for log_id in self.files if log_id not in known]
+        return len(self.opened)
 
     def __contains__(self, log_id: object) -> bool:
-        return log_id in self.opened or log_id in self.remembered
+        return log_id in self.opened  # without opening it
+
+    def rows(self, *states: State) -> Ints:
+        """Positions of the logs in some state, ascending."""
+        return np.flatnonzero(np.isin(self._states, states))
+
+    def are_remembered(self, rows: Ints) -> NDArray[np.bool_]:
+        """Of logs at some positions, which are."""
+        are: NDArray[np.bool_] = self._states[rows] == State.REMEMBERED
+        return are
+
+    @property
+    def num_left(self) -> int:
+        return int(np.count_nonzero(self._states == State.LEFT))
 
     def purged(self, before: Before) -> set[str]:
         """The logs that were erased from the root, and must not come back with the content that they had.
@@ -158,18 +183,19 @@ class PlanLogs(Mapping[str, Outline]):
         """
         if not len(self._purged):
             return set()
-        there = {log_id for log_id in self if self._is_purged(log_id)}
+        known = self.rows(State.REMEMBERED, State.OPENED)
+        there = {log.log_id for row, log in self.at(known) if self._is_purged(row, log)}
         named = self._purged.has_named
-        lost = [log_id for log_id in before.known if log_id not in self.files and named(log_id)]
+        lost = [log_id for log_id in before.missing_from(self.files.ids) if named(log_id)]
         return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
 
-    def _is_purged(self, log_id: str) -> bool:
+    def _is_purged(self, row: int, log: LogFiles) -> bool:
         """Whether a log has a content that was erased, by whichever `hash` that was known."""
-        content, uris = self.content_of(log_id)
-        if self._purged.has(content) or not self._purged.resembles(log_id, self._size_of(log_id)):
+        content, uris = self.content_of(row, log)
+        if self._purged.has(content) or not self._purged.resembles(log.log_id, self._size_of(log)):
             return self._purged.has(content)
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
-        return any(self._purged.has(open_log(uris, one, log_id).summary.content_id) for one in others)
+        return any(self._purged.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
     def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
         """Says which logs are left out since they were purged."""
@@ -180,46 +206,46 @@ class PlanLogs(Mapping[str, Outline]):
         if len(log_ids) > _SHOWN:
             yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
 
-    def _may_be_purged(self, log_id: str) -> bool:
-        """Whether only its content can tell whether a log was erased."""
-        return self._purged.may_have(log_id, self._size_of(log_id))
-
-    def _size_of(self, log_id: str) -> int | None:
+    def _size_of(self, log: LogFiles) -> int | None:
         """Bytes of a log's files; None where nobody can tell."""
-        files = self.files[log_id]
-        if not self._purged.knows_sizes or files.size is not None:
-            return files.size
-        return size_of_files(files.uris, self.options.storage_options)
+        if not self._purged.knows_sizes or log.size is not None:
+            return log.size
+        return size_of_files(log.uris, self.options.storage_options)
 
-    def open_some(self, log_ids: Sequence[str]) -> None:
+    def open_some(self, rows: Ints) -> None:
         """Opens logs that are to be built; of many a sample, spread evenly over their names.
 
         Raises:
             LogReadError: see `open`.
         """
-        chosen = _spread(sorted(log_ids), self._sample)
-        # Whether one that was purged is there again, under whichever name, its content says.
-        chosen = sorted({*chosen, *filter(self._may_be_purged, log_ids)})
-        self.left |= {log_id: self.remembered.pop(log_id, None) for log_id in sorted({*log_ids} - {*chosen})}
+        chosen = _spread(rows, self._sample)
+        if len(
+            self._purged
+        ):  # whether one that was purged is there again, under whichever name, its content says
+            may_have = self._purged.may_have
+            same = [row for row, log in self.at(rows) if may_have(log.log_id, self._size_of(log))]
+            chosen = np.union1d(chosen, np.array(same, np.int64))
+        self._states[rows] = State.LEFT
         self.open(chosen)
 
-    def open(self, log_ids: Collection[str]) -> None:
+    def open(self, rows: Ints) -> None:
         """Opens logs, so that no more is remembered of them than what they hold now.
 
         Raises:
             LogReadError: logs can't be read (under `on_error: fail`, or none can); lists all of them.
         """
-        files = [self.files[log_id] for log_id in log_ids]
+        files = list(self.files.at(rows))
         with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
-            for done, (log, result) in enumerate(zip(files, pool.map(self._open, files), strict=True), 1):
-                self.remembered.pop(log.log_id, None)
-                self.left.pop(log.log_id, None)
+            results = pool.map(self._open, files)
+            for done, (row, log, result) in enumerate(zip(rows, files, results, strict=True), 1):
+                self._rows[row] = -1
+                self._states[row] = State.FAILED if isinstance(result, str) else State.OPENED
                 if isinstance(result, str):
                     self.failed.append((log, result))
                 else:
                     self.opened[log.log_id] = result
                 self._on_opened(done, len(files))
-        if self.failed and (self.options.on_error == "fail" or not (len(self) or self.left)):
+        if self.failed and (self.options.on_error == "fail" or np.all(self._states == State.FAILED)):
             raise LogReadError(_list_failures(self.failed, len(self.files)))
 
     def _open(self, log: LogFiles) -> Outline | str:
@@ -236,21 +262,34 @@ class PlanLogs(Mapping[str, Outline]):
         Of those that are left to workers, more are opened as long as none of the others tells what the plan
         has to know.
         """
-        while self.left:
+        while self.num_left:
             try:
                 plan, notes = self._resolve(allow_derive)
                 if not any(clouds.needs_message(column.spec) for column in plan.columns):
                     return plan, notes
             except LogloomError:
-                if len(self) and not self._topics - self._seen():
+                if (self.opened or self.num_remembered) and not self._topics - self._seen():
                     raise
-            self.open(_spread(sorted(self.left), max(self._sample or 1, len(self.opened))))
+            self.open(_spread(self.rows(State.LEFT), max(self._sample or 1, len(self.opened))))
         return self._resolve(allow_derive)
+
+    @property
+    def num_remembered(self) -> int:
+        return int(np.count_nonzero(self._states == State.REMEMBERED))
 
     def _seen(self) -> set[str]:
         """The topics that a log has which is opened or remembered."""
-        told = [log.topics.keys() for log in self.remembered.values()]
+        told = [alike.topics.keys() for alike in self._alike()]
         return set().union(*told, *(log.summary.topics.keys() for log in self.opened.values()))
+
+    def _alike(self) -> list[Alike]:
+        """The remembered logs, together those that define topics alike."""
+        rows = self.rows(State.REMEMBERED)
+        kinds = self._before.kinds[self._rows[rows]]
+        return [
+            Alike(self._before.profiles[kind], self.files.ids.take(rows[kinds == kind]))
+            for kind in np.unique(kinds).tolist()
+        ]
 
     def _resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
         """The plan for the logs that are opened or remembered.
@@ -258,52 +297,87 @@ class PlanLogs(Mapping[str, Outline]):
         Of those that are remembered it opens the first that defines a topic in its way. What doesn't fit
         these is said of what all of them hold now.
         """
-        while self.remembered:
-            topics = {log_id: log.topics for log_id, log in self.remembered.items()}
+        while self.num_remembered:
             failed = len(self.failed)
             try:
-                return resolve(self._recipe, self, allow_derive, topics)
+                return resolve(self._recipe, self, allow_derive, self._alike())
             except LogloomError:
                 # Without those that turned out to be unreadable, where these may be skipped.
-                self.open(sorted(self.remembered) if len(self.failed) == failed else [])
+                self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
         return resolve(self._recipe, self, allow_derive)
 
-    def content_of(self, log_id: str) -> tuple[str, tuple[str, ...]]:
-        """A log's content id, and its URIs in the order in which they are joined."""
-        log = self.remembered.get(log_id) or self.opened[log_id].summary
-        return log.content_id, log.uris
+    def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
+        """Logs with their positions."""
+        return zip(rows.tolist(), self.files.at(rows), strict=True)
+
+    def content_of(self, row: int, log: LogFiles) -> tuple[str, tuple[str, ...]]:
+        """The content id of the log at a position, and its URIs in the order in which they are joined."""
+        if log.log_id in self.opened:
+            summary = self.opened[log.log_id].summary
+            return summary.content_id, summary.uris
+        remembered = self._before.log(int(self._rows[row]), log)
+        return remembered.content_id, remembered.uris
+
+    def contents(self, rows: Ints) -> pa.Array:
+        """Content ids of remembered logs."""
+        import pyarrow as pa
+
+        text = self._before.contents[self._rows[rows]].tobytes().hex().encode()
+        ends = np.arange(len(rows) + 1, dtype=np.int64) * CONTENT_LENGTH
+        held = pa.LargeStringArray.from_buffers(len(rows), pa.py_buffer(ends), pa.py_buffer(text))
+        return held.cast(pa.string())
 
     def unfinished(self) -> Iterator[str]:
         """Says which files their recorder hasn't closed, so that a later build may find more in them."""
-        for log_id in sorted(self):
-            log = self.remembered.get(log_id) or self.opened[log_id].summary
-            for uri, why in sorted(log.unfinished.items()):
+        told = {log_id: outline.summary.unfinished for log_id, outline in self.opened.items()}
+        open_ends = np.fromiter(self._before.unfinished, np.int64, len(self._before.unfinished))
+        rows = np.flatnonzero(np.isin(self._rows, open_ends) & (self._states == State.REMEMBERED))
+        for row, log in self.at(rows):
+            told[log.log_id] = self._before.unfinished[int(self._rows[row])]
+        for _, files in sorted(told.items()):
+            for uri, why in sorted(files.items()):
                 yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
 
-    def listed(self, log_id: str) -> str:
+    def listed(self, log: LogFiles) -> str:
         """What tells a log in later listings, where whoever opens it may remember it; "" otherwise."""
-        return "" if self._reads_all or self._limit is not None else print_of(self.files[log_id])
+        return "" if self._reads_all or self._limit is not None else print_of(log)
 
     def memory(self) -> Memory | None:
         """What the next plan may remember; None where that is what this one did."""
         if self._reads_all or self._limit is not None:
             return None
         shared: dict[Any, Any] = {}
-        known = list(self.remembered.items())
-        for log_id, outline in self.opened.items():
-            log = RememberedLog.of(self.files[log_id].uris, outline.summary, self._topics, shared)
-            known += [(log_id, log)] if log is not None else []
-        known += [(log_id, log) for log_id, log in self.left.items() if log is not None]
-        logs = ((listed, log) for log_id, log in known if (listed := print_of(self.files[log_id])))
-        memory = Memory.of(self._recipe.hash, self._topics, logs, self._folders.bags_told)
-        return None if memory.to_data() == self._before.to_data() else memory
+        known = []
+        rows = self.rows(State.OPENED)
+        for log in self.files.at(rows):
+            summary = self.opened[log.log_id].summary
+            one = RememberedLog.of(log.uris, summary, self._topics, shared)
+            known += [(listed, one)] if one is not None and (listed := print_of(log)) else []
+        memory = self._before.take(self._rows[self._rows >= 0], self._bags_told)
+        if known:
+            memory = memory.with_more([Memory.of(self._recipe.hash, self._topics, known)])
+        return None if memory.is_same(self._before) else memory
 
 
-def _spread(names: Sequence[str], most: int | None) -> list[str]:
-    """So many of the names, the first and the last among them; all where there are no more."""
-    if most is None or len(names) <= most:
-        return list(names)
-    return [names[i * (len(names) - 1) // max(most - 1, 1)] for i in range(most)]
+def _without(found: LogList, log_ids: Collection[str]) -> LogList:
+    """The logs but for some."""
+    if not log_ids:
+        return found
+    leaving = found.rows_of(log_ids)
+    return found.take(np.setdiff1d(np.arange(len(found)), leaving))
+
+
+def _changing(found: LogList, before_ns: int, access: Mapping[str, Any]) -> set[str]:
+    """The logs that may still be written, as files of them changed after some time."""
+    settled = ahead(lambda log: (log.log_id, has_settled(log, before_ns, access)), found, threads=_SETTLING)
+    return {log_id for log_id, is_settled in settled if not is_settled}
+
+
+def _spread(rows: Ints, most: int | None) -> Ints:
+    """So many of the positions, the first and the last among them; all where there are no more."""
+    if most is None or len(rows) <= most:
+        return rows
+    return rows[np.arange(most) * (len(rows) - 1) // max(most - 1, 1)]
 
 
 def save_memory(memory: Memory | None, store: Store) -> None:

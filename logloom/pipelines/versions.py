@@ -6,16 +6,19 @@ Elsewhere: the plans (logloom.pipelines.plan, logloom.pipelines.convert_plan), m
 
 from __future__ import annotations
 
+import functools
 import operator
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.entries import fan_out_of_new
+from logloom.io.logs.log_list import rows_in
 from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at, runs_folder, version_numbers
 from logloom.io.merging import GONE, write_records
 from logloom.io.records import LogRecords
@@ -23,6 +26,9 @@ from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
 from logloom.words import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
@@ -52,7 +58,6 @@ class KnownLog(NamedTuple):
 
     key: str
     status: str
-    position: int
 
 
 @dataclass(frozen=True)
@@ -65,31 +70,53 @@ class KeptLogs:
 
 
 class Before:
-    """The logs of the newest version, as columns.
-
-    Attributes:
-        known: by log_id.
-    """
+    """The logs of the newest version, as columns; `known` are all of them as objects, by log_id."""
 
     def __init__(self, parent: Manifest | None):
         self._logs = LogRecords() if parent is None else parent.logs
-        columns = self._logs.columns("log_id", "key", "status").to_pydict()
-        said = zip(columns["key"], columns["status"], range(len(self._logs)), strict=True)
-        self.known: dict[str, KnownLog] = dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
+        self.recipe = {} if parent is None else parent.recipe
 
-    @property
+    @functools.cached_property
+    def known(self) -> Mapping[str, KnownLog]:
+        columns = self._logs.columns("log_id", "key", "status").to_pydict()
+        said = zip(columns["key"], columns["status"], strict=True)
+        return dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
+
+    @functools.cached_property
+    def ids(self) -> pa.Array:
+        """(N,) log_ids."""
+        return self._logs.column("log_id").combine_chunks()
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """What it says of each log, see `LogRecords.columns`."""
+        return self._logs.column(name)
+
+    @functools.cached_property
     def left_out(self) -> frozenset[str]:
         """The logs that somebody dropped; they stay out until somebody takes that back."""
-        return frozenset(log_id for log_id, log in self.known.items() if log.status == DROPPED)
+        if not self._logs.statuses.get(DROPPED):
+            return frozenset()
+        return frozenset(self.ids.take(self._logs.where("status", [DROPPED])).to_pylist())
+
+    def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
+        """Where it has these logs; -1 for one that it hasn't."""
+        return rows_in(self.ids, log_ids)
+
+    def missing_from(self, log_ids: pa.Array) -> list[str]:
+        """Its logs that are none of these; ascending."""
+        import pyarrow.compute as pc
+
+        found: list[str] = self.ids.filter(pc.invert(pc.is_in(self.ids, log_ids))).to_pylist()
+        return sorted(found)
 
     def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
         """The records of some of its logs, in their order there."""
-        return self._logs.take(sorted(self.known[log_id].position for log_id in log_ids))
+        return self._logs.take(np.sort(self.rows_of(log_ids)))
 
     def changes(self, records: Sequence[LogRecord], gone: Iterable[str]) -> tuple[LogRecord, ...]:
         """Records that say something else than before, and marks of logs that leave, by log_id."""
-        there = [record.log_id for record in records if record.log_id in self.known]
-        before = {record.log_id: record for record in self.records(there)}
+        rows = self.rows_of([record.log_id for record in records])
+        before = {record.log_id: record for record in self._logs.take(np.sort(rows[rows >= 0]))}
         changed = [record for record in records if not _same(before.get(record.log_id), record)]
         marks = [LogRecord(log_id, (), "", "all", "", GONE, "", 0, 0, {}, 0, units=0) for log_id in gone]
         return tuple(sorted([*changed, *marks], key=operator.attrgetter("log_id")))
@@ -100,8 +127,9 @@ class Before:
         import pyarrow.compute as pc
 
         stays = np.ones(len(self._logs), bool)
-        leaving = self.left_out.union(log_id for log_id in but_for if log_id in self.known)
-        stays[[self.known[log_id].position for log_id in leaving]] = False
+        leaving = [*self.left_out, *but_for]
+        rows = self.rows_of(leaving) if leaving else np.empty(0, np.int64)
+        stays[rows[rows >= 0]] = False
         columns = self._logs.columns("split", "rows", "part").filter(pa.array(stays))
         with_rows = columns.filter(pc.not_equal(columns["part"], ""))
         grouped = with_rows.group_by("split").aggregate([("rows", "count"), ("rows", "sum")]).to_pydict()

@@ -16,7 +16,8 @@ from blake3 import blake3
 from logloom.errors import UsageError
 from logloom.io.logs import match
 from logloom.io.logs.folders import Folders
-from logloom.io.logs.match import FoundLog, LogFiles
+from logloom.io.logs.log_list import LogList
+from logloom.io.logs.match import FoundLog
 from logloom.recipe.catalogue import ListedLog, read_catalogue
 from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import LogName, LogTable, Recipe, name_problem
@@ -30,7 +31,7 @@ def expand_logs(
     base: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     folders: Folders | None = None,
-) -> list[LogFiles]:
+) -> LogList:
     """The logs of a recipe, in the order of their log_ids.
 
     Args:
@@ -43,15 +44,11 @@ def expand_logs(
     """
     if isinstance(recipe.logs, LogTable):
         return _listed_logs(recipe, recipe.logs, base, storage_options, folders)
-    mistakes: list[Mistake] = []
-    found: dict[str, FoundLog] = {}
-    for i, result in enumerate(match.find_all(recipe.logs, base, storage_options, folders)):
-        if isinstance(result, str):
-            mistakes.append(Mistake(("logs", i), result))
-        else:
-            found |= {item.uri: item for item in result}
+    results = match.find_all(recipe.logs, base, storage_options, folders)
+    mistakes = [Mistake(("logs", i), result) for i, result in enumerate(results) if isinstance(result, str)]
+    found = (item for result in results if not isinstance(result, str) for item in result)
     try:
-        logs = match.named(found.values(), functools.partial(log_id_of, template=recipe.log_id))
+        logs = match.named(found, functools.partial(log_id_of, template=recipe.log_id))
     except UsageError as error:
         mistakes.append(Mistake(("log_id",), str(error)))
     if mistakes:
@@ -65,7 +62,7 @@ def _listed_logs(
     base: str | None,
     storage_options: Mapping[str, Any] | None,
     folders: Folders | None,
-) -> list[LogFiles]:
+) -> LogList:
     """As `expand_logs`, of a catalogue."""
     problems: list[str] = []
     found: dict[str, FoundLog] = {}
@@ -89,7 +86,7 @@ def _listed_logs(
         return match.checked_log_id(own, uri) if own else log_id_of(uri, recipe.log_id)
 
     try:
-        logs = match.named(found.values(), name_of) if not problems else []
+        logs = match.named(found.values() if not problems else (), name_of)
     except UsageError as error:
         problems.append(str(error))
     splits: dict[str, str] = {}
@@ -102,7 +99,7 @@ def _listed_logs(
     if problems:
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise recipe.places.error([Mistake(("logs", "table"), text) for text in problems[:_SHOWN] + more])
-    return [replace(log, split=splits[log.log_id]) for log in logs]
+    return LogList.of(replace(log, split=splits[log.log_id]) for log in logs)
 
 
 def log_id_of(uri: str, template: str | LogName) -> str:

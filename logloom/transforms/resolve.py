@@ -9,11 +9,12 @@ thousands of logs of one fleet cost as much as a few.
 
 from __future__ import annotations
 
-import operator
+import heapq
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from logloom import where
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TimeSource
 from logloom.io.logs.decoding.clouds import settled
-from logloom.io.logs.match import LogFiles, group_logs
+from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.match import group_logs
 from logloom.io.logs.remembered import TopicKind, topic_kinds
 from logloom.io.units import format_named
 from logloom.recipe import DerivedColumn, Recipe, TopicColumn
@@ -49,18 +51,42 @@ _ROTATION = "rotation_matrix"
 
 
 @dataclass(frozen=True)
+class Alike:
+    """Logs of which is known that they define alike what a recipe names.
+
+    Attributes:
+        topics: that they have.
+        log_ids: ascending; an Arrow array, where they are many.
+    """
+
+    topics: Mapping[str, TopicKind]
+    log_ids: Sequence[Any]
+
+    def first(self, count: int) -> list[str]:
+        return list(map(str, self.log_ids[:count]))
+
+
+@dataclass(frozen=True)
 class _ResolvedTopic:
     """A topic over all logs.
 
     Attributes:
         variants: for each way in which logs define it, the first log that does so.
         first: log with a message of it; "" where there is none.
-        absent: the logs that lack it, or have it without a message.
+        absent: the first of the logs that lack it, or have it without a message; a few.
+        num_absent: how many there are.
     """
 
     variants: Mapping[str, TopicKind]
     first: str
     absent: tuple[str, ...]
+    num_absent: int
+
+    @property
+    def absent_words(self) -> str:
+        """`3 logs (a, b, c) have`"""
+        named = ", ".join(self.absent[:MAX_NAMED]) + (", …" if self.num_absent > MAX_NAMED else "")
+        return f"1 log ({named}) has" if self.num_absent == 1 else f"{self.num_absent} logs ({named}) have"
 
 
 def named_topics(recipe: Recipe) -> set[str]:
@@ -74,24 +100,24 @@ def resolve(
     recipe: Recipe,
     logs: Mapping[str, Log],
     allow_derive: Sequence[str] = (),
-    topics: Mapping[str, Mapping[str, TopicKind]] | None = None,
+    alike: Sequence[Alike] = (),
 ) -> tuple[RowPlan, tuple[str, ...]]:
     """What workers need to make the rows of these logs, and notes for people: topics that some logs lack.
 
     Args:
-        logs: by log_id; at least one.
+        logs: by log_id.
         allow_derive: modules and packages that columns may be derived by.
-        topics: by log_id, what is known of those that the recipe names. Of these logs only the first that
-            defines a topic in its way is asked for.
+        alike: logs beside these of which it is known what topics they have; `logs` has them by their log_ids,
+            too. Only the first that defines a topic in its way is asked for.
 
     Raises:
         RecipeError: topics that no log has, fields that no message has, policies, time sources and outputs
             that don't fit, logs that disagree about a field: all of them, each with its line and the way out.
         UsageError: no logs.
     """
-    if not logs:
+    if not (logs or alike):
         raise UsageError("a recipe can't be resolved without logs")
-    return _Resolving(recipe, logs, allow_derive, topics or {}).plan()
+    return _Resolving(recipe, logs, allow_derive, alike).plan()
 
 
 def hold_to(plan: RowPlan, recipe: Recipe, log_id: str, log: Log) -> None:
@@ -100,7 +126,7 @@ def hold_to(plan: RowPlan, recipe: Recipe, log_id: str, log: Log) -> None:
     Raises:
         RecipeError: what it defines doesn't fit; says all of it.
     """
-    _Resolving(recipe, {log_id: log}, (), {}).hold_to(plan)
+    _Resolving(recipe, {log_id: log}, (), ()).hold_to(plan)
 
 
 class _Resolving:
@@ -111,15 +137,16 @@ class _Resolving:
         recipe: Recipe,
         logs: Mapping[str, Log],
         allow_derive: Sequence[str],
-        topics: Mapping[str, Mapping[str, TopicKind]],
+        alike: Sequence[Alike],
     ):
         self._allow_derive = allow_derive
         self._recipe = recipe
         self._logs = logs
-        self._unknown = sorted(logs.keys() - topics.keys())
+        self._opened = sorted(logs)
         named = named_topics(recipe)
-        opened = {log_id: topic_kinds(logs[log_id].summary, named) for log_id in self._unknown}
-        self._kinds = dict(sorted([*topics.items(), *opened.items()], key=operator.itemgetter(0)))
+        opened = [Alike(topic_kinds(logs[log_id].summary, named), [log_id]) for log_id in self._opened]
+        self._alike = sorted([*alike, *opened], key=lambda logs: logs.first(1))
+        self._count = sum(len(logs.log_ids) for logs in self._alike)
         self._topics: dict[str, _ResolvedTopic] = {}
         self._mistakes: list[Mistake] = []
         self._notes: list[str] = []
@@ -192,26 +219,32 @@ class _Resolving:
     def _topic(self, topic: str) -> _ResolvedTopic:
         if topic not in self._topics:
             variants: dict[tuple[str, ...], tuple[str, TopicKind]] = {}
-            absent = []
+            absent: list[Alike] = []
             first = ""
-            for log_id, topics in self._kinds.items():
-                kind = topics.get(topic)
+            for logs in self._alike:
+                kind = logs.topics.get(topic)
                 if kind is not None:
-                    variants.setdefault(kind[:4], (log_id, kind))
+                    variants.setdefault(kind[:4], (logs.first(1)[0], kind))
                 if kind is None or not kind.has_messages:
-                    absent.append(log_id)
+                    absent.append(logs)
                 else:
-                    first = first or log_id
-            self._topics[topic] = _ResolvedTopic(dict(variants.values()), first, tuple(absent))
+                    first = first or logs.first(1)[0]
+            some = heapq.merge(*(logs.first(MAX_NAMED) for logs in absent))
+            self._topics[topic] = _ResolvedTopic(
+                dict(variants.values()),
+                first,
+                tuple(itertools.islice(some, MAX_NAMED)),
+                sum(len(logs.log_ids) for logs in absent),
+            )
         return self._topics[topic]
 
     def _check_known(self, topic: str, path: Path) -> bool:
         if self._topic(topic).variants:
             return True
-        known = {name for log_id in self._unknown for name in self._logs[log_id].summary.topics}
-        known |= {name for topics in self._kinds.values() for name in topics}
-        whose = "the log has" if len(self._kinds) == 1 else f"none of the {len(self._kinds)} logs has"
-        no = " no" if len(self._kinds) == 1 else ""
+        known = {name for log_id in self._opened for name in self._logs[log_id].summary.topics}
+        known |= {name for logs in self._alike for name in logs.topics}
+        whose = "the log has" if self._count == 1 else f"none of the {self._count} logs has"
+        no = " no" if self._count == 1 else ""
         self._mistakes.append(Mistake(path, f"{whose}{no} topic {topic!r}{nearest(topic, sorted(known))}"))
         return False
 
@@ -234,9 +267,9 @@ class _Resolving:
 
     def _topic_clock(self, topic: str) -> TopicClock:
         if self._check_known(topic, ("clock", "topic")):
-            absent = self._topic(topic).absent
-            if absent:
-                self._notes.append(f"clock: {_some(absent)} no message of {topic}, and so no rows")
+            found = self._topic(topic)
+            if found.absent:
+                self._notes.append(f"clock: {found.absent_words} no message of {topic}, and so no rows")
         return TopicClock(topic, self._sources(topic), self._recipe.time.max_delay)
 
     # --- columns ----------------------------------------------------------------------------------------
@@ -254,7 +287,7 @@ class _Resolving:
         time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
         self._check_there(path, column, topic)
         if topic.absent:
-            words = f"{_some(topic.absent)} no message of {column.topic}"
+            words = f"{topic.absent_words} no message of {column.topic}"
             self._lacking.setdefault(words, []).append(name)
         return ColumnPlan(
             name=name,
@@ -271,7 +304,7 @@ class _Resolving:
     def _check_there(self, path: Path, column: TopicColumn, topic: _ResolvedTopic) -> None:
         """A mistake where logs lack a topic that no log may lack."""
         if topic.absent and column.missing == "fail":
-            words = f"{_some(topic.absent)} no message of {column.topic}, and this column says missing: fail"
+            words = f"{topic.absent_words} no message of {column.topic}, and this column says missing: fail"
             raise _MistakenError(Mistake((*path, "missing"), words))
 
     def _sampling(self, column: TopicColumn) -> Sampling:
@@ -318,7 +351,7 @@ class _Resolving:
             try:
                 types.setdefault(self._logs[log_id].column_type(column.topic, spec), log_id)
             except LogloomError as error:
-                whose = f" (log {log_id})" if len(self._kinds) > 1 else ""
+                whose = f" (log {log_id})" if self._count > 1 else ""
                 mistakes.append(Mistake((*path, key), f"{error}{whose}"))
                 continue
             if _VIDEO.search(info.type) and (column.adapter or "data" in "".join(column.field)):
@@ -396,9 +429,3 @@ def _derived_plan(name: str, column: DerivedColumn, allowed: Sequence[str]) -> D
     except UsageError as error:
         raise _MistakenError(Mistake(("columns", name, "derive"), str(error))) from error
     return DerivedPlan(name, column.derive, digest, column.from_, ctype)
-
-
-def _some(log_ids: Sequence[str]) -> str:
-    """`3 logs (a, b, c) have`"""
-    named = ", ".join(log_ids[:MAX_NAMED]) + (", …" if len(log_ids) > MAX_NAMED else "")
-    return f"1 log ({named}) has" if len(log_ids) == 1 else f"{len(log_ids)} logs ({named}) have"

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from logloom.errors import LogloomError, LogReadError, StorageError
 from logloom.io.logs.base import unfinished_words
-from logloom.io.logs.match import LogFiles, check_files
+from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.match import check_files
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.recipe.logs import split_of

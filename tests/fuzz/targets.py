@@ -27,8 +27,8 @@ from blake3 import blake3
 import logloom.datasets
 from logloom.errors import LogloomError
 from logloom.io.logs.cache import CHUNKS
-from logloom.io.logs.match import LogFiles
-from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind, print_of
+from logloom.io.logs.log_list import LogFiles, LogList, print_of
+from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind
 from logloom.io.logs.sidecar import MAGIC, Sidecars
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
@@ -320,12 +320,15 @@ def read_listing_of_stranger(folder: pathlib.Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         (pathlib.Path(place) / "listing").write_bytes(MAGIC + blake3(body).digest() + body)
         memory = Memory.load(Sidecars(place, {}), "ends", ["/can"])
-    for log_id, log in memory.recall(_LISTED).items():
-        (files,) = (files for files in _LISTED if files.log_id == log_id)
+    listed = LogList.of(_LISTED)
+    for row, files in zip(memory.recall(listed).tolist(), _LISTED, strict=True):
+        if row < 0:
+            continue
+        log = memory.log(row, files)
         assert sorted(log.uris) == sorted(files.uris)
         assert len(bytes.fromhex(log.content_id)) == 32
         assert all(isinstance(kind, TopicKind) for kind in log.topics.values())
-    assert len(Memory.of("ends", ["/can"]).recall(_LISTED)) == 0
+    assert (Memory.of("ends", ["/can"]).recall(listed) == -1).all()
 
 
 def _logs_in_memory() -> str:

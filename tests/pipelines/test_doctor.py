@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions
 from logloom.io.logs.cache import CHUNKS
-from logloom.io.logs.match import LogFiles
+from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.pipelines import doctor
 from logloom.pipelines.doctor import examine, examine_all, spans

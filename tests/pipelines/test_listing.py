@@ -142,7 +142,7 @@ def test_other_bytes_of_the_same_size_written_in_the_same_tick_are_seen(archive,
     def stat(name):
         return before if str(name) == str(path) else os.stat(name)
 
-    monkeypatch.setattr(listing, "os", types.SimpleNamespace(stat=stat))
+    monkeypatch.setattr(listing, "os", types.SimpleNamespace(stat=stat, scandir=os.scandir))
     assert [log.task.log_id for log in planned(archive).logs] == seen
 
 

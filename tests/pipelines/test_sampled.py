@@ -273,7 +273,7 @@ def test_what_a_failed_build_opened_need_not_be_opened_again(archive, opened):
     logs = PlanLogs(
         planned(archive).job.held_to or Recipe.from_yaml(""), planned(archive).job.store, str(archive)
     )
-    assert len(logs.remembered) == 7
+    assert logs.num_remembered == 7
 
 
 def test_a_plan_tells_of_a_log_whose_stray_stamp_makes_thousands_of_empty_partitions(archive):

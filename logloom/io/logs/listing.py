@@ -15,7 +15,7 @@ import datetime
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fsspec.implementations.local import LocalFileSystem
@@ -44,6 +44,9 @@ class Listed(NamedTuple):
     stamp: str
 
 
+_FOLDER, _FILE, _OTHER = Listed("directory", ""), Listed("file", ""), Listed("other", "")
+
+
 def listed(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], dict[str, dict[str, Listed]]]:
     """What matches a glob, as fsspec has it, and what lies in the folders that had to be listed whole for it.
 
@@ -58,17 +61,14 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], dict[
     if getattr(fs, "globs_itself", False) and not fs.lists_below:
         own_way = fs.glob(pattern + "/" * ends_with_slash, detail=True)
         return {name: entry_of(fs, info, now_ns) for name, info in own_way.items()}, {}
-    found, root, prefix = _found(fs, pattern)
+    found, root, prefix = _found(fs, pattern, now_ns)
     matches = re.compile(glob_translate(pattern + "/" * ends_with_slash)).match
     slash = "/" if ends_with_slash or pattern.endswith("/**") else ""
     matching: dict[str, Listed] = {}
     folders: dict[str, dict[str, Listed]] = {}
     top = root.count("/")
     for name in sorted(found):
-        info = found[name]
-        if not info:
-            continue
-        own = entry_of(fs, info, now_ns)
+        own = found[name]
         folder = name.rpartition("/")[0]
         # What begins with the prefix isn't all that lies in the first folder.
         if not prefix or folder.count("/") > top:
@@ -78,19 +78,40 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], dict[
     return matching, folders
 
 
-def _found(fs: Any, pattern: str) -> tuple[Mapping[str, Any], str, str]:
+def _found(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], str, str]:
     """What a listing for a pattern gives; the folder it starts from, and how names in that one begin."""
     first = MAGIC.search(pattern)
     root, _, prefix = pattern[: first.start() if first else None].rpartition("/")
     depth = None if "**" in pattern else pattern[len(root) + 1 :].count("/") + 1
-    if getattr(fs, "lists_below", False):
-        if depth != 1:
-            options = {"prefix": prefix} if prefix else {}
-            return fs.find(root, withdirs=True, detail=True, **options), root, prefix
+    if is_disk(fs):
+        return dict(_on_disk(root or "/", depth)), root, ""
+    told: Mapping[str, Any] = {}
+    if not getattr(fs, "lists_below", False):
+        prefix, told = "", fs.find(root + "/", maxdepth=depth, withdirs=True, detail=True)
+    elif depth != 1:
+        told = fs.find(root, withdirs=True, detail=True, **({"prefix": prefix} if prefix else {}))
+    else:
+        prefix = ""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return {info["name"]: info for info in fs.ls(root, detail=True)}, root, ""
-        return {}, root, ""
-    return fs.find(root + "/", maxdepth=depth, withdirs=True, detail=True), root, ""
+            told = {info["name"]: info for info in fs.ls(root, detail=True)}
+    return {name: entry_of(fs, info, now_ns) for name, info in told.items() if info}, root, prefix
+
+
+def _on_disk(folder: str, depth: int | None) -> Iterator[tuple[str, Listed]]:
+    """What lies in a folder of this machine, and below it; links aren't followed, nor are they files."""
+    below = []
+    try:
+        with os.scandir(folder) as entries:  # noqa: TID251 - whoever asks sorts them
+            for entry in entries:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder:
+                    below.append(entry.path)
+                is_file = not is_folder and entry.is_file(follow_symlinks=False)
+                yield entry.path, _FOLDER if is_folder else _FILE if is_file else _OTHER
+    except OSError:  # it isn't there, or isn't ours to read
+        return
+    for path in below if depth is None or depth > 1 else ():
+        yield from _on_disk(path, depth and depth - 1)
 
 
 def entry_of(fs: Any, info: Mapping[str, Any], now_ns: int) -> Listed:

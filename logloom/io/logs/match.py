@@ -8,8 +8,9 @@ Nothing here opens a log; a glob costs one or two listings, files that are named
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +21,8 @@ from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_i
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import Log, LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, parent_of
-from logloom.io.logs.listing import MAGIC, changed_ns, size_in
+from logloom.io.logs.listing import MAGIC, changed_ns
+from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
@@ -31,43 +33,11 @@ TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
 
 @dataclass(frozen=True, slots=True)
-class LogFiles:
-    """The files of one log.
-
-    Attributes:
-        uris: absolute, without credentials, in name order; joined in the order of their first log times. Of a
-            ROS 2 bag that isn't whole, the metadata.yaml that says so is the last.
-        stamps: of each of them what its listing says of its content, see `logloom.io.logs.listing`; "" where
-            it doesn't tell.
-        given: URIs of those files that were given with credentials, as they were.
-        split: that a catalogue says; "" where none does.
-    """
-
-    log_id: str
-    uris: tuple[str, ...]
-    stamps: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
-    split: str = ""
-
-    @property
-    def size(self) -> int | None:
-        """Bytes of all files; None where a listing doesn't tell."""
-        sizes = [size_in(stamp) for stamp in self.stamps]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if known and len(known) == len(self.uris) else None
-
-    @property
-    def recordings(self) -> tuple[str, ...]:
-        """The files that hold messages."""
-        return tuple(uri for uri in self.uris if file_name_of(uri) != METADATA)
-
-
-@dataclass(frozen=True, slots=True)
 class FoundLog:
     """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
 
     uri: str
-    files: tuple[str, ...]
+    uris: tuple[str, ...]
     stamps: tuple[str, ...]
     given: tuple[str, ...] = ()
 
@@ -78,6 +48,8 @@ class FoundLog:
         Args:
             stamps: of each file, see `LogFiles`.
         """
+        if tuple(stamps) == (uri,) == (shown(uri),):
+            return cls(uri, (uri,), tuple(stamps.values()))
         files = tuple(map(shown, stamps))
         given = tuple(file for file, own in zip(stamps, files, strict=True) if own != file)
         return cls(shown(uri), files, tuple(stamps.values()), given)
@@ -87,9 +59,9 @@ class _NotFoundError(Exception):
     """Why a URI or glob gives no log, in words that follow it."""
 
 
-def access_to(options: Mapping[str, Any] | None, logs: Iterable[LogFiles]) -> Mapping[str, Any]:
+def access_to(options: Mapping[str, Any] | None, logs: LogList) -> Mapping[str, Any]:
     """Storage options by which the files of these logs are opened."""
-    return with_access(options, (uri for log in logs for uri in log.given))
+    return with_access(options, logs.given)
 
 
 def has_settled(log: LogFiles, before_ns: int, options: Mapping[str, Any] | None) -> bool:
@@ -113,7 +85,7 @@ def size_of_files(uris: Iterable[str], options: Mapping[str, Any] | None) -> int
     return total
 
 
-def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> list[LogFiles]:
+def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> LogList:
     """The logs that URIs and globs mean, each named by its file (or folder).
 
     Raises:
@@ -179,20 +151,21 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
                 )
 
 
-def _words(uri: str) -> dict[str, str]:
-    """What a template may say of a URI."""
-    path = uri.split("?", 1)[0].split("://", 1)[-1].strip("/")
-    folder = path.rpartition("/")[0]
-    return {
-        "stem": _SUFFIX.sub("", file_name_of(uri)),
-        "parent": file_name_of(folder) if folder else "",
-        "path": _SUFFIX.sub("", path),
-    }
+def _words(uri: str, template: str) -> dict[str, str]:
+    """What a template says of a URI."""
+    words = {}
+    if "{stem" in template:
+        words["stem"] = _SUFFIX.sub("", file_name_of(uri))
+    if "{parent" in template or "{path" in template:
+        path = uri.split("?", 1)[0].split("://", 1)[-1].strip("/")
+        folder = path.rpartition("/")[0]
+        words |= {"parent": file_name_of(folder) if folder else "", "path": _SUFFIX.sub("", path)}
+    return words
 
 
 def fill_template(template: str, uri: str, words: Mapping[str, str] | None = None) -> str:
     """A template with what it may say of a URI, and these words."""
-    return template.format(**_words(uri), **(words or {}))
+    return template.format(**_words(uri, template), **(words or {}))
 
 
 def log_id_of(uri: str, template: str, words: Mapping[str, str] | None = None) -> str:
@@ -218,35 +191,41 @@ def checked_log_id(log_id: str, uri: str) -> str:
     return log_id
 
 
-def named(found: Iterable[FoundLog], log_id_of: Callable[[str], str]) -> list[LogFiles]:
+def named(found: Iterable[FoundLog], log_id_of: Callable[[str], str]) -> LogList:
     """The logs of what was found, in the order of their log_ids.
 
     Raises:
         UsageError: lists all names that can't be.
     """
-    files: dict[str, dict[str, str]] = {}
-    given: dict[str, set[str]] = {}
-    problems = []
+    problems: set[str] = set()
+    logs = LogList.of(_each_named(found, log_id_of, problems))
+    if problems:
+        raise UsageError("\n".join(sorted(problems)))
+    return logs.joined(_one_log)
+
+
+def _each_named(
+    found: Iterable[FoundLog], log_id_of: Callable[[str], str], problems: set[str]
+) -> Iterator[LogFiles]:
+    """Each file or folder as a log of its own; adds what is wrong with names."""
     for item in found:
         try:
-            log_id = log_id_of(item.uri)
-            files.setdefault(log_id, {}).update(zip(item.files, item.stamps, strict=True))
-            given.setdefault(log_id, set()).update(item.given)
+            yield _one_log(log_id_of(item.uri), [item])
         except UsageError as error:
-            problems.append(str(error))
-    if problems:
-        raise UsageError("\n".join(sorted(set(problems))))
-    return [_files_of(log_id, files[log_id], given[log_id]) for log_id in sorted(files)]
+            problems.add(str(error))
 
 
-def _files_of(log_id: str, stamps: Mapping[str, str], given: Iterable[str]) -> LogFiles:
+def _one_log(log_id: str, found: Sequence[FoundLog] | Sequence[LogFiles]) -> LogFiles:
+    """The log of all these files; of one that comes twice what was said last."""
+    if len(found) == 1 and len(found[0].uris) == 1:
+        return LogFiles(log_id, found[0].uris, found[0].stamps, found[0].given)
+    stamps: dict[str, str] = {}
+    given: set[str] = set()
+    for item in found:
+        stamps.update(zip(item.uris, item.stamps, strict=True))
+        given.update(item.given)
     uris = in_name_order(stamps)
     return LogFiles(log_id, uris, tuple(stamps[uri] for uri in uris), tuple(sorted(given)))
-
-
-def in_name_order(uris: Iterable[str]) -> tuple[str, ...]:
-    """The files of a log as a listing has them."""
-    return tuple(sorted(uris, key=lambda uri: (file_name_of(uri) == METADATA, uri)))
 
 
 # --- files ----------------------------------------------------------------------------------------------
@@ -257,12 +236,12 @@ def find_all(
     base: str | None,
     options: Mapping[str, Any] | None,
     folders: Folders | None = None,
-) -> list[list[FoundLog] | str]:
-    """What each URI or glob means, or why it means nothing."""
+) -> list[Iterable[FoundLog] | str]:
+    """What each URI or glob means, or why it means nothing; each can be gone through once."""
     there = folders or Folders()
     absolute = [absolute_uri(uri, base) for uri in uris]
 
-    def find(given: str, uri: str) -> list[FoundLog] | str:
+    def find(given: str, uri: str) -> Iterable[FoundLog] | str:
         try:
             return _find(uri, options, there)
         except _NotFoundError as error:
@@ -276,7 +255,7 @@ def find_all(
         return list(pool.map(find, uris, absolute))
 
 
-def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[FoundLog]:
+def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterable[FoundLog]:
     fs, path = filesystem(uri, options)
     fs.invalidate_cache()  # logs may have come, or changed, since this process listed them
     entries = there.matching(fs, path) if MAGIC.search(path) else {}
@@ -303,15 +282,14 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> list[F
     def found_log(name: str, files: Iterable[str]) -> FoundLog:
         return FoundLog.of(_uri(uri, name), {_uri(uri, file): there.stamp(fs, file) for file in files})
 
-    found = [found_log(folder, files) for folder, files in bags.items()]
-    found += [
-        found_log(name, [name])
+    single = [
+        name
         for name in names
         if not (is_bag_file(name) and parent_of(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
     ]
-    if not found:
+    if not (bags or single):
         raise _NotFoundError(f"matches no log ({uri})")
-    return found
+    return itertools.chain(itertools.starmap(found_log, bags.items()), (found_log(n, [n]) for n in single))
 
 
 def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:

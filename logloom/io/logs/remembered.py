@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,13 +22,13 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.io.logs.base import LogSummary
-from logloom.io.logs.match import LogFiles, in_name_order
+from logloom.io.logs.log_list import PRINT, LogFiles, LogList, in_name_order
 from logloom.io.logs.sidecar import Sidecars
 
 NAME = "listing"
-PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
 _WHOLE: Mapping[str, str] = {}  # shared, for there are very many
-_CONTENT = re.compile(r"[0-9a-f]{64}")
+CONTENT_LENGTH = 64
+_CONTENT = re.compile(rf"[0-9a-f]{{{CONTENT_LENGTH}}}")
 
 
 class TopicKind(NamedTuple):
@@ -173,7 +173,7 @@ class Memory:
         order = np.lexsort((prints["low"], prints["high"]))
         following = np.append(prints[order][1:] != prints[order][:-1], [True] * (base > 0))
         chosen = order[following.astype(bool)]
-        new = dict(zip(chosen.tolist(), range(len(chosen)), strict=True))
+        new = _moved(chosen, orders.keys() | unfinished.keys())
         return Memory(
             self.hash,
             tuple(sorted(set(self.topics).intersection(*(one.topics for one in told)))),
@@ -186,29 +186,47 @@ class Memory:
             {name: what for one in told for name, what in one.bags.items()},
         )
 
-    def recall(self, logs: Sequence[LogFiles]) -> dict[str, RememberedLog]:
-        """Those of the logs that were listed with the same files and stamps before, by log_id."""
-        prints = {log.log_id: bytes.fromhex(print_of(log)) for log in logs} if len(self.prints) else {}
-        asked = [log for log in logs if prints.get(log.log_id)]
-        if not asked:
-            return {}
-        wanted = np.frombuffer(b"".join(prints[log.log_id] for log in asked), PRINT)
-        rows = np.searchsorted(self.prints["high"], wanted["high"])
+    def recall(self, files: LogList) -> NDArray[np.int64]:
+        """(N,) rows of the logs that were listed with the same files and stamps before; -1 for others."""
+        if not len(self.prints):
+            return np.full(len(files), -1, np.int64)
+        rows = np.searchsorted(self.prints["high"], files.prints["high"])
         rows[rows == len(self.prints)] = 0
-        return {
-            asked[i].log_id: self._log(asked[i], int(rows[i]))
-            for i in np.flatnonzero(self.prints[rows] == wanted).tolist()
-            if len(self.orders.get(int(rows[i]), asked[i].uris)) == len(asked[i].uris)
-        }
+        is_known = (self.prints[rows] == files.prints) & (files.prints != np.zeros(1, PRINT))
+        rows = np.where(is_known, rows, -1)
+        for at in np.flatnonzero(np.isin(rows, list(self.orders))).tolist():
+            if len(self.orders[int(rows[at])]) != len(files[at].uris):
+                rows[at] = -1
+        return rows
 
-    def _log(self, files: LogFiles, row: int) -> RememberedLog:
-        uris = files.uris
-        if row in self.orders:
-            uris = tuple(uris[i] for i in self.orders[row])
+    def log(self, row: int, files: LogFiles) -> RememberedLog:
+        """What is remembered at a row, of the log of these files."""
+        uris = tuple(files.uris[i] for i in self.orders[row]) if row in self.orders else files.uris
         content_id = self.contents[row].tobytes().hex()
         return RememberedLog(
             uris, content_id, self.profiles[self.kinds[row]], self.unfinished.get(row, _WHOLE)
         )
+
+    def take(self, rows: NDArray[np.int64], bags: Mapping[str, str]) -> Memory:
+        """What is remembered at some rows, and of these bags."""
+        rows = np.sort(rows)
+        used, kinds = np.unique(self.kinds[rows], return_inverse=True)
+        new = _moved(rows, self.orders.keys() | self.unfinished.keys())
+        return Memory(
+            self.hash,
+            self.topics,
+            self.prints[rows],
+            self.contents[rows],
+            kinds.astype(np.int32),
+            [self.profiles[kind] for kind in used.tolist()],
+            {new[row]: order for row, order in self.orders.items() if row in new},
+            {new[row]: why for row, why in self.unfinished.items() if row in new},
+            bags,
+        )
+
+    def is_same(self, other: Memory) -> bool:
+        """Whether both say the same of the same logs."""
+        return len(self.prints) == len(other.prints) and self.to_data() == other.to_data()
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -268,19 +286,15 @@ class Memory:
         sidecars.save(name, self.to_data())
 
 
+def _moved(chosen: NDArray[np.int64], asked: Set[int]) -> dict[int, int]:
+    """Where those of the asked rows that are chosen stand among the chosen ones."""
+    places = np.flatnonzero(np.isin(chosen, np.fromiter(asked, np.int64, len(asked))))
+    return dict(zip(chosen[places].tolist(), places.tolist(), strict=True))
+
+
 @functools.lru_cache(maxsize=256)
 def _digest(definition: bytes) -> str:
     return blake3(definition).hexdigest()
-
-
-def print_of(files: LogFiles) -> str:
-    """What tells a log in later listings, in hex: a digest of the URIs and stamps of its files.
-
-    "" where no listing would tell it again.
-    """
-    if len(files.stamps) != len(files.uris) or not all(files.stamps):
-        return ""
-    return blake3("\0".join((*files.uris, *files.stamps)).encode()).hexdigest(length=16)
 
 
 def _text(value: Any) -> str:

@@ -18,7 +18,7 @@ from logloom.io.logs.base import FieldSpec, OpenOptions
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.decoding import images
 from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.io.logs.match import LogFiles
+from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import copies
 from logloom.io.logs.tables.arrow_sizes import record_batches

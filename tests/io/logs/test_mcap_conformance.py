@@ -8,7 +8,7 @@ import pytest
 
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.cache import CHUNKS
-from logloom.io.logs.match import LogFiles
+from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.doctor import examine
 from tests.io.logs.conformance import CASES, MESSAGE, PAYLOAD, Writer, digests, files, make

@@ -5,7 +5,7 @@ from rosbags.rosbag1 import Reader
 
 from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
 from logloom.io.logs.base import OpenOptions
-from logloom.io.logs.match import LogFiles
+from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.doctor import examine
 from tests.io.logs.making import (

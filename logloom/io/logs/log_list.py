@@ -1,0 +1,190 @@
+"""The logs that a listing found, as columns: a plan holds those of an archive, of which few are new.
+
+Here: `LogFiles`, the files of one log; `LogList`, all of them; and digests by which later listings know them.
+Elsewhere: finding and naming them (match), what is remembered of them (remembered).
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.io.filesystems import file_name_of
+from logloom.io.logs.bag_metadata import METADATA
+from logloom.io.logs.listing import size_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
+_TEXTS = ("uris", "stamps", "given")
+_BATCH = 4096  # logs that are Python objects at a time
+_ANY = "surrogatepass"  # names of files may hold what no UTF-8 has
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of one log.
+
+    Attributes:
+        uris: absolute, without credentials, in name order; joined in the order of their first log times. Of a
+            ROS 2 bag that isn't whole, the metadata.yaml that says so is the last.
+        stamps: of each of them what its listing says of its content, see `logloom.io.logs.listing`; "" where
+            it doesn't tell.
+        given: URIs of those files that were given with credentials, as they were.
+        split: that a catalogue says; "" where none does.
+    """
+
+    log_id: str
+    uris: tuple[str, ...]
+    stamps: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    split: str = ""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all files; None where a listing doesn't tell."""
+        sizes = [size_in(stamp) for stamp in self.stamps]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known and len(known) == len(self.uris) else None
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        """The files that hold messages."""
+        return tuple(uri for uri in self.uris if file_name_of(uri) != METADATA)
+
+
+def in_name_order(uris: Iterable[str]) -> tuple[str, ...]:
+    """The files of a log as a listing has them."""
+    return tuple(sorted(uris, key=lambda uri: (file_name_of(uri) == METADATA, uri)))
+
+
+def print_of(files: LogFiles) -> str:
+    """What tells a log in later listings, in hex: a digest of the URIs and stamps of its files.
+
+    "" where no listing would tell it again.
+    """
+    return _digest_of_stamps(files).hex()
+
+
+def _digest_of_stamps(files: LogFiles) -> bytes:
+    if len(files.stamps) != len(files.uris) or not all(files.stamps):
+        return b""
+    text = "\0".join((*files.uris, *files.stamps))
+    return blake3(text.encode(errors=_ANY)).digest(length=PRINT.itemsize)
+
+
+class LogList(Sequence[LogFiles]):
+    """Logs in the order of their log_ids, as columns; each becomes an object when it is asked for.
+
+    Attributes:
+        ids: (N,) log_ids.
+        prints: (N,) PRINT, see `print_of`; zeros where no listing would tell the log again.
+    """
+
+    def __init__(self, table: pa.Table, prints: NDArray[np.void]):
+        """
+        Args:
+            table: a column for each field of `LogFiles`.
+        """
+        self._table = table.combine_chunks()
+        self.prints = prints
+        self.ids: pa.Array = self.column("log_id")
+
+    @classmethod
+    def of(cls, logs: Iterable[LogFiles]) -> LogList:
+        """Logs that come in the order of their log_ids, of which few are held as objects at a time."""
+        import pyarrow as pa
+
+        schema = _schema()
+        batches, prints = [], [b""]
+        logs = iter(logs)
+        while some := list(itertools.islice(logs, _BATCH)):
+            columns = [[log.log_id for log in some], *(_encoded(some, name) for name in _TEXTS)]
+            columns.append([log.split for log in some])
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            batches.append(pa.record_batch(arrays, schema))
+            prints.append(b"".join(_digest_of_stamps(log).ljust(PRINT.itemsize, b"\0") for log in some))
+        return cls(pa.Table.from_batches(batches, schema), np.frombuffer(b"".join(prints), PRINT))
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @overload
+    def __getitem__(self, index: int) -> LogFiles: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LogFiles]: ...
+    def __getitem__(self, index: int | slice) -> LogFiles | Sequence[LogFiles]:
+        rows = range(len(self))[index]
+        if isinstance(rows, range):
+            return list(self.at(rows))
+        (log,) = self.at([rows])
+        return log
+
+    def __iter__(self) -> Iterator[LogFiles]:
+        return self.at(range(len(self)))
+
+    def at(self, rows: Sequence[int] | NDArray[np.int64]) -> Iterator[LogFiles]:
+        """The logs at some positions."""
+        for first in range(0, len(rows), _BATCH):
+            for row in self._table.take(np.array(rows[first : first + _BATCH], np.int64)).to_pylist():
+                files = {name: tuple(text.decode(errors=_ANY) for text in row[name]) for name in _TEXTS}
+                yield LogFiles(row["log_id"], **files, split=row["split"])
+
+    def joined(self, one_of: Callable[[str, list[LogFiles]], LogFiles]) -> LogList:
+        """In order; those of one log_id as what `one_of` makes of them, in the order in which they stand."""
+        import pyarrow.compute as pc
+
+        if not len(self) or pc.all(pc.less(self.ids[:-1], self.ids[1:])).as_py() is not False:
+            return self
+        order = pc.sort_indices(self.ids).to_numpy()  # stable
+        if len(self.ids.unique()) == len(self):
+            return self.take(order)
+        groups = itertools.groupby(self.at(order), operator.attrgetter("log_id"))
+        return LogList.of(one_of(log_id, list(logs)) for log_id, logs in groups)
+
+    @property
+    def given(self) -> list[str]:
+        """URIs that were given with credentials, as they were."""
+        return [text.decode(errors=_ANY) for text in self.column("given").flatten().to_pylist()]
+
+    def column(self, name: str) -> pa.Array:
+        """A field of all logs; texts in lists as bytes."""
+        return self._table[name].combine_chunks()
+
+    def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
+        """Where these logs stand; -1 for one that isn't there."""
+        return rows_in(self.ids, log_ids)
+
+    def take(self, rows: NDArray[np.int64]) -> LogList:
+        """Those at some positions."""
+        return LogList(self._table.take(rows), self.prints[rows])
+
+
+def rows_in(known: pa.Array, wanted: Iterable[str] | pa.Array) -> NDArray[np.int64]:
+    """Where the wanted values stand among the known ones; -1 for one that doesn't."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    asked = wanted if isinstance(wanted, pa.Array) else pa.array(list(wanted), pa.string())
+    found = pc.index_in(asked, value_set=known)
+    rows: NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return rows
+
+
+def _encoded(logs: Sequence[LogFiles], name: str) -> list[list[bytes]]:
+    return [[text.encode(errors=_ANY) for text in getattr(log, name)] for log in logs]
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    texts = [(name, pa.list_(pa.binary())) for name in _TEXTS]
+    return pa.schema([("log_id", pa.string()), *texts, ("split", pa.string())])

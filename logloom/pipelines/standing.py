@@ -1,0 +1,133 @@
+"""Which records of the newest version still say what a build would: a listing's columns against its columns.
+
+Here: `standing`, `changed_logs`, and the task that a log is.
+Elsewhere: which logs there are and what is known of them (logloom.pipelines.plan_logs), what a plan makes of
+that (logloom.pipelines.plan).
+
+A record stands if its key is the one that the log has now. A key is a digest of what is the same for all
+logs of a build, and of a log's name, content id, URIs and split. All records of a version were made, or found
+to stand, by one build, so they share the former: some keys tell whether that changed. The latter are columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.logs.log_list import LogFiles
+from logloom.io.stretches import Ints
+from logloom.pipelines.plan_logs import PlanLogs, State
+from logloom.pipelines.versions import Before
+from logloom.recipe import LogTable, Recipe
+from logloom.recipe.logs import split_of
+from logloom.transforms.finish import is_key_of
+from logloom.transforms.job import LogJob, LogTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KEYS = 64  # of logs that look the same, made to see whether what all logs share changed
+_ROWS = 8192  # that are compared at a time, for their texts are copied
+_PLAIN = r"^[ !#-\[\]-~]*$"  # texts that JSON has as they are
+
+
+def task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
+    """What there is to build of the log at a position, which was opened, or is remembered."""
+    content_id, uris = logs.content_of(row, files)
+    split = split_of(recipe, files.log_id, uris, files.split)
+    return LogTask(files.log_id, uris, content_id, split, job.log_key(files.log_id, content_id, uris, split))
+
+
+def changed_logs(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
+    """Positions of the remembered logs that have to be built."""
+    rows = logs.rows(State.REMEMBERED)
+    return rows[~standing(job, recipe, logs, before, rows)]
+
+
+def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints) -> NDArray[np.bool_]:
+    """(M,) whether the records of these logs are what a build of them would give.
+
+    Args:
+        rows: (M,) positions of logs that are remembered or were opened.
+    """
+    found = before.rows_of(logs.files.ids.take(rows))
+    stands = np.zeros(len(rows), bool)
+    stands[found >= 0] = ~_of_status(before, found[found >= 0], "kept")
+    alike = np.flatnonzero(stands)
+    pieces = np.array_split(alike, -(-len(alike) // _ROWS) or 1)
+    look = [_look_alike(job, recipe, logs, before, rows[piece], found[piece]) for piece in pieces]
+    alike = alike[np.concatenate(look)]
+    unsure = np.flatnonzero(stands)
+    if len(alike) > _KEYS:
+        some = alike[np.arange(_KEYS) * len(alike) // _KEYS]
+        if np.all(_keys_stand(job, recipe, logs, before, rows[some], found[some])):
+            unsure = np.setdiff1d(unsure, alike)
+    stands[unsure] = _keys_stand(job, recipe, logs, before, rows[unsure], found[unsure])
+    return stands
+
+
+def _of_status(before: Before, found: Ints, status: str) -> NDArray[np.bool_]:
+    import pyarrow.compute as pc
+
+    are: NDArray[np.bool_] = pc.equal(before.column("status").take(found), status).to_numpy()
+    return are
+
+
+def _keys_stand(
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
+) -> NDArray[np.bool_]:
+    """(M,) whether the keys of records are those that their logs have now.
+
+    Args:
+        rows, found: (M,) positions of the logs, and of their records.
+    """
+    keys, statuses = (before.column(name).take(found) for name in ("key", "status"))
+    told = zip(logs.at(rows), keys, statuses, strict=True)
+    same = (
+        is_key_of(task_of(job, recipe, logs, row, files).key, key.as_py(), status.as_py())
+        for (row, files), key, status in told
+    )
+    return np.fromiter(same, bool, len(rows))
+
+
+def _look_alike(
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
+) -> NDArray[np.bool_]:
+    """(M,) where all that keys tell apart is surely the same: remembered logs of one file, not left out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    files = logs.files.column("uris").take(pa.array(rows))
+    alone = pc.equal(pc.list_value_length(files), 1).to_numpy(zero_copy_only=False)
+    alike: NDArray[np.bool_] = alone & logs.are_remembered(rows) & ~_of_status(before, found, "skipped")
+    chosen = np.flatnonzero(alike)
+    rows, found = rows[chosen], found[chosen]
+    uris = files.take(pa.array(chosen)).flatten()
+    plain = pc.match_substring_regex(uris, _PLAIN)
+    uris = pc.if_else(plain, uris, b"").cast(pa.string())
+    listed = pc.binary_join_element_wise('["', uris, '"]', "")
+    content_ids, listed_before, splits = (
+        before.column(name).take(found).combine_chunks() for name in ("content_id", "uris", "split")
+    )
+    same = pc.and_(plain, pc.equal(listed, listed_before))
+    same = pc.and_(same, pc.equal(logs.contents(rows), content_ids))
+    same = pc.and_(same, _same_split(job, recipe, logs, before, rows, splits))
+    alike[chosen] = same.to_numpy(zero_copy_only=False)
+    return alike
+
+
+def _same_split(
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, splits: pa.Array
+) -> pa.Array:
+    """Whether logs of the same name and URIs fall into the splits that their records say."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(recipe.logs, LogTable) and recipe.logs.split:
+        return pc.equal(logs.files.column("split").take(pa.array(rows)), splits)
+    if recipe.split is None:
+        return pc.equal(splits, "all")
+    said = [(one.get("split"), (one.get("order") or {}).get("split")) for one in (job.recipe, before.recipe)]
+    return pa.array(np.full(len(rows), said[0] == said[1]))
