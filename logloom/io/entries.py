@@ -30,7 +30,7 @@ from pydantic import AfterValidator
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.disk import sync
+from logloom.io.disk import paths_below, sync
 from logloom.io.metadata import (
     STRICT,
     Count,
@@ -207,7 +207,7 @@ def repair_hint(place: str) -> str:
 
 def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
     """Sizes and digests of a folder's files; they are sent to the disk meanwhile."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    paths = [path for path in paths_below(folder) if path.is_file()]
     with ThreadPoolExecutor(1) as syncer:
         synced = [syncer.submit(sync, path) for path in paths]
         files = tuple(

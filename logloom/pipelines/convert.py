@@ -22,7 +22,7 @@ from logloom.errors import DatasetError, LogloomError, ReadBackError, StorageErr
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
 from logloom.io.filesystems import explained
-from logloom.io.manifest import Manifest, read_manifest
+from logloom.io.manifest import Manifest, manifest_at
 from logloom.io.shards import LogRecord
 from logloom.io.stretches import DAMAGE, LogRange
 from logloom.io.units import UnitContext, Writer, format_named
@@ -167,15 +167,17 @@ def convert(
     engine = runner or RunnerOptions("direct", workers=1)
     check_reach(engine, [job.recipe["convert"]["from"], job.store.uri])
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
-    with watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching:
+    with (
+        watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching,
+        Announced(job, engine.name, len(plan.parts)),  # before anything is handed on in runs/
+    ):
         size = Size(plan.bytes, len(plan.parts))
         told = dataclasses.replace(with_changes(job, plan.changes), journal=watching.journal)
         staged = stage_packed(told, _packed_bundles(plan)) if len(plan.parts) > GROUP else ()
         watched = dataclasses.replace(plan, job=told, staged=staged)
         try:
             steps = functools.partial(construct, plan=watched)
-            with Announced(job, engine.name, len(plan.parts)):
-                run(steps, engine, size, name=job_name(job), on_message=on_message)
+            run(steps, engine, size, name=job_name(job), on_message=on_message)
         finally:
             job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)
@@ -185,7 +187,7 @@ def convert(
 
 
 def _with_view(job: ConvertJob, version: int, built: int, reused: int) -> Converted:
-    manifest = read_manifest(job.store, version)
+    manifest = manifest_at(job.store, version)  # which gc may have taken out since, after later ones
     with viewing(job.store, version):
         view = str(make_view(job.store, manifest)[0]) if job.store.local is not None else ""
     looked_at = manifest.logs if job.on_error == "skip" and DAMAGE in manifest.logs.dropped else ()
