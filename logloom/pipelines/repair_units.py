@@ -24,7 +24,7 @@ from logloom.software import software
 from logloom.transforms.assembly import Assembly, assembled_format, described
 from logloom.transforms.columns import Span
 from logloom.transforms.finished import check_file, entry_problems, portion_entries
-from logloom.transforms.job import Job, LogTask, opened
+from logloom.transforms.job import LogJob, LogTask, opened
 from logloom.transforms.partition import derive_entry, rebuild_files
 from logloom.transforms.spans import plan_spans
 
@@ -77,7 +77,7 @@ def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -
 
 
 def mend_unit(
-    store: Store, builder: Job | str, damage: UnitDamage, made_by: Mapping[str, str]
+    store: Store, builder: LogJob | str, damage: UnitDamage, made_by: Mapping[str, str]
 ) -> Iterator[Mended]:
     """Builds a unit again in this process, and puts its damaged files back."""
     entry = damage.entry
@@ -102,7 +102,7 @@ def mend_unit(
         yield from (mended(file, str(error)) for file in damage.files)
 
 
-def mend_part(job: Job, record: LogRecord, order: Sequence[str]) -> str:
+def mend_part(job: LogJob, record: LogRecord, order: Sequence[str]) -> str:
     """Puts a log's part together again from its units' entries; says why it couldn't, or ""."""
     task = task_of(record)
     try:
@@ -127,7 +127,7 @@ def mend_part(job: Job, record: LogRecord, order: Sequence[str]) -> str:
     return "put together again it has other bytes" + other_software({})
 
 
-def entry_again(job: Job, task: LogTask, span: Span, output: str) -> Entry:
+def entry_again(job: LogJob, task: LogTask, span: Span, output: str) -> Entry:
     """A unit's entry as it lies there, be its files damaged; where it is lost, as it must have been."""
     with contextlib.suppress(DatasetError):
         found = find_entry(job.store, output, job.unit_identity(output, task, span))

@@ -1,7 +1,7 @@
 """One partition: building its units, and reading them back. All that a worker does with payloads.
 
 Here: pure functions of a job and a partition; any of them may run twice, or at the same time elsewhere.
-Elsewhere: how rows are made (logloom.transforms.rows), the formats' writers and readers (logloom.io).
+Elsewhere: where rows come from (rows, conversion), the formats' writers and readers (logloom.io).
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from typing import Any, Self
 from blake3 import blake3
 from pydantic import BaseModel
 
+from logloom.blocks import Block
 from logloom.digests import RowsDigest, file_digest
-from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError, UsageError
-from logloom.io.entries import Entry, FileEntry, files_of, publish_unit
+from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.ahead import ahead
+from logloom.io.disk import start_writing
+from logloom.io.entries import Entry, FileEntry, files_in, files_of, publish_unit
 from logloom.io.filesystems import explained
+from logloom.io.memory import keep_freed_memory
 from logloom.io.metadata import Text
 from logloom.io.remote import MISSING
 from logloom.io.sources import RowSource
@@ -33,18 +37,20 @@ from logloom.schema import Schema
 from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
-from logloom.transforms.derive import NOT_OF_THE_LOG, DeriveError, load_files
+from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.finished import withdraw
 from logloom.transforms.images import check_images, image_columns
-from logloom.transforms.job import Job, LogTask, PartitionTask, Target, opened
+from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, Target, opened
 from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.portions import open_portions, publish_portion
-from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.transforms.taking import taken_unit
 from logloom.words import counted
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
+_WRITE_OUT = 16 << 20  # bytes of rows that are sent to the disk together
+READ_BYTES = 16 << 20  # of a block that is read back: a few of them need no fresh memory, which costs more
+_AT_A_TIME = 6  # blocks: that are read, wait for their digest, or have it, and buffers
 _UNPACKED = 8  # times the bytes of its files that a unit's rows may take, and their buffers
 
 
@@ -53,7 +59,7 @@ class Failure:
     """Something that stops a build, or leaves a log out of it.
 
     Attributes:
-        kind: "log" (the input is damaged), "derive" (a function of the user's fails on it), "rows" (a value
+        kind: "log" (the source is damaged), "derive" (a function of the user's fails on it), "rows" (a value
             doesn't fit the recipe or an output), "worker" (processes die of it), "recipe" (nothing of the
             log's), "machine" (another attempt may do without) or "readback" (what was written doesn't read
             back).
@@ -82,12 +88,12 @@ class PartitionResult:
     seconds: float = 0.0
 
 
-def plan_partitions(job: Job, log: LogTask) -> list[PartitionTask]:
+def plan_partitions(job: LogJob, log: LogTask) -> list[PartitionTask]:
     """The partitions of a log, from its index."""
     return [PartitionTask(log, span) for span in plan_spans(opened(job, log).summary, job.plan)]
 
 
-def plan_bundles(job: Job, log: LogTask) -> list[list[PartitionTask]]:
+def plan_bundles(job: LogJob, log: LogTask) -> list[list[PartitionTask]]:
     """The partitions of a log, those together that one worker builds after each other."""
     partitions = plan_partitions(job, log)
     index = ByteIndex(opened(job, log).summary)
@@ -98,8 +104,9 @@ def plan_bundles(job: Job, log: LogTask) -> list[list[PartitionTask]]:
 def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     """Builds the units of a partition that are not there yet.
 
-    A log that can't be read gives a failure, not an exception, so that one build lists all bad logs.
+    A source that can't be read gives a failure, not an exception, so that one build lists all that is bad.
     """
+    keep_freed_memory()
     log, span = partition.log, partition.span
     began = time.perf_counter()
     job.journal.write(Note(BUILDING, log.log_id, done=False))
@@ -114,7 +121,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     except (StorageError, *NOT_OF_THE_LOG):
         raise  # the fault of this machine or store, not of the log
     except Exception as error:  # whatever a format or a library raises of a log's values
-        return PartitionResult(log, span.name, (), (_failure(log, span, error),))
+        return PartitionResult(log, span.name, (), (_failure(job, partition, error),))
     entries = tuple(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
@@ -122,10 +129,10 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     return PartitionResult(log, span.name, entries, (), len(built), seconds)
 
 
-def _failure(log: LogTask, span: Span, error: Exception) -> Failure:
+def _failure(job: Job, partition: PartitionTask, error: Exception) -> Failure:
     """An error of building a partition as a failure of its log."""
-    kinds = {LogReadError: "log", DeriveError: "derive", UsageError: "recipe"}
-    kind = next((kind for of, kind in kinds.items() if isinstance(error, of)), "rows")
+    log, span = partition.log, partition.span
+    kind = next((kind for of, kind in job.failure_kinds.items() if isinstance(error, of)), "rows")
     if kind == "rows" and isinstance(error.__cause__, NOT_OF_THE_LOG):
         kind = "machine"
     message = str(error) if isinstance(error, LogloomError) else f"{type(error).__name__}: {error}"
@@ -140,15 +147,13 @@ class _Writing:
     def __init__(
         self,
         job: Job,
-        log: LogTask,
-        span: Span,
+        partition: PartitionTask,
         outputs: Iterable[str],
         *,
         keep_portions: bool = False,
         anew: bool = False,
     ):
-        self._job, self._log, self._span = job, log, span
-        self._outputs = tuple(outputs)
+        self._job, self._partition, self._outputs = job, partition, tuple(outputs)
         self._keep_portions, self._anew = keep_portions, anew
         self._stack = contextlib.ExitStack()
         # Hashing leaves Python's lock to others, so it goes on beside writing.
@@ -157,7 +162,7 @@ class _Writing:
         self._digests = RowsDigest(job.schema)
         self.folders: dict[str, pathlib.Path] = {}
         self.portions: dict[str, dict[str, Portion]] = {}
-        self.rows = 0
+        self.rows = self._unwritten = 0
         self.tally: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -167,9 +172,7 @@ class _Writing:
         self._stack.close()
 
     def run(self) -> None:
-        job, log, span = self._job, self._log, self._span
-        load_files(job.py_files)
-        stream = build_blocks(opened(job, log), log.log_id, job.plan, span, max_bytes=job.block_bytes)
+        stream = self._job.rows_of(self._partition)
         for block in stream:
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
@@ -178,17 +181,27 @@ class _Writing:
                 writer.append(block)
             digested.result()
             self.rows += len(block)
-        self.tally = stream.tally.to_json()
+            self._write_out(block.nbytes)
+        self.tally = stream.account(self.rows, self._digests)
+
+    def _write_out(self, nbytes: int) -> None:
+        """Has the disk busy while the next rows are made, so that little is left to wait for when all are."""
+        self._unwritten += nbytes
+        if self._unwritten < _WRITE_OUT or self._anew or not self._keep_portions:  # else nothing is published
+            return
+        self._unwritten = 0
+        portions = itertools.chain.from_iterable(own.values() for own in self.portions.values())
+        folders = [*self.folders.values(), *(one.scratch for one in portions if one.scratch is not None)]
+        self._hasher.submit(start_writing, [path for folder in folders for path in files_in(folder)])
 
     def _open_writers(self) -> None:
-        job, log = self._job, self._log
-        span = self._span
+        job, log, span = self._job, self._partition.log, self._partition.span
         context = UnitContext(
             log.log_id,
             log.uris[0],
             span.name,
             log.split,
-            job.plan.period,
+            job.period,
             span.start,
             span.stop,
             job.store.options,
@@ -211,9 +224,8 @@ class _Writing:
 
 def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:
     """Builds and publishes the given outputs' units of a partition."""
-    log, span = partition.log, partition.span
     entries = {}
-    with _Writing(job, log, span, blank, keep_portions=True) as writing, explained(job.store.uri):
+    with _Writing(job, partition, blank, keep_portions=True) as writing, explained(job.store.uri):
         writing.run()
         for output in blank:
             entry = _closed(writing, blank[output])
@@ -243,7 +255,7 @@ def _closed(writing: _Writing, blank: Entry) -> Entry:
 def derive_entry(job: Job, log: LogTask, span: Span, output: str) -> Entry:
     """The entry that a unit has when it is built, keeping nothing of it."""
     with (
-        _Writing(job, log, span, [output], keep_portions=True, anew=True) as writing,
+        _Writing(job, PartitionTask(log, span), [output], keep_portions=True, anew=True) as writing,
         explained(job.store.uri),
     ):
         writing.run()
@@ -268,7 +280,7 @@ def rebuild_files(
         Each of the files, and why it wasn't put back; "" where it was.
     """
     with (
-        _Writing(job, log, span, [entry.output], keep_portions=True, anew=True) as writing,
+        _Writing(job, PartitionTask(log, span), [entry.output], keep_portions=True, anew=True) as writing,
         explained(job.store.uri),
     ):
         writing.run()
@@ -294,17 +306,18 @@ class Reading:
     Attributes:
         outputs: name to the output's options.
         encoded: columns that hold images which the recipe encoded.
+        block_bytes: of rows that are looked at together, about.
     """
 
     store: Store
     schema: Schema
     outputs: Mapping[str, BaseModel]
     encoded: frozenset[str]
-    block_bytes: int = 64 << 20
+    block_bytes: int = READ_BYTES
 
     @classmethod
     def of(cls, job: Target) -> Reading:
-        return cls(job.store, job.schema, job.outputs, job.encoded, job.block_bytes)
+        return cls(job.store, job.schema, job.outputs, job.encoded, min(job.block_bytes, READ_BYTES))
 
     def open(self, entry: Entry) -> RowSource:
         """The reader of a finished unit."""
@@ -329,6 +342,7 @@ class Reading:
 
 def read_back(job: Target, result: PartitionResult) -> PartitionResult:
     """Reads the units through their own readers; adds a failure for each that differs from its entry."""
+    keep_freed_memory()
     reading = Reading.of(job)
     began = time.perf_counter()
     chosen = [entry for entry in result.entries if entry.rows and is_sampled(job.verify, entry.identity)]
@@ -367,9 +381,14 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
             reader = reading.open(entry)
             digests = RowsDigest(reader.schema)
             rows = 0
-            with memory.ROWS.reserved(min(3 * reading.block_bytes, _UNPACKED * entry.size)):
-                for block in reader.blocks(max_bytes=reading.block_bytes):
-                    digests.update(block)
+
+            def digested(block: Block) -> Block:
+                digests.update(block)
+                return block
+
+            with memory.ROWS.reserved(min(_AT_A_TIME * reading.block_bytes, _UNPACKED * entry.size)):
+                # Hashing leaves Python's lock to whoever reads the next block.
+                for block in ahead(digested, reader.blocks(max_bytes=reading.block_bytes), threads=1):
                     rows += len(block)
                     yield from check_images(place, block, images & set(block.columns))
     except StorageError:
@@ -397,7 +416,7 @@ def derive_columns(
     Returns:
         For each output the number of rows, and the digests of its columns as its reader would give them.
     """
-    with _Writing(job, log, span, outputs) as writing:
+    with _Writing(job, PartitionTask(log, span), outputs) as writing:
         writing.run()
         return {output: (writing.rows, writing.close(output)[1]) for output in outputs}
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom import where
 from logloom.blocks import Block, Ragged, Values, empty, take
+from logloom.digests import RowsDigest
 from logloom.errors import UsageError
 from logloom.io.logs.base import Log, Refusal
 from logloom.schema import TIMESTAMP
@@ -29,6 +31,9 @@ from logloom.transforms.tally import ColumnTally, Seen, Tally, add_up, reconcile
 
 __all__ = ["RowStream", "Static", "Tally", "build_blocks", "read_statics", "reconcile"]
 
+# What the C library hands out again, once it was freed, are blocks of up to 32 MiB. Larger ones come as fresh
+# pages, and clearing these takes longer than filling them.
+BLOCK_BYTES = 24 << 20
 UNKNOWN_BYTES = 1 << 20  # guessed for one row's value of a column without fixed shape, until rows were seen
 
 
@@ -44,7 +49,8 @@ def build_blocks(
     """The rows of a span, to be iterated once.
 
     Args:
-        max_bytes: of a block, about; a block has at least one row.
+        max_bytes: of the messages that are read at a time, and of a block, about. A block has at least one
+            row, and with more than one no more than `BLOCK_BYTES`.
         statics: as `read_statics` gave them, where at hand.
 
     Raises (while iterating):
@@ -68,7 +74,7 @@ class RowStream:
         statics: Mapping[str, Static] | None,
     ):
         self._log, self._log_id, self._plan, self._span = log, log_id, plan, span
-        self._statics = statics
+        self._statics, self._max_bytes = statics, max(1, max_bytes)
         self._budget = _RowBudget(plan, max_bytes)
         self._maker = _RowMaker(plan)
         self._tally: Tally | None = None
@@ -84,12 +90,16 @@ class RowStream:
             raise UsageError("the tally of a span is known once all its blocks were taken")
         return self._tally
 
+    def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
+        """The tally as entries hold it."""
+        return self.tally.to_json()
+
     def __iter__(self) -> Iterator[Block]:
         log, plan, span = self._log, self._plan, self._span
         statics = read_statics(log, plan) if self._statics is None else self._statics
         sizes = ByteIndex(log.summary)
         accounts = _Accounts(plan, span, statics)
-        for piece in cut(span, plan, log.summary, self._budget.max_bytes, sizes):
+        for piece in cut(span, plan, log.summary, self._max_bytes, sizes):
             messages = sizes.between(piece.start, piece.stop)
             # Whoever writes rows holds them once more.
             with memory.ROWS.reserved(messages + 2 * self._budget.bytes_of(piece)):
@@ -113,7 +123,7 @@ class _RowBudget:
     """How many rows to make at a time, learnt from the rows made so far."""
 
     def __init__(self, plan: RowPlan, max_bytes: int):
-        self.max_bytes = max(1, max_bytes)
+        self.max_bytes = min(max(1, max_bytes), BLOCK_BYTES)
         types = plan.schema.all.values()
         fixed = sum(math.prod(t.tail) * t.dtype.itemsize for t in types if not t.is_ragged)
         self._row_bytes = 8 + fixed + UNKNOWN_BYTES * sum(t.is_ragged for t in types)
