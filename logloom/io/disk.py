@@ -1,7 +1,7 @@
 """Files of this machine's disks that are being written: their names, their locks, and how they appear.
 
-Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `make_folder`, `start_writing`,
-`sync` and `sync_all`.
+Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `make_folder`, `paths_below`,
+`start_writing`, `sync` and `sync_all`.
 Elsewhere: what is written where (storage).
 """
 
@@ -102,6 +102,20 @@ def make_folder(path: pathlib.Path) -> None:
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
         sync(path.parent)  # else what is synced in it could be lost with its name
+
+
+def paths_below(folder: pathlib.Path) -> list[pathlib.Path]:
+    """All files and folders below a folder, sorted.
+
+    Raises:
+        OSError: one of them can't be listed, which `Path.rglob` would pass over in silence.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found = os.walk(folder, onerror=refuse)
+    return sorted(pathlib.Path(top, name) for top, folders, files in found for name in (*folders, *files))
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from pydantic import AfterValidator
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.disk import start_writing
+from logloom.io.disk import paths_below, start_writing
 from logloom.io.metadata import (
     STRICT,
     Count,
@@ -207,7 +207,7 @@ def repair_hint(place: str) -> str:
 
 def files_in(folder: pathlib.Path) -> list[pathlib.Path]:
     """All files of a folder and of those in it, sorted."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return [path for path in paths_below(folder) if path.is_file()]
 
 
 def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:

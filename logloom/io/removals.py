@@ -13,8 +13,9 @@ Elsewhere: what is old and needed by nobody (logloom.pipelines.gc), and builds t
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from blake3 import blake3
@@ -26,10 +27,13 @@ from logloom.io.disk import is_left_behind, locked, own_name
 from logloom.io.metadata import canonical
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.words import human_seconds
 
 REMOVING = "runs/removing"
 WAIT_S = 300.0  # for another process that removes what is needed
 _DONE, _REMOVED = ".done", ".removed"
+_LASTS_S = 60.0  # a note, however short the grace
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
 Keys = NDArray[np.uint64]  # of names: 8 bytes each, since there are millions
 
 
@@ -63,15 +67,33 @@ def are_in(keys: Keys, names: Sequence[str]) -> NDArray[np.bool_]:
 
 
 @contextlib.contextmanager
-def removing(store: Store, names: Iterable[str]) -> Iterator[None]:
+def removing(store: Store, names: Iterable[str], grace_s: float = math.inf) -> Iterator[Callable[[], None]]:
     """Says of files and folders that they are removed, until the block ends.
 
     Where the block fails, nobody says that it is over: what it removed is unknown.
+
+    Args:
+        grace_s: seconds after which the note may be forgotten.
+
+    Gives what is to be called right before each removal; it raises StorageError where half the grace is over,
+    as after the process was suspended: builds that begin later may not see the note.
     """
     note = f"{REMOVING}/{own_name()}"
+    lasts = max(grace_s / 2, _LASTS_S)
+    noted = time.clock_gettime(_CLOCK)
+
+    def check() -> None:
+        took = time.clock_gettime(_CLOCK) - noted
+        if took > lasts:
+            raise StorageError(
+                f"{store.uri_of(note)}: noted {human_seconds(took)} ago what was to be removed, while the "
+                f"grace is {human_seconds(grace_s)}: this process stood still, and a build may use it by "
+                "now. Nothing more was removed; run `logloom gc` again"
+            )
+
     store.create(note, keys_of(names).astype("<u8").tobytes())
     with locked(store.path_of(note)) if store.local else contextlib.nullcontext():
-        yield
+        yield check
     store.create(f"{note}{_DONE}", b"")
 
 

@@ -19,7 +19,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +33,7 @@ from logloom.io.disk import (
     locked,
     make_folder,
     own_name,
+    paths_below,
     sync,
     sync_all,
 )
@@ -195,7 +196,8 @@ class Store:
         with self._explained(folder):
             if self.local is not None:
                 top = self.path_of(folder)
-                files = (path for path in top.rglob("*") if path.is_file())
+                paths = paths_below(top) if top.exists() else []
+                files = (path for path in paths if path.is_file())
                 return {path.relative_to(top).as_posix(): path.stat().st_size for path in files}
             self.fs.invalidate_cache()
             own = f"/{self.uri_of(folder).split('://', 1)[-1].strip('/')}/"
@@ -360,7 +362,7 @@ class Store:
             if self.local is None:
                 self._restore_all(folder, name, last)
                 return
-            paths = [*folder.rglob("*"), folder]
+            paths = [*paths_below(folder), folder]
             sync_all(paths)
             for path in paths:
                 if path.is_file():
@@ -377,9 +379,19 @@ class Store:
             sync(target.parent)
 
     def _restore_all(self, folder: pathlib.Path, name: str, last: str) -> None:
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        files = [path for path in paths_below(folder) if path.is_file()]
         for path in sorted(files, key=lambda path: path == folder / last):
             self.restore(path, f"{name}/{path.relative_to(folder).as_posix()}")
+
+    def settle(self, folders: Iterable[str]) -> None:
+        """Makes sure that the names in some folders, as they are stored, stay even if the power fails.
+
+        Whoever made such a name may have been killed before it synced the folder.
+        """
+        if self.local is None:
+            return
+        with self._explained(""):
+            sync_all([path for path in map(self.local.joinpath, folders) if path.is_dir()])
 
     def fill(self, folder: pathlib.Path, name: str) -> None:
         """Moves a scratch folder's files, it has no others, into `name`, which may hold files already.
@@ -414,7 +426,9 @@ class Store:
         if self.local is None:
             return
         for folder in map(self.path_of, _SWEPT):
-            for path in folder.iterdir() if folder.is_dir() else ():
+            with explained(str(folder)):
+                paths = list(folder.iterdir()) if folder.is_dir() else []
+            for path in paths:
                 if not is_left_behind(path):
                     continue
                 if path.is_dir():

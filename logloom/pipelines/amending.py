@@ -14,7 +14,7 @@ from logloom.errors import CommitConflictError, DatasetError, LogloomError, Usag
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import ENTRY, read_log_part, unit_folder
-from logloom.io.manifest import Manifest, no_version_at, read_assembled, read_manifest
+from logloom.io.manifest import Manifest, manifest_at, no_version_at, read_assembled, read_manifest
 from logloom.io.merging import GONE, merge_records
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
@@ -72,7 +72,7 @@ def rollback(
         assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
         outcome = commit(job, LogOutcomes(version=logs.shards), assembled)
     _raise(outcome)
-    made = read_manifest(store, job.number)
+    made = manifest_at(store, job.number)  # which gc may have taken out since, after later ones
     return made, show(store, made, view, on_message)[0]
 
 
@@ -150,8 +150,15 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
         allow_empty=True,
         reason=f"{words}: {reason}" if reason else words,
     )
-    changes = tuple(_gone(one) if undo else _dropped(one, reason) for one in records)
-    return Plan(job=job, changes=changes)
+    changes = {one.log_id: _gone(one) for one in _erased(store, newest)}  # else this would bring them back
+    changes |= {one.log_id: _gone(one) if undo else _dropped(one, reason) for one in records}
+    ordered = tuple(changes[log_id] for log_id in sorted(changes))
+    return Plan(job=job, changes=ordered)
+
+
+def _erased(store: Store, manifest: Manifest) -> Iterator[LogRecord]:
+    """The records of a version's logs that were purged since."""
+    return manifest.logs.take(manifest.logs.where("part", Purged(store).parts))
 
 
 def _dropped(record: LogRecord, reason: str) -> LogRecord:

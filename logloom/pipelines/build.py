@@ -24,15 +24,18 @@ from blake3 import blake3
 
 from logloom.errors import (
     CommitConflictError,
+    DatasetError,
     LogloomError,
     LogReadError,
+    PurgedError,
     ReadBackError,
     StorageError,
     UsageError,
 )
 from logloom.extras import beam_needed
-from logloom.io.manifest import Manifest, read_manifest, version_file
+from logloom.io.manifest import Manifest, manifest_at, version_file
 from logloom.io.manifest_digest import write_digest
+from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import DAMAGE
@@ -157,21 +160,28 @@ def build(
         LogReadError: logs are damaged; lists all that were found. DatasetError, of a source to convert.
         ReadBackError: something written doesn't read back, or a source reads otherwise than it was written.
         CommitConflictError: another build committed this version first.
+        PurgedError: a log was purged since it was planned.
         StorageError: a disk or an object store refused.
         UsageError: the engine's workers don't see what is read or written.
         LogloomError: no rows, too many logs skipped, or the engine was lost.
     """
     plan.job.store.sweep()
-    plan = prepared(plan)
-    job = plan.job
-    if plan.up_to_date and job.parent is not None:
-        return _with_view(job, job.parent, view, on_message, built=0, reused=0)
+    if plan.up_to_date and plan.job.parent is not None:
+        return _with_view(prepared(plan).job, plan.job.parent, view, on_message, built=0, reused=0)
     runner = runner or RunnerOptions("direct", workers=num_workers)
-    with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
-        journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
-        watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=journal))
-        with Announced(job, runner.name, num_units(plan)) as announced:
-            finished = _run(watched, runner, on_message, lambda job_id: announced.say(job_id=job_id))
+    # First, so that nobody takes what it hands on in runs/ for left behind.
+    with Announced(plan.job, runner.name, num_units(plan)) as announced:
+        plan = prepared(plan)
+        job = plan.job
+        with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
+            journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
+            watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=journal))
+            try:
+                finished = _run(watched, runner, on_message, lambda job_id: announced.say(job_id=job_id))
+            except DatasetError as error:  # what it handed on goes once that version is there
+                if job.store.exists(version_file(job.number)):
+                    raise finish.was_first(job) from error
+                raise
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
     assert isinstance(finished, Finished)
@@ -188,8 +198,8 @@ def submit(plan: Plan, runner: RunnerOptions, on_message: OnMessage = ignore_mes
     Args:
         plan: one that is not up to date.
     """
-    plan = prepared(plan)
     with Announced(plan.job, runner.name, num_units(plan), detached=True) as announced:
+        plan = prepared(plan)
         submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
         assert isinstance(submitted, Submitted)
         announced.say(job_id=submitted.engine_id or submitted.job_id, place=submitted.place)
@@ -207,11 +217,23 @@ def prepared(plan: AnyPlan) -> AnyPlan:
     What the next plan may remember lies there from then on, too.
     """
     mend_digest(plan.job)
+    _check_purged(plan)
     if plan.job.parent is not None and not plan.up_to_date:
         sweep_runs(plan.job.store, plan.job.parent)  # after one that nobody waited for
     save_memory(plan.memory, plan.job.store)
     job = with_changes(plan.job, plan.changes)
     return dataclasses.replace(plan, job=job, staged=_staged(job, plan))
+
+
+def _check_purged(plan: Plan) -> None:
+    """
+    Raises:
+        PurgedError: a log was purged since it was planned; a purge doesn't begin once a build is announced.
+    """
+    purged = Purged(plan.job.store)
+    for task in dict.fromkeys(task for task, _ in plan.partitions) if len(purged) else ():
+        if purged.has(task.log_id, task.content_id):
+            raise PurgedError(f"{task.log_id}: was purged since this build was planned; build again")
 
 
 def _staged(job: Target, plan: Plan) -> tuple[str, ...]:
@@ -287,7 +309,7 @@ def _run(
 
 
 def _with_view(job: Target, version: int, view: str, on_message: OnMessage, built: int, reused: int) -> Built:
-    manifest = read_manifest(job.store, version)
+    manifest = manifest_at(job.store, version)  # which gc may have taken out since, after later ones
     place, copied = show(job.store, manifest, view, on_message)
     return Built(manifest, place, built, reused, copied, job.skip_budget > 0)
 

@@ -46,6 +46,7 @@ from logloom.words import human_seconds
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
 _BATCH = 10_000  # units that are noted together
+_AT_A_TIME = 256  # files that are removed between two looks at the clock
 _LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|refused\.txt)")
 _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times)")
@@ -264,20 +265,26 @@ class _Collection:
             for files in old.values():
                 self._count("units", files)
         elif old:
-            with removing(self._store, old):
-                self._remove_units(list(old))
+            with removing(self._store, old, self._now - self._cutoff) as check:
+                self._remove_units(list(old), check)
 
-    def _remove_units(self, folders: Sequence[str]) -> None:
+    def _remove_units(self, folders: Sequence[str], check: Callable[[], None]) -> None:
         """Removes units that are noted as being removed; a build may have written some anew just before."""
         old = {folder: files for folder in folders if (files := self._old_files(folder))}
         # First, so that nobody takes what is half gone for finished.
-        remove_files(self._store, [f"{folder}/{ENTRY}" for folder in old])
+        self._remove([f"{folder}/{ENTRY}" for folder in old], check)
         if self._store.local is None:
-            remove_files(self._store, [file.name for files in old.values() for file in files])
+            self._remove([file.name for files in old.values() for file in files], check)
         for folder, files in old.items():
             if self._store.local is not None:
+                check()
                 remove_files(self._store, [file.name for file in files], within=folder)
             self._count("units", files)
+
+    def _remove(self, names: Sequence[str], check: Callable[[], None]) -> None:
+        for start in range(0, len(names), _AT_A_TIME):
+            check()
+            remove_files(self._store, names[start : start + _AT_A_TIME])
 
     def _old_files(self, folder: str) -> list[FoundFile]:
         """The files of a folder; none where one of them is young."""
@@ -322,9 +329,9 @@ class _Collection:
             for file in files:
                 self._count(kind, [file])
         elif files:
-            with removing(self._store, [file.name for file in files]):
+            with removing(self._store, [file.name for file in files], self._now - self._cutoff) as check:
                 old = [file for file in files if self._is_old(file.name)]
-                remove_files(self._store, [file.name for file in old])
+                self._remove([file.name for file in old], check)
             for file in old:
                 self._count(kind, [file])
 

@@ -8,6 +8,7 @@ Needs no Beam: the same functions as in a build, in a pool of processes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -46,11 +47,13 @@ from logloom.pipelines.repair_units import (
 from logloom.pipelines.verify import Task, check_view, damaged_refusal_lists, read_parts, run_tasks
 from logloom.pipelines.verify_claims import Finding, output_order, whole_logs
 from logloom.pipelines.verify_logs import job_again, task_of
+from logloom.pipelines.versions import new_run
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.transforms.finish import restore_refusal_list
 from logloom.transforms.finished import assembled_problems
-from logloom.transforms.job import LogJob
+from logloom.transforms.job import Committed, LogJob
+from logloom.transforms.running_note import Announced
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,21 @@ def repair(
             version should hold.
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
-    manifest, broken = whole_logs(manifest)
-    manifest = _without_purged(store, manifest)
     access = with_access(store.options, logs)
-    remake = functools.partial(job_again, store, manifest, py_files, allow_derive=allow_derive, access=access)
-    mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)
-    return mending.run(dry_run, broken)
+    manifest, broken = whole_logs(manifest)
+    with _announced(store, manifest) if not dry_run else contextlib.nullcontext():
+        manifest = _without_purged(store, manifest)
+        remake = functools.partial(
+            job_again, store, manifest, py_files, allow_derive=allow_derive, access=access
+        )
+        mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)
+        return mending.run(dry_run, broken)
+
+
+def _announced(store: Store, manifest: Manifest) -> Announced:
+    """Tells `purge` and `gc` of a repair, before it looks for what was purged."""
+    job = dataclasses.replace(Committed.of(store, manifest), run=new_run())
+    return Announced(job, "repair", leaves_outcome=False)
 
 
 def _without_purged(store: Store, manifest: Manifest) -> Manifest:

@@ -35,7 +35,7 @@ AnyTarget = TypeVar("AnyTarget", bound=Target)
 
 def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
     """The newest version, None in a new root; and what the `Target` that follows it says of both."""
-    run = uuid.uuid4().hex[:12]
+    run = new_run()
     numbers = version_numbers(store)
     if not numbers:
         store = replace(store, fan_out=fan_out_of_new(store))
@@ -51,6 +51,11 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
         "assembled": newest.assembled,
         "run": run,
     }
+
+
+def new_run() -> str:
+    """What a build, or a repair, is called in runs/."""
+    return uuid.uuid4().hex[:12]
 
 
 class KnownLog(NamedTuple):

@@ -26,7 +26,7 @@ from logloom.io.purged import Purged, digest_of_log
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
 from logloom.io.shards import DROPPED, LogRecord
-from logloom.io.storage import Store
+from logloom.io.storage import UNITS, Store
 from logloom.software import software
 from logloom.transforms.conversion import ConvertJob, converted_record
 from logloom.transforms.job import Job, LogJob, LogTask, Target, opened
@@ -365,13 +365,20 @@ def create_version(
     )
     data = manifest.to_bytes()
     name = version_file(job.number)
+    # The folders that all lies in may have been made by a build that was killed.
+    job.store.settle(["", UNITS, "versions", *(f"{UNITS}/{output}" for output in job.outputs)])
     if not job.store.create(name, data) and job.store.read(name) != data:
-        raise CommitConflictError(
-            f"{job.store.uri_of(name)}: another build committed version {job.number} first; "
-            "build again, what is finished is kept"
-        )
+        raise was_first(job)
     write_digest(job.store, job.number, data)
     return manifest
+
+
+def was_first(job: Target) -> CommitConflictError:
+    """The error of a build whose number another one took."""
+    return CommitConflictError(
+        f"{job.store.uri_of(version_file(job.number))}: another build committed version {job.number} first; "
+        "build again, what is finished is kept"
+    )
 
 
 def _trusted(job: Target, logs: int, assembled: Sequence[Assembled], portions: int) -> dict[str, int]:

@@ -80,10 +80,22 @@ def is_over(store: Store, number: int, run: str) -> bool:
 
 
 class Announced:
-    """Says in the root that a build runs, until the block ends; a note that can't be written is left out."""
+    """Says in the root that a build runs, until the block ends; a note that can't be written is left out.
 
-    def __init__(self, job: Target, engine: str, units: int = 0, *, detached: bool = False):
-        self._job = job
+    Args:
+        leaves_outcome: a commit says what became of it; else its note goes with its end.
+    """
+
+    def __init__(
+        self,
+        job: Target,
+        engine: str,
+        units: int = 0,
+        *,
+        detached: bool = False,
+        leaves_outcome: bool = True,
+    ):
+        self._job, self._leaves_outcome = job, leaves_outcome
         now = int(time.time())
         self._note = RunningNote(
             engine, socket.gethostname(), os.getpid(), now, now, units, detached=detached, labels=job.labels
@@ -102,6 +114,9 @@ class Announced:
         self._thread.join()
         if error is not None:
             self.say(ended=f"{kind.__name__ if kind else ''}: {str(error).partition(chr(10))[0][:500]}")
+        elif not self._leaves_outcome:
+            with contextlib.suppress(StorageError):
+                self._job.store.remove(note_file(self._job.number, self._job.run), durable=False)
 
     def say(self, **changes: str) -> None:
         """Writes the note, with changes."""

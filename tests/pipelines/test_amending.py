@@ -17,6 +17,7 @@ from logloom.pipelines.comparison import compare
 from logloom.pipelines.history import follow, versions
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.purge import purge
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish
@@ -115,6 +116,14 @@ def test_what_was_dropped_comes_back_once_that_is_taken_back(grown, root):
     assert (again.built, again.reused) == (0, again.manifest.totals["units"] // 2)
     assert view_of(root, 5) == view_of(root, 2)
     assert again.manifest.logs == read_manifest(store, 2).logs
+
+
+def test_a_drop_after_a_purge_brings_nothing_back(root):
+    store = Store.at(str(root))
+    erased, dropped = [record.log_id for record in read_manifest(store, 2).logs]
+    assert purge(str(root), [erased]).is_proven
+    made = build(plan_drop(store, [dropped])).manifest
+    assert [(record.log_id, record.status) for record in made.logs] == [(dropped, DROPPED)]
 
 
 def test_all_logs_can_be_dropped(root):

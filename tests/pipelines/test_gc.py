@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -272,10 +273,10 @@ def test_a_unit_that_is_written_anew_while_it_is_noted_stays(store, leftover, mo
     unit, job = leftover
     real = gc._Collection._remove_units
 
-    def take_first(self, folders):
+    def take_first(self, folders, check):
         assert folders == [unit.folder]
         assert taken_unit(job, unit) == unit
-        real(self, folders)
+        real(self, folders, check)
 
     monkeypatch.setattr(gc._Collection, "_remove_units", take_first)
     assert not collect_garbage(str(store.local)).amounts
@@ -303,6 +304,28 @@ def test_a_unit_that_is_taken_or_made_between_the_last_look_and_the_removal_stop
     assert finished_unit(store, unit) is None
     (place, *_) = lost(job, unit)
     assert unit.identity in place
+
+
+def test_a_collection_that_stood_still_for_half_its_grace_removes_nothing_more(store, leftover, monkeypatch):
+    unit, _ = leftover
+    now = removals.time.clock_gettime(removals._CLOCK)
+    clock = SimpleNamespace(clock_gettime=lambda which: now, time=time.time, sleep=time.sleep)
+    monkeypatch.setattr(removals, "time", clock)
+    look = gc._Collection._old_files
+    looks = iter([0, 4 * DAY])  # it is suspended at its second look, after its note
+
+    def suspended(self, folder):
+        nonlocal now
+        now += next(looks, 0)
+        return look(self, folder)
+
+    monkeypatch.setattr(gc._Collection, "_old_files", suspended)
+    with pytest.raises(StorageError, match=r"noted 96 h 0 min ago .* this process stood still"):
+        collect_garbage(str(store.local))
+    assert finished_unit(store, unit) is not None
+    monkeypatch.undo()
+    collect_garbage(str(store.local))
+    assert finished_unit(store, unit) is None
 
 
 def test_a_commit_waits_for_a_removal_and_says_so_where_that_was_killed(store, leftover, monkeypatch):

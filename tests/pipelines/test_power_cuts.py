@@ -17,6 +17,35 @@ pytestmark = pytest.mark.usefixtures("one_at_a_time")
 SAMPLES, OUTCOMES = 1, 8 if EVERY else 2
 
 
+# Of the others the second one says that there is nothing to do, or, of gc, that the first one goes on.
+@pytest.mark.parametrize("verb", ["build", "tag", "view", "purge", "repair"])
+def test_what_a_killed_command_left_and_the_next_one_took_over_outlasts_a_power_cut(
+    two_versions, tmp_path, verb
+):
+    prepare, run = VERBS[verb]
+    template = fresh(two_versions, prepare, tmp_path / "template")
+    rng = random.Random(verb)
+
+    def killed_at(last):
+        place = tmp_path / f"killed-{last}"
+        shutil.copytree(template, place / "root")
+        power = Disk(place / "root", place)
+        with contextlib.suppress(PowerCutError), power.cut_after(last):
+            run(two_versions, store_at(place / "root"))
+        return power, place
+
+    calls = killed_at(None)[0].calls
+    for last in range(calls) if EVERY else sorted(rng.sample(range(calls), SAMPLES)):
+        power, place = killed_at(last)
+        with power.cut_after():
+            run(two_versions, store_at(place / "root"))
+        new = state(place / "root")
+        for number in range(OUTCOMES):
+            left = power.remains(place / f"left-{number}", rng)
+            assert state(left) == new, f"{verb}: killed before call {last} of {calls}"
+        shutil.rmtree(place)
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_after_a_power_cut_a_root_shows_the_old_state_or_the_new(two_versions, tmp_path, verb):
     prepare, run = VERBS[verb]

@@ -6,15 +6,19 @@ import shutil
 
 import pytest
 
+from logloom.errors import UsageError
 from logloom.io.entries import ENTRY, Entry
 from logloom.io.manifest import open_root
 from logloom.io.metadata import canonical, checked
 from logloom.io.storage import Store
+from logloom.pipelines import repair as repair_module
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
+from logloom.pipelines.status import builds
 from logloom.pipelines.verify import verify
 from logloom.pipelines.view import make_view
 from tests.files import flip
@@ -49,6 +53,21 @@ DAMAGE = {
     "the part of a log": ("logs/*.parquet", flip),
     "a part of a log that is gone": ("logs/*.parquet", os.unlink),
 }
+
+
+def test_a_purge_waits_for_a_repair_which_leaves_no_note(root, monkeypatch):
+    real, said = repair_module._without_purged, []
+
+    def purged_meanwhile(store, manifest):
+        with pytest.raises(UsageError, match="a build runs"):
+            purge(str(root), [manifest.logs[0].log_id])
+        said.extend(status for status in builds(store) if status.engine == "repair")
+        return real(store, manifest)
+
+    monkeypatch.setattr(repair_module, "_without_purged", purged_meanwhile)
+    assert repair(str(root), num_workers=1).is_sound
+    assert [status.state for status in said] == ["running"]
+    assert not [status for status in builds(Store.at(str(root))) if status.engine == "repair"]
 
 
 @pytest.mark.parametrize("what", DAMAGE)

@@ -14,6 +14,7 @@ from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
 from logloom.pipelines.amending import plan_drop, rollback
+from logloom.pipelines.build import prepared
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
@@ -61,7 +62,9 @@ def store_at(root):
 
 def built(made, store):
     plan = plan_build(made[0], store.uri)
-    if not plan.up_to_date:
+    if plan.up_to_date:
+        prepared(plan)
+    else:
         build_eagerly(plan, random.Random(0))
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from logloom.pipelines.build import prepared, raise_outcome
-from logloom.pipelines.plan import BuildPlan
+from logloom.pipelines.planned import Plan
 from logloom.transforms import build_logs, finish
 
 REPEATED = 0.05  # the share of work that is done twice, as where an engine takes a worker for dead
@@ -95,14 +95,19 @@ EAGER = SimpleNamespace(
 )
 
 
-def build_eagerly(plan: BuildPlan, rng: random.Random) -> None:
-    """Runs a planned build to its commit, where `EAGER` is the `beam` of logloom.transforms.build_logs.
+def run_eagerly(plan: Plan, rng: random.Random) -> None:
+    """Runs a prepared build to its commit, where `EAGER` is the `beam` of logloom.transforms.build_logs."""
+    tasks = Collection(list(plan.elements), rng)
+    outcomes = tasks | build_logs.BuildLogs(plan.job)
+    outcomes | build_logs.CommitVersion(plan.job, plan.log_ids)
+
+
+def build_eagerly(plan: Plan, rng: random.Random) -> None:
+    """As `run_eagerly`, of a plan as it was made.
 
     Raises:
         LogloomError: what `logloom.pipelines.build.build` raises.
     """
     plan = prepared(plan)
-    tasks = Collection([log.task for log in plan.logs], rng)
-    outcomes = tasks | build_logs.BuildLogs(plan.job)
-    outcomes | build_logs.CommitVersion(plan.job, [task.log_id for task in tasks.elements])
+    run_eagerly(plan, rng)
     raise_outcome(finish.read_outcome(plan.job), plan.job)

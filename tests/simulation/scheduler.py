@@ -6,11 +6,14 @@ happens depends on the seed alone, so a schedule that failed is run again by its
 
 from __future__ import annotations
 
+import collections
 import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from logloom.io import retries
 
 
 class Crashed(BaseException):
@@ -24,17 +27,33 @@ class Actor:
     baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     began: int = 0
     priority: float = 0.0
+    place: str = ""
+    acts: int = 0  # requests that changed something
+    has_stalled: bool = False
+    stalls_at: int = 0  # one of them, before which it stands still until the others are over
     is_dead: bool = False
     is_over: bool = False
     error: BaseException | None = None
 
 
+def place_of(path: str) -> str:
+    """The unit that a file is of, or the folder of the root that it lies in."""
+    steps = path.partition("://")[2].split("/")[2:]
+    return "/".join(steps[:4] if steps[:1] == ["parts"] else steps[:1])
+
+
 class Scheduler:
     """Takes the place of `tests.faulty.Faults`: is asked before each request what becomes of it.
+
+    Attributes:
+        ends_at: by place, the share of writes there at which an actor is killed.
 
     Args:
         crashes, faults: shares of the requests at which an actor is killed, or which fail.
         check: called whenever a request was made and another is about to be.
+        engine: runs the steps of a build.
+        stalls_before: a request and a folder, such as "remove parts": each actor stands still before its
+            first one until the others are over.
     """
 
     def __init__(
@@ -43,12 +62,18 @@ class Scheduler:
         crashes: float = 0.002,
         faults: float = 0.02,
         check: Callable[[], None] = lambda: None,
+        engine: Callable[[Any], None] = lambda plan: None,
+        stalls_before: str = "",
     ):
         self.rng = random.Random(seed)
         self.switches = self.rng.choice([0.3, 0.05])  # some actors stand still while others do a lot
-        self.crashes, self.faults, self.check = crashes, faults, check
-        self.requests = 0
+        self.crashes, self.faults, self.check, self.engine = crashes, faults, check, engine
+        self.stalls_before = stalls_before
+        self.requests, self.ends_at = 0, dict[str, float]()
         self.written: dict[str, int] = {}  # by path, the number of the request that wrote it last
+        self.removed: dict[str, int] = {}  # and that removed it last
+        self.refused: set[str] = set()  # paths for which a request failed as often as it is sent again
+        self._met: dict[str, collections.deque[bool]] = {}  # by path, whether the last requests failed
         self.actors: list[Actor] = []
         self._back = threading.Semaphore(0)
         self._current: Actor | None = None
@@ -60,6 +85,8 @@ class Scheduler:
         actor = Actor(
             name, began=self.requests if parent is None else parent.began, priority=self.rng.random()
         )
+        if self.rng.random() < 0.5:
+            actor.stalls_at = self.rng.randint(1, self.rng.choice([3, 10, 40]))
 
         def run() -> None:
             self._own.actor = actor
@@ -86,13 +113,24 @@ class Scheduler:
         while alive := [actor for actor in self.actors if not actor.is_over]:
             actor = max(alive, key=lambda one: one.priority)
             actor.baton.release()
-            assert self._back.acquire(timeout=60), f"{actor.name} waits for another actor"
+            assert self._back.acquire(timeout=600), f"{actor.name} waits for another actor"
             self.check()
             if actor.error is not None:
                 raise actor.error
         for actor in self.actors:
             assert actor.thread is not None
             actor.thread.join()
+
+    @property
+    def current(self) -> int:
+        """The number of the actor that asks, as a process has one; 0 where no actor does."""
+        actor: Actor | None = getattr(self._own, "actor", None)
+        return 0 if actor is None else self.actors.index(actor) + 1
+
+    def is_running(self, number: int, since: float | None = None) -> bool:
+        """Takes the place of `logloom.io.disk.is_running`."""
+        actor = self.actors[number - 1] if number else None
+        return actor is None or not (actor.is_dead or actor.is_over)
 
     def begin(self) -> None:
         """The actor begins something for which what it finds must stay young."""
@@ -109,15 +147,28 @@ class Scheduler:
         actor: Actor | None = getattr(self._own, "actor", None)
         if actor is None:
             return None
-        if not actor.is_dead and self.rng.random() < self.switches:
-            actor.priority = self.rng.random()
+        place, actor.place = place_of(path), place_of(path)
+        is_shared = any(other.place == place for other in self.actors if other is not actor)
+        share = max(self.switches, 0.15 * is_shared)  # most happens where two are at work
+        actor.acts += what in ("write", "remove")
+        stalls = what in ("write", "remove") and actor.acts == actor.stalls_at
+        if self.stalls_before == f"{what} {place.partition('/')[0]}" and not actor.has_stalled:
+            stalls = actor.has_stalled = True
+        if not actor.is_dead and (stalls or self.rng.random() < share):
+            actor.priority = -1.0 if stalls else self.rng.random()
             self._back.release()
             actor.baton.acquire()
-        if actor.is_dead or self.rng.random() < self.crashes:
+        is_last = what == "write" and self.rng.random() < self.ends_at.get(place_of(path), 0)
+        if actor.is_dead or is_last or self.rng.random() < self.crashes:
             actor.is_dead = True
             raise Crashed
         self.requests += 1
-        if what == "write":
-            self.written[path] = self.requests
+        if what in ("write", "remove"):
+            (self.written if what == "write" else self.removed)[path] = self.requests
+        fails = self.rng.random() < self.faults
+        met = self._met.setdefault(path, collections.deque(maxlen=2 * len(retries.WAITS)))
+        met.append(fails)
+        if sum(met) > len(retries.WAITS):
+            self.refused.add(path)
         kinds: list[Any] = ["lost", "503", "reset", "short"]
-        return self.rng.choice(kinds) if self.rng.random() < self.faults else None
+        return self.rng.choice(kinds) if fails else None

@@ -1,0 +1,142 @@
+"""Mistakes that the simulation must find: rules of builds, gc, purge and tags are switched off one by one.
+
+Each has the seed of a schedule that showed it; where a change made that seed another one, others are tried.
+Elsewhere: all rules, in the model of versions (tests/model).
+"""
+
+import contextlib
+import sys
+
+import pytest
+
+from logloom.io.entries import ENTRY
+from logloom.io.purged import Purged
+from logloom.io.remote import RemoteFiles
+from logloom.io.storage import Store
+from logloom.pipelines import gc, purge, tagging
+from logloom.transforms import finish, finished, partition, taking
+from tests.simulation import conftest
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.world import MANIFEST
+
+TRIED = 200  # schedules
+
+collection = gc._Collection
+create, read = Store.create, Store.read
+
+
+def nothing(*arguments, **options):
+    return iter(())
+
+
+def entry_first(store, folder, name, last):
+    """As `Store._restore_all`, but that the mark is written before the files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in sorted(files, key=lambda path: path != folder / last):
+        store.restore(path, f"{name}/{path.relative_to(folder).as_posix()}")
+
+
+def unsure_of_its_own(fs, path, value, mode="overwrite", **options):
+    """As `RemoteFiles.pipe_file`, but that what exists is another's."""
+    fs._ask(path, lambda: fs._own.pipe_file(path, value, mode=mode, **options))
+
+
+def refused_whatever_is_there(store, name):
+    """As `Store.read`, so that a version that is there never looks like one's own."""
+    is_commit = sys._getframe(1).f_code.co_name == "create_version"
+    return read(store, name) + (b" " if MANIFEST.search(name) and is_commit else b"")
+
+
+def last_writer_wins(store, name, data, **options):
+    store.replace(name, data)
+    return True
+
+
+def tags_of_the_last_writer(store, name, data, **options):
+    return last_writer_wins(store, name, data) if "/tags/" in name else create(store, name, data, **options)
+
+
+def found_without_a_look(store, folders):
+    return all(store.exists(f"{folder}/{ENTRY}") for folder in folders)
+
+
+def files_first(self, folders, check):
+    files = [file.name for folder in folders for file in self._old_files(folder)]
+    gc.remove_files(self._store, sorted(files, key=lambda name: name.endswith(ENTRY)))
+
+
+def manifest_removed(store, number, why):
+    store.remove(f"versions/{number:08d}.json")
+
+
+def anything_is_old(scheduler):
+    return list(scheduler.written)
+
+
+def without_tombstones(purging, folders, reason):
+    purging._purged = Purged(purging._store)
+
+
+def any_version(store):
+    return range(1, 10**8)
+
+
+# By what is wrong: the theme and the seed of a schedule that shows it, before what all stand still there, and
+# what takes whose place.
+MISTAKES = {
+    "a mark is written before its files, and nobody looks at these": (
+        ("builds", 3, ""),
+        [
+            (Store, "_restore_all", entry_first),
+            (finished, "_problems", nothing),
+            (partition, "differences", nothing),
+        ],
+    ),
+    "one's own commit is refused": (
+        ("builds", 7, ""),
+        [(RemoteFiles, "pipe_file", unsure_of_its_own), (Store, "read", refused_whatever_is_there)],
+    ),
+    "a commit replaces another": (("builds", 8, ""), [(conftest, "create", last_writer_wins)]),
+    "a unit is taken without writing its mark again": (
+        ("builds", 15, ""),
+        [(taking, "refresh", found_without_a_look)],
+    ),
+    "a commit doesn't look for what is being removed": (
+        ("builds", 0, "remove parts"),
+        [(finish, "removed_meanwhile", nothing)],
+    ),
+    "gc doesn't note what it removes": (
+        ("builds", 0, "remove parts"),
+        [(gc, "removing", lambda *what: contextlib.nullcontext(lambda: None))],
+    ),
+    "gc removes files before their mark": (("builds", 1, ""), [(collection, "_remove_units", files_first)]),
+    "the grace is shorter than a build": (("builds", 3, ""), [(Scheduler, "old", anything_is_old)]),
+    "retention removes a manifest": (("retention", 4, ""), [(gc, "mark_removed", manifest_removed)]),
+    "a tag is given without a look whether its version was removed": (
+        ("tags", 0, "write versions"),
+        [(tagging, "version_numbers", any_version)],
+    ),
+    "gc doesn't look for tags after it took a version out": (
+        ("tags", 4, ""),
+        [(gc, "read_tags", lambda store: {})],
+    ),
+    "the last writer of tags wins": (("tags", 0, ""), [(conftest, "create", tags_of_the_last_writer)]),
+    "a purge leaves no tombstone": (
+        ("purges", 1, ""),
+        [(purge._Purging, "_write_tombstones", without_tombstones)],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_breaks_a_promise_under_some_schedule(run, monkeypatch, mistake):
+    (theme, shown_by, stalls_before), replaced = MISTAKES[mistake]
+    for place, name, wrong in replaced:
+        monkeypatch.setattr(place, name, wrong)
+    for seed in [shown_by, *range(TRIED)]:
+        try:
+            run(seed, theme, crashes=0.01, faults=0.05, stalls_before=stalls_before)
+        except AssertionError as found:
+            print(found)
+            return
+    pytest.fail("nothing was found")
