@@ -22,6 +22,7 @@ from logloom.errors import DatasetError, LogloomError, ReadBackError, StorageErr
 from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit, write_log_part
 from logloom.io.filesystems import explained
+from logloom.io.log_statistics import noted, of_units, write_statistics
 from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.shards import LogRecord
 from logloom.io.stretches import DAMAGE, LogRange
@@ -34,6 +35,7 @@ from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import make_view, viewing
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.running import run
+from logloom.statistics.rows import RowStatistics
 from logloom.transforms import finish, memory, partition
 from logloom.transforms.build_logs import CommitVersion
 from logloom.transforms.bundles import bundled, packed, unpacked
@@ -248,7 +250,7 @@ def _blank_entry(task: PartTask, job: ConvertJob) -> Entry:
 
 def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
     log, part = task.log, task.part
-    digests = RowsDigest(job.schema)
+    digests, counting = RowsDigest(job.schema), RowStatistics(job.schema)
     rows = 0
     writer: Writer | None = None
     with (
@@ -263,7 +265,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
         everything = tuple(job.schema.all)
         blocks = job.source.part_blocks(log.log_id, part, everything, job.block_bytes) if part.rows else ()
         for block in blocks:
-            digested = hasher.submit(digests.update, block)
+            digested, counted_up = hasher.submit(digests.update, block), hasher.submit(counting.update, block)
             if writer is None:
                 context = UnitContext(
                     log.log_id,
@@ -280,6 +282,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
             # A format keeps to the partition's name that the plan knows, whatever the source's reader says.
             writer.append(dataclasses.replace(block, partition=part.name, first_row=rows))
             digested.result()
+            counted_up.result()
             rows += len(block)
         unit = writer.close() if writer is not None else {}
         columns = digests.hexdigests() if rows else {}
@@ -291,6 +294,7 @@ def _write_unit(task: PartTask, job: ConvertJob) -> Entry:
             columns=unit.pop("columns", None) or columns,
             unit=unit,
             tally=part.tally,
+            statistics=noted(counting.close()) if rows else "",
         )
         publish_unit(job.store, folder, entry)
     return entry
@@ -344,6 +348,7 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: ConvertJob) -> LogOut
         units=len(entries),
         rows=rows,
         verified=finish.read_share(job),
+        statistics=write_statistics(job.store, log_id, of_units(job.store, entries)),
     )
     if failures:
         record = _without_damaged(done[0].record, record, failures)

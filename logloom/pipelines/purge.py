@@ -25,6 +25,7 @@ from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
 from logloom.io.ages import FoundFile, listed, remove_files, remove_folder
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import Entry, FileEntry, find_entry, read_log_part, unit_folder, unit_names
+from logloom.io.log_statistics import statistics_file
 from logloom.io.manifest import (
     Assembled,
     Manifest,
@@ -201,6 +202,7 @@ class _Purging:
         self._remove_notes()
         self._remove_single([f"logs/{part}.parquet" for part in self._records if part])
         self._remove_single([r.refusal_list for r in self._records.values() if r.refusal_list])
+        self._remove_single([statistics_file(r) for r in self._records.values() if r.statistics])
         if self._store.local is not None:
             os.sync()  # what is proven to be gone stays gone if the power fails
         self._prove(units, on_progress)

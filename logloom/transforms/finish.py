@@ -18,6 +18,7 @@ from blake3 import blake3
 from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
+from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.logs.base import Refusal
 from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
@@ -101,6 +102,7 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
         refused=refused,
         reasons=_reasons(job.store, [_told(refusal) for refusal in refusals]),
         verified=read_share(job),
+        statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
     )
 
 

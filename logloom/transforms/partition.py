@@ -12,7 +12,7 @@ import itertools
 import logging
 import pathlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,16 +20,19 @@ from typing import Any, Self
 from blake3 import blake3
 from pydantic import BaseModel
 
+from logloom.blocks import Block
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError, UsageError
 from logloom.io.entries import Entry, FileEntry, files_of, publish_unit
 from logloom.io.filesystems import explained
+from logloom.io.log_statistics import noted
 from logloom.io.metadata import Text
 from logloom.io.remote import MISSING
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.units import Portion, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
+from logloom.statistics.rows import RowStatistics
 from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
@@ -115,11 +118,20 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
         raise  # the fault of this machine or store, not of the log
     except Exception as error:  # whatever a format or a library raises of a log's values
         return PartitionResult(log, span.name, (), (_failure(log, span, error),))
-    entries = tuple(entry for output in blank if (entry := found[output] or built.get(output)))
+    entries = _counted_once(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
     job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built))
     return PartitionResult(log, span.name, entries, (), len(built), seconds)
+
+
+def _counted_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Entries of one partition, but for statistics that one before has, too: they cross shuffles."""
+    once: list[Entry] = []
+    for entry in entries:
+        is_known = any(other.statistics for other in once)
+        once.append(dataclasses.replace(entry, statistics="") if is_known else entry)
+    return tuple(once)
 
 
 def _failure(log: LogTask, span: Span, error: Exception) -> Failure:
@@ -146,6 +158,7 @@ class _Writing:
         *,
         keep_portions: bool = False,
         anew: bool = False,
+        with_statistics: bool = False,
     ):
         self._job, self._log, self._span = job, log, span
         self._outputs = tuple(outputs)
@@ -155,10 +168,12 @@ class _Writing:
         self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
         self._writers: dict[str, Writer] = {}
         self._digests = RowsDigest(job.schema)
+        self._counting = RowStatistics(job.schema) if with_statistics else None
         self.folders: dict[str, pathlib.Path] = {}
         self.portions: dict[str, dict[str, Portion]] = {}
         self.rows = 0
         self.tally: dict[str, Any] = {}
+        self.statistics = ""
 
     def __enter__(self) -> Self:
         return self
@@ -173,12 +188,19 @@ class _Writing:
         for block in stream:
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
-            digested = self._hasher.submit(self._digests.update, block)
+            digested = self._hasher.submit(self._digest, block)
             for writer in self._writers.values():
                 writer.append(block)
             digested.result()
             self.rows += len(block)
         self.tally = stream.tally.to_json()
+        if self._counting is not None and self.rows:
+            self.statistics = noted(self._counting.close())
+
+    def _digest(self, block: Block) -> None:
+        self._digests.update(block)
+        if self._counting is not None:
+            self._counting.update(block)
 
     def _open_writers(self) -> None:
         job, log = self._job, self._log
@@ -213,7 +235,10 @@ def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) ->
     """Builds and publishes the given outputs' units of a partition."""
     log, span = partition.log, partition.span
     entries = {}
-    with _Writing(job, log, span, blank, keep_portions=True) as writing, explained(job.store.uri):
+    with (
+        _Writing(job, log, span, blank, keep_portions=True, with_statistics=True) as writing,
+        explained(job.store.uri),
+    ):
         writing.run()
         for output in blank:
             entry = _closed(writing, blank[output])
@@ -237,13 +262,14 @@ def _closed(writing: _Writing, blank: Entry) -> Entry:
         columns=columns,
         unit=unit,
         tally=writing.tally,
+        statistics=writing.statistics,
     )
 
 
 def derive_entry(job: Job, log: LogTask, span: Span, output: str) -> Entry:
     """The entry that a unit has when it is built, keeping nothing of it."""
     with (
-        _Writing(job, log, span, [output], keep_portions=True, anew=True) as writing,
+        _Writing(job, log, span, [output], keep_portions=True, anew=True, with_statistics=True) as writing,
         explained(job.store.uri),
     ):
         writing.run()
@@ -354,8 +380,13 @@ def is_sampled(verify: str, identity: str) -> bool:
     return int(blake3(identity.encode()).hexdigest()[:8], 16) < share * 2**32
 
 
-def differences(reading: Reading, entry: Entry) -> Iterator[str]:
+def differences(
+    reading: Reading, entry: Entry, on_block: Callable[[Block], object] | None = None
+) -> Iterator[str]:
     """Says how a unit differs, read through its reader, from what its entry promises.
+
+    Args:
+        on_block: called with all that is read.
 
     Raises:
         StorageError: it can't be read.
@@ -370,6 +401,8 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
             with memory.ROWS.reserved(min(3 * reading.block_bytes, _UNPACKED * entry.size)):
                 for block in reader.blocks(max_bytes=reading.block_bytes):
                     digests.update(block)
+                    if on_block is not None:
+                        on_block(block)
                     rows += len(block)
                     yield from check_images(place, block, images & set(block.columns))
     except StorageError:
