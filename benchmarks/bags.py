@@ -15,14 +15,15 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 import logloom.io.bags as bags
-from benchmarks.harness import Contender, in_process, print_table, warn_if_busy
+from benchmarks.harness import Contender, compare, in_process
+from benchmarks.report import Report
 from benchmarks.scripts.bags_side import SPEC, points, records
-from benchmarks.scripts.sides import Side, open_sides, rows_of_table
+from benchmarks.scripts.sides import Side, open_sides
 from logloom.blocks import Block
 from logloom.schema import ColumnType, Schema
 
@@ -99,27 +100,27 @@ def main() -> None:
         for side in sides.values():
             stack.enter_context(side)
         ways = {key: in_process(function) for key, function in writing(folder, rows).items()}
-        table = rows_of_table(
-            "write a unit, no fsync", {"logloom": ways["unit"], "plain files": ways["plain"]}, rounds, rows
-        )
-        table += rows_of_table(
-            "write a dataset, fsync",
-            {"logloom": ways["dataset"], "plain files": ways["plain, fsync"]},
-            rounds,
-            rows,
-        )
+        report = Report(f"Bags: {rows} rows of 94 kB")
+
+        def add(task: str, contenders: dict[str, Contender], limits: Sequence[str] = ()) -> None:
+            report.add(task, rows, "rows", compare(contenders, rounds=rounds), limits)
+
+        limits = ["plain files"]
+        add("write a unit, no fsync", {"logloom": ways["unit"], "plain files": ways["plain"]}, limits)
+        durable = {"logloom": ways["dataset"], "plain files": ways["plain, fsync"]}
+        add("write a dataset, fsync", durable, limits)
         granular: dict[str, Contender] = {k: s.task("write") for k, s in sides.items() if k != "logloom"}
-        table += rows_of_table("write, no fsync", {"logloom (unit)": ways["unit"], **granular}, rounds, rows)
+        if granular:
+            add("write, no fsync", {"logloom (unit)": ways["unit"], **granular})
         sides["logloom"].task("write")()
         for task, what in READING.items():
-            table += rows_of_table(what, {k: side.task(task) for k, side in sides.items()}, rounds, rows)
+            add(what, {k: side.task(task) for k, side in sides.items()})
         with_sequences = {k: side for k, side in sides.items() if k != "granular 0.24"}
         for side in with_sequences.values():
             side.task("write_sequences")()
         for task, what in SEQUENCES.items():
-            table += rows_of_table(what, {k: s.task(task) for k, s in with_sequences.items()}, rounds, rows)
-    print_table(f"Bags: {rows} rows of 94 kB", ["task", "who", "per second", "logloom is faster by"], table)
-    warn_if_busy()
+            add(what, {k: s.task(task) for k, s in with_sequences.items()})
+    report.finish()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The job: 562 MB of images and IMU to ten rows a second, each with the nearest image and the nearest IMU
 values, as tar of .npy, fsynced. Each contender runs as a fresh process; what it takes on a log of two images
-is its start-up, and is set aside. The script is the base: 1.2 means 1.2 times as fast as the script.
+is its start-up.
 
     python -m benchmarks.build [--rounds N] [--images N]
 """
@@ -13,26 +13,21 @@ import argparse
 import json
 import pathlib
 import shutil
-import statistics
 import sys
 import tempfile
 
 from benchmarks import workloads
 from benchmarks.harness import (
     Contender,
-    Sample,
     cache_folder,
     child,
     compare,
-    print_table,
-    ratios,
-    spread,
-    warn_if_busy,
 )
+from benchmarks.report import Report
 
 HERE = pathlib.Path(__file__).parent
 RAY_PYTHON = HERE.parent / ".venv-ray" / "bin" / "python"
-BASE = "script"
+SCRIPT = "hand-written script"
 RECIPE = """\
 name: bench
 logs: [LOG]
@@ -60,7 +55,14 @@ def main() -> None:
         samples = compare(contenders(log, pathlib.Path(scratch)), rounds=arguments.rounds)
     # The least, for what a busy machine adds to a start-up mustn't be taken off the work.
     least = {name: min(sample.seconds for sample in found) for name, found in startups.items()}
-    report(log.stat().st_size, samples, least)
+    megabytes = log.stat().st_size / 1e6
+    report = Report("Build: the whole job")
+    report.add("start-up: a log of two images", 1, "builds", startups, [SCRIPT])
+    report.add(f"{megabytes:.0f} MB to tar", megabytes, "MB", samples, [SCRIPT])
+    report.add("the same without start-up", megabytes, "MB", samples, [SCRIPT], least)
+    report.finish()
+    if not RAY_PYTHON.exists():
+        print("Ray Data is not installed: `make bench-ray` adds it to the comparison.")
 
 
 def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]:
@@ -73,46 +75,24 @@ def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
 
-    def build(workers: int, verify: str) -> Contender:
-        options = ["--to", str(out / "root"), "--workers", str(workers), "--verify", verify, "--quiet"]
+    def build(verify: str, workers: int | None = None) -> Contender:
+        options = ["--to", str(out / "root"), "--verify", verify, "--quiet"]
+        if workers:
+            options += ["--workers", str(workers)]
         return child([sys.executable, "-m", "logloom", "build", str(recipe), *options], prepare=fresh)
 
     script = [sys.executable, str(HERE / "scripts" / "extract.py"), str(log), str(out / "rows.tar")]
     found = {
-        BASE: child(script, prepare=fresh),
-        "logloom, 1 worker, no verify": build(1, "none"),
-        "logloom, 2 workers, no verify": build(2, "none"),
-        "logloom, 1 worker": build(1, "all"),
-        "logloom, 2 workers": build(2, "all"),
+        SCRIPT: child(script, prepare=fresh),
+        "logloom": build("all"),
+        "logloom, 1 worker": build("all", 1),
+        "logloom, 2 workers": build("all", 2),
+        "logloom, 1 worker, not read back": build("none", 1),
     }
     if RAY_PYTHON.exists():
         ray = [str(RAY_PYTHON), str(HERE / "scripts" / "extract_ray.py"), str(log), str(out / "rows")]
         found["ray data, 2 cores"] = child(ray, prepare=fresh)
     return found
-
-
-def report(size: int, samples: dict[str, list[Sample]], startup: dict[str, float]) -> None:
-    """Prints seconds, throughput, ratios and peak memory."""
-    rows = []
-    for name, found in samples.items():
-        against = ratios(samples[BASE], found, startup[BASE], startup[name])
-        working = [sample.seconds - startup[name] for sample in found]
-        rows.append(
-            [
-                name,
-                f"{startup[name]:.2f}",
-                spread(working),
-                f"{statistics.median(sample.cpu for sample in found):.2f}",
-                f"{size / 1e6 / statistics.median(working):.0f}",
-                spread(against),
-                f"{max(sample.peak_rss for sample in found) / 1e6:.0f}",
-            ]
-        )
-    columns = ["job", "start-up s", "work s", "CPU s", "input MB/s", "times the script's speed", "peak MB"]
-    print_table(f"{size / 1e6:.0f} MB, median (least–greatest) of {len(samples[BASE])}", columns, rows)
-    warn_if_busy()
-    if not RAY_PYTHON.exists():
-        print("Ray Data is not installed: `make bench-ray` adds it to the comparison.")
 
 
 if __name__ == "__main__":

@@ -118,15 +118,15 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table; the first column to the left, the others to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """Prints a table; the first `left` columns to the left, the others to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for position, name in enumerate(columns):
-        table.add_column(name, justify="right" if position else "left")
+        table.add_column(name, justify="left" if position < left else "right")
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 140, highlight=False).print(table)

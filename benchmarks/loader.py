@@ -5,7 +5,7 @@
 Rows are 94 kB in eight columns, decoded to numpy. Each figure is the median of interleaved rounds, in the
 same run, after the tenth batch; ratios are taken round by round. Also the time to the first batch, and the
 memory that a long dataset costs with more and more workers (PSS). `make interop` installs granular, `make
-bench-loaders` array_record with grain and litdata (which shuffles within the chunks it has open only).
+bench` array_record with grain and litdata (which shuffles within the chunks it has open only).
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.harness import Contender, in_process, print_table, warn_if_busy
+from benchmarks.harness import Contender, compare, in_process
+from benchmarks.report import Report
 from benchmarks.scripts.bags_side import BATCH, SPEC, points
-from benchmarks.scripts.sides import LOADERS, Side, open_sides, rows_of_table
+from benchmarks.scripts.sides import LOADERS, Side, open_sides
 from logloom.datasets.loader import Loader
 
-BASE = "granular 0.17"  # later ones have no loader over a dataset
+PLAIN = "plain reads"
+TASKS = {
+    "loader": ("rows", "rows"),
+    "loader_function": ("rows, a function", "rows"),
+    "first_batch": ("first batch", "batches"),
+}
+GRANULAR = "granular 0.17"  # later ones have no loader over a dataset
 PEERS = {"array_record, grain": "array_record", "litdata": "litdata"}
 
 
@@ -119,20 +126,20 @@ def data_memory(folder: pathlib.Path, workers: int) -> int:
 
 
 def phase(
-    what: str,
+    report: Report,
     task: str,
     folder: pathlib.Path,
     rows: int,
     rounds: int,
-    count: int,
     more: Mapping[str, Contender] | None = None,
-) -> list[list[str]]:
-    """The lines of one task; in processes of its own, for granular's keeps every batch's descriptors."""
+) -> None:
+    """Adds one task; its processes are its own, for granular's keep every batch's descriptors."""
+    what, unit = TASKS[task]
     with contextlib.ExitStack() as stack:
         contenders = {}
         for name, side in open_sides(folder, rows).items():
             stack.enter_context(side)
-            if name in ("logloom", BASE):
+            if name in ("logloom", GRANULAR):
                 side.task("write")()
                 contenders[name] = side.task(task)
         if LOADERS.exists() and task in ("loader", "first_batch"):
@@ -140,8 +147,8 @@ def phase(
                 side = stack.enter_context(Side(LOADERS, "loader_side.py", who, folder / who, rows))
                 side.task("write")()
                 contenders[name] = side.task(task)
-        base = BASE if BASE in contenders else None
-        return rows_of_table(what, {**contenders, **(more or {})}, rounds, count, base)
+        samples = compare({**contenders, **(more or {})}, rounds=rounds)
+        report.add(what, 1 if unit == "batches" else rows, unit, samples, [n for n in samples if n == PLAIN])
 
 
 def main() -> None:
@@ -151,21 +158,17 @@ def main() -> None:
     parser.add_argument("--folder", help="where files are written; the system's temporary folder by default")
     arguments = parser.parse_args()
     rows, rounds = arguments.rows, arguments.rounds
+    report = Report(f"Loader: {rows} rows of 94 kB in {len(SPEC)} columns, 2 workers, batch {BATCH}")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        more = {
-            "logloom, a table": table_loader(folder, rows, stack),
-            "plain reads": plain_reads(folder, rows),
-        }
-        lines = phase("rows", "loader", folder, rows, rounds, rows, more)
-        lines += phase("rows, a function", "loader_function", folder, rows, rounds, rows)
-        lines += phase("first batches", "first_batch", folder, rows, rounds, 1)
+        more = {"logloom, a table": table_loader(folder, rows, stack), PLAIN: plain_reads(folder, rows)}
+        phase(report, "loader", folder, rows, rounds, more)
+        phase(report, "loader_function", folder, rows, rounds)
+        phase(report, "first_batch", folder, rows, rounds)
         memory = {workers: data_memory(folder, workers) / 1e6 for workers in (1, 2, 4)}
-    title = f"Loader: {rows} rows of 94 kB in {len(SPEC)} columns, 2 workers, batch {BATCH}"
-    print_table(title, ["what", "who", "per second", f"as a multiple of {BASE}"], lines)
+    report.finish()
     text = ", ".join(f"{n} workers {mb:.0f} MB ({mb / memory[1]:.2f}x)" for n, mb in memory.items())
     print(f"Memory of five million rows' index and order: {text}")
-    warn_if_busy()
 
 
 if __name__ == "__main__":

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import statistics
 import subprocess
 import sys
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import lz4.frame
 import numpy as np
 
 from benchmarks import workloads
-from benchmarks.harness import cache_folder, compare, in_process, print_table, ratios, spread
+from benchmarks.harness import cache_folder, compare, in_process
+from benchmarks.report import Report
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.compression import decompress
@@ -164,23 +164,6 @@ def decompress_and_check(path: pathlib.Path, threads: int, keep: bool = False) -
             future.result()
 
 
-def report(
-    title: str, count: int, megabytes: float, rounds: int, peers: dict[str, Callable[[], None]]
-) -> None:
-    samples = compare({name: in_process(run) for name, run in peers.items()}, rounds=rounds)
-    rows = []
-    for name, taken in samples.items():
-        seconds = statistics.median(sample.seconds for sample in taken)
-        beside = spread(ratios(taken, samples["logloom"]), 1)
-        work = statistics.median(a.cpu / b.cpu for a, b in zip(taken, samples["logloom"], strict=True))
-        cpu = statistics.median(sample.cpu for sample in taken)
-        rates = f"{count / seconds:,.0f}", f"{megabytes / seconds:,.0f}"
-        rows.append([name, f"{seconds:.3f}", f"{cpu:.3f}", *rates, beside, f"{work:.1f}"])
-    print_table(
-        title, ["reader", "s", "CPU s", "messages/s", "MB/s", "times logloom's time", "its CPU"], rows
-    )
-
-
 def peak_memory(path: pathlib.Path, topic: str) -> tuple[int, int]:
     """Bytes that reading a topic takes at its peak, in a process of its own, and bytes of its chunks."""
     code = "from benchmarks.logs import print_peak; import sys; print_peak(*sys.argv[1:])"
@@ -249,8 +232,14 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=600)
     arguments = parser.parse_args()
     folder = cache_folder()
+    report = Report("Logs: topics as columns")
+
+    def add(task: str, count: int, peers: dict[str, Callable[[], None]], limits: Sequence[str] = ()) -> None:
+        contenders = {name: in_process(run) for name, run in peers.items()}
+        report.add(task, count, "messages", compare(contenders, rounds=arguments.rounds), limits)
+
     imu, topic = workloads.imu_mcap(folder, arguments.messages), workloads.IMU_TOPIC
-    count, megabytes = arguments.messages, arguments.messages * workloads.IMU_BYTES / 1e6
+    count = arguments.messages
     peers = {
         "logloom": lambda: read_column(imu, topic, IMU_FIELDS),
         "mcap, raw bytes": lambda: mcap_raw(imu, topic),
@@ -258,38 +247,34 @@ def main() -> None:
         "mcap-ros2-support-fast": lambda: mcap_ros2_fast(imu, topic),
         "rosbags": lambda: rosbags_cdr(imu, topic),
     }
-    report(f"{count:,} IMU messages, zstd MCAP", count, megabytes, arguments.rounds, peers)
+    add(f"{count:,} IMU messages, zstd MCAP", count, peers)
     bag = imu_bag(folder, arguments.messages)
     peers = {
         "logloom": lambda: read_column(bag, topic, IMU_FIELDS),
         "rosbags": lambda: rosbags_ros1(bag, topic),
     }
-    report(f"{count:,} IMU messages, ROS 1 bag with lz4", count, megabytes, arguments.rounds, peers)
-    tracks, topic = workloads.tracks_mcap(folder, arguments.tracks), workloads.TRACKS_TOPIC
-    count = arguments.tracks
-    megabytes = count * workloads.NUM_TRACKS * workloads.TRACK.itemsize / 1e6
+    add(f"{count:,} IMU messages, ROS 1 bag with lz4", count, peers)
+    tracks, tracks_topic = workloads.tracks_mcap(folder, arguments.tracks), workloads.TRACKS_TOPIC
     peers = {
-        "logloom": lambda: read_column(tracks, topic, FieldSpec(("tracks",))),
-        "mcap-ros2-support": lambda: mcap_ros2(tracks, topic),
-        "rosbags": lambda: rosbags_cdr(tracks, topic),
+        "logloom": lambda: read_column(tracks, tracks_topic, FieldSpec(("tracks",))),
+        "mcap-ros2-support": lambda: mcap_ros2(tracks, tracks_topic),
+        "rosbags": lambda: rosbags_cdr(tracks, tracks_topic),
     }
-    report(
-        f"{count:,} lists of {workloads.NUM_TRACKS} tracks, zstd MCAP",
-        count,
-        megabytes,
-        arguments.rounds,
-        peers,
-    )
+    count = arguments.tracks
+    add(f"{count:,} lists of {workloads.NUM_TRACKS} tracks, zstd MCAP", count, peers)
     images, topic = workloads.image_mcap(folder, arguments.images), workloads.IMAGE_TOPIC
-    count, megabytes = arguments.images, arguments.images * 640 * 480 * 3 / 1e6
-    peers = {
-        "logloom": lambda: read_column(images, topic, PIXELS),
-        "mcap, raw bytes, no CRC": lambda: mcap_raw(images, topic),
+    limits = {
         "lz4 and CRC-32 alone, one thread": lambda: decompress_and_check(images, 1),
         "lz4 and CRC-32 alone, two threads": lambda: decompress_and_check(images, 2),
         "the same, all of it kept": lambda: decompress_and_check(images, 2, keep=True),
     }
-    report(f"{count} images of 640 x 480, lz4 MCAP", count, megabytes, arguments.rounds, peers)
+    peers = {
+        "logloom": lambda: read_column(images, topic, PIXELS),
+        "mcap, raw bytes, no CRC": lambda: mcap_raw(images, topic),
+    }
+    count = arguments.images
+    add(f"{count} images of 640 x 480, lz4 MCAP", count, {**peers, **limits}, list(limits))
+    report.finish()
     peak, held = peak_memory(images, topic)
     print(f"Peak memory: {(peak - held) / 1e6:.1f} MB above the {held / 1e6:.0f} MB of the images' chunks\n")
     requests, fetched, wanted = count_requests(images, topic)

@@ -15,13 +15,13 @@ import argparse
 import json
 import pathlib
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
 from typing import Any
 
-from benchmarks.harness import print_table, spread, warn_if_busy
+from benchmarks.harness import Sample
+from benchmarks.report import Report
 
 SCRIPT = pathlib.Path(__file__).parent / "scripts" / "openmmlab_side.py"
 READS = 200_000
@@ -51,20 +51,15 @@ def run(who: str, file: pathlib.Path, what: str, count: int) -> dict[str, float]
     return found
 
 
-def times(file: pathlib.Path, sides: list[str], rounds: int, infos: int) -> list[list[str]]:
-    """The lines of a table; the sides' order turns about from round to round."""
+def times(report: Report, file: pathlib.Path, sides: list[str], rounds: int, infos: int) -> None:
+    """Adds what the sides do, in processor seconds; their order turns about from round to round."""
     found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     for number in range(rounds):
         for side in sides if number % 2 else sides[::-1]:
             found[side].append(run(side, file, "time", READS))
-    lines = []
     for what, count in (("full_init", infos), ("get_data_info", READS)):
-        for side in sides:
-            own = [count / sample[what] for sample in found[side]]
-            base = [count / sample[what] for sample in found[sides[-1]]]
-            ratio = spread([a / b for a, b in zip(own, base, strict=True)])
-            lines.append([what, side, f"{statistics.median(own):,.0f}", ratio])
-    return lines
+        samples = {side: [Sample(run[what], run[what]) for run in runs] for side, runs in found.items()}
+        report.add(what, count, "infos", samples)
 
 
 def memory_of(side: str, large: pathlib.Path, small: pathlib.Path, workers: int) -> tuple[float, float]:
@@ -86,12 +81,9 @@ def main() -> None:
         large, small = pathlib.Path(name) / "large.json", pathlib.Path(name) / "small.json"
         write_annotations(large, arguments.infos)
         write_annotations(small, SMALL)
-        lines = times(large, sides, arguments.rounds, arguments.infos)
-        print_table(
-            f"BaseDataset: {arguments.infos} infos",
-            ["what", "who", "per processor second", f"times {sides[-1]}"],
-            lines,
-        )
+        report = Report(f"BaseDataset: {arguments.infos:,} infos")
+        times(report, large, sides, arguments.rounds, arguments.infos)
+        report.finish()
         for side in sides:
             memory = {workers: memory_of(side, large, small, workers) for workers in (1, 8)}
             text = ", ".join(
@@ -100,7 +92,6 @@ def main() -> None:
                 for workers, (whole, own) in memory.items()
             )
             print(f"Memory, {side}: {text}")
-    warn_if_busy()
 
 
 if __name__ == "__main__":

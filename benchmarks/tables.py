@@ -14,13 +14,13 @@ import argparse
 import contextlib
 import pathlib
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 
-from benchmarks.harness import print_table
+from benchmarks.harness import Contender, Sample, compare
+from benchmarks.report import Report
 
 HERE = pathlib.Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
@@ -33,11 +33,17 @@ INTERPRETERS = {
     "lance": str(PEERS),
     "mds": str(HERE.parent / ".venv-mds" / "bin" / "python"),
 }
-ORDERS = ("write", "row", "columns", "window", "batch")
+TASKS = {
+    "write": "write",
+    "row": "random rows",
+    "columns": "two small columns",
+    "window": "window of 10 rows, small columns",
+    "batch": "batch of 32 random rows",
+}
 BATCH = 32
 
 
-class Contender:
+class Program:
     """A contender's process."""
 
     def __init__(self, name: str, folder: pathlib.Path, row_bytes: int, num_rows: int):
@@ -57,6 +63,18 @@ class Contender:
         self._process.stdin.flush()
         return float(self._process.stdout.readline())
 
+    def contender(self, order: str, count: int, warm: int) -> Contender:
+        """Times an order. What was written is opened after, and `warm` of its rows are read."""
+
+        def once() -> Sample:
+            seconds = self.run(order, count)
+            if order == "write":
+                self.run("open", 1)
+                self.run("row", warm)
+            return Sample(seconds, 0.0)
+
+        return once
+
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -64,55 +82,38 @@ class Contender:
 
 
 @contextlib.contextmanager
-def started(folder: pathlib.Path, row_bytes: int, num_rows: int) -> Iterator[dict[str, Contender]]:
-    found = {name: Contender(name, folder, row_bytes, num_rows) for name in INTERPRETERS}
+def started(folder: pathlib.Path, row_bytes: int, num_rows: int) -> Iterator[dict[str, Program]]:
+    found = {
+        name: Program(name, folder, row_bytes, num_rows)
+        for name, python in INTERPRETERS.items()
+        if pathlib.Path(python).exists()
+    }
     try:
         yield found
     finally:
-        for contender in found.values():
-            contender.close()
+        for program in found.values():
+            program.close()
 
 
-def measure(folder: pathlib.Path, row_bytes: int, rounds: int) -> None:
+def measure(report: Report, folder: pathlib.Path, row_bytes: int, rounds: int) -> None:
     num_rows = max(60, min(4000, 150_000_000 // row_bytes)) // 40 * 40
     repeats = {
+        "write": 1,
         "row": max(20, 20_000_000 // row_bytes),
         "columns": 2000,
         "window": 500,
         "batch": max(3, 40_000_000 // row_bytes // BATCH),
     }
-    rates: dict[str, dict[str, list[float]]] = {
-        order: {name: [] for name in INTERPRETERS} for order in ORDERS
-    }
-    with started(folder, row_bytes, num_rows) as contenders:
-        for number in range(rounds + 1):
-            for order in ORDERS:
-                if order == "write" and number > 3:
-                    continue
-                turn = list(contenders) if number % 2 else list(contenders)[::-1]
-                for name in turn:
-                    count = repeats.get(order, 1)
-                    seconds = contenders[name].run(order, count)
-                    if order == "write":
-                        contenders[name].run("open", 1)
-                        contenders[name].run("row", num_rows // 4)  # warm
-                    if number:
-                        units = num_rows if order == "write" else count * (BATCH if order == "batch" else 1)
-                        rates[order][name].append(units / seconds)
-    peers = ("granular", "lance", "parquet", "mds")
-    rows = []
-    for order in ORDERS:
-        middle = {name: statistics.median(found) for name, found in rates[order].items()}
-        best = max(middle[name] for name in peers)
-        unit = "windows/s" if order == "window" else "rows/s"
-        rows.append(
-            [f"{order} {unit}"]
-            + [f"{middle[name]:,.0f}" for name in INTERPRETERS]
-            + [f"{middle[name] / best:.2f}" for name in ("logloom", "logloom-row")]
-            + [f"{middle[name] / middle['plain']:.2f}" for name in ("logloom", "logloom-row")]
-        )
-    heads = ["", *INTERPRETERS, "/ best peer", "row group", "/ plain", "row group"]
-    print_table(f"{num_rows} rows of {row_bytes:,} bytes", heads, rows)
+    size = f"{row_bytes / 1000:,.0f} kB"
+    with started(folder, row_bytes, num_rows) as programs:
+        for order, count in repeats.items():
+            contenders = {
+                name: program.contender(order, count, num_rows // 4) for name, program in programs.items()
+            }
+            samples = compare(contenders, rounds=min(rounds, 3) if order == "write" else rounds)
+            units = num_rows if order == "write" else count * (BATCH if order == "batch" else 1)
+            unit = "windows" if order == "window" else "rows"
+            report.add(f"{TASKS[order]}, {size}", units, unit, samples, ["plain"])
 
 
 def main() -> None:
@@ -123,14 +124,16 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[20_000, 200_000, 5_000_000])
     parser.add_argument("--folder", type=pathlib.Path, default=None)
     arguments = parser.parse_args()
-    if missing := [python for python in INTERPRETERS.values() if not pathlib.Path(python).exists()]:
-        sys.exit(f"{missing[0]} is missing; make bench-tables makes it")
+    report = Report("Tables")
     for row_bytes in arguments.sizes:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="tables-", dir=arguments.folder))
         try:
-            measure(folder, row_bytes, arguments.rounds)
+            measure(report, folder, row_bytes, arguments.rounds)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    report.finish()
+    if missing := [name for name, python in INTERPRETERS.items() if not pathlib.Path(python).exists()]:
+        print(f"Not installed, so not compared: {', '.join(missing)}; `make bench-tables` installs them.")
 
 
 if __name__ == "__main__":

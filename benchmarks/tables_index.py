@@ -22,7 +22,7 @@ import pyarrow as pa
 from benchmarks.harness import print_table, spread
 from logloom.io.tables import description as d
 from logloom.io.tables.assemble import describe
-from logloom.io.tables.index import HASH_TYPE, write_file
+from logloom.io.tables.index_files import HASH_TYPE, write_file
 from logloom.io.tables.parts import make_plan
 from logloom.schema import ColumnType, Schema
 

@@ -1,28 +1,25 @@
 """Tar shards beside the webdataset package: writing, streaming, random rows. Prints a table.
 
-    python -m benchmarks.tar [--rows 1000] [--pairs 7] [--folder /tmp]
+    python -m benchmarks.tar [--rows 1000] [--rounds 7] [--folder /tmp]
 
-Rows are 93 kB in eight columns. Each figure is a median of rows per second over interleaved pairs in one run;
-the ratio is the median of the pairs' ratios, so that a noisy machine slows both sides. Files lie in the page
-cache and are not fsynced. `make bench-loaders` installs wids, which webdataset 1.0 no longer holds.
+Rows are 93 kB in eight columns. Files lie in the page cache and are not fsynced. `make bench` installs wids,
+which webdataset 1.0 no longer holds.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import os
 import pathlib
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 
 import numpy as np
 import webdataset
 
-from benchmarks.harness import Sample
+from benchmarks.harness import Contender, compare, in_process
+from benchmarks.report import Report
 from benchmarks.scripts.sides import LOADERS, Side
 from logloom.blocks import Block, Ragged
 from logloom.datasets.tar import generic_open, sampleiterator
@@ -72,34 +69,6 @@ def samples_of(block: Block) -> list[dict]:
         }
         samples.append(sample | {"meta.json": {"speed": float(row["speed"]), "label": int(row["label"])}})
     return samples
-
-
-def timed(function: Callable[[], object]) -> float:
-    gc.collect()
-    began = time.perf_counter()
-    said = function()
-    return said.seconds if isinstance(said, Sample) else time.perf_counter() - began
-
-
-def compare(rows: int, pairs: int, sides: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Rows per second of each side, measured in turns after one round to warm up."""
-    rates: dict[str, list[float]] = {name: [] for name in sides}
-    for n in range(pairs + 1):
-        for name, function in sides.items():
-            rate = rows / timed(function)
-            if n:
-                rates[name].append(rate)
-    return rates
-
-
-def report(what: str, rates: dict[str, list[float]]) -> None:
-    """A line for each side: its rate, and ours as a multiple of it."""
-    ours = rates["logloom"]
-    for name, theirs in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-        spread = f"{min(theirs):,.0f} to {max(theirs):,.0f}"
-        beside = "" if name == "logloom" else f"{ratio:.2f}x"
-        print(f"| {what} | {name} | {statistics.median(theirs):,.0f} | {spread} | {beside} |")
 
 
 def writing(folder: pathlib.Path, block: Block) -> dict[str, Callable[[], object]]:
@@ -180,30 +149,38 @@ def typed_rows(shard: str, order: list[int]) -> dict[str, dict[str, Callable[[],
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", help="where files are written; the system's temporary folder by default")
     arguments = parser.parse_args()
-    block = make_block(arguments.rows)
-    order = np.random.default_rng(1).permutation(arguments.rows).tolist()
-    size = block.nbytes // len(block)
-    print(f"{arguments.rows} rows of {size:,} bytes, {arguments.pairs} interleaved pairs\n")
-    print("| what | by | rows/s | from, to | logloom beside it |\n|---|---|---|---|---|")
+    rows, block = arguments.rows, make_block(arguments.rows)
+    order = np.random.default_rng(1).permutation(rows).tolist()
+    report = Report(f"Tar: {rows} rows of {block.nbytes // rows // 1000} kB")
+
+    def add(task: str, sides: dict[str, Contender]) -> None:
+        samples = compare(sides, rounds=arguments.rounds)
+        report.add(task, rows, "rows", samples, [name for name in sides if name.startswith("plain")])
+
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        sections = {"write": writing(folder, block)}
-        report("write", compare(arguments.rows, arguments.pairs, sections["write"]))
+        add("write", timed(writing(folder, block)))
         shard = str(folder / "ours.tar")
-        sections = {
-            "stream raw samples": streaming(shard),
-            "random raw rows": random_rows(shard, order),
-            **typed_rows(shard, order),
+        tasks = {
+            "stream raw samples": timed(streaming(shard)),
+            "random raw rows": timed(random_rows(shard, order)),
+            **{what: timed(sides) for what, sides in typed_rows(shard, order).items()},
         }
         if LOADERS.exists():
-            wids = stack.enter_context(Side(LOADERS, "wids_side.py", "wids", folder, arguments.rows))
-            sections["random raw rows"]["wids"] = wids.task("random_rows")
-            sections["typed rows"]["wids"] = wids.task("decoded_rows")
-        for what, sides in sections.items():
-            report(what, compare(arguments.rows, arguments.pairs, sides))
+            wids = stack.enter_context(Side(LOADERS, "wids_side.py", "wids", folder, rows))
+            tasks["random raw rows"]["wids"] = wids.task("random_rows")
+            tasks["typed rows"]["wids"] = wids.task("decoded_rows")
+        for task, sides in tasks.items():
+            add(task, sides)
+    report.finish()
+
+
+def timed(functions: dict[str, Callable[[], object]]) -> dict[str, Contender]:
+    """Contenders that run in this process."""
+    return {name: in_process(function) for name, function in functions.items()}
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
 
-from benchmarks.harness import print_table, spread, warn_if_busy
+from benchmarks.harness import Sample
+from benchmarks.report import Report
 from logloom.datasets.l5kit import ChunkedDataset
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
@@ -65,19 +65,11 @@ def compare(sides: list[str], rounds: int, *arguments: object) -> dict[str, list
     return found
 
 
-def lines(found: dict[str, list[Clocks]], count: int) -> list[list[str]]:
-    """A line for each thing measured and each side."""
-    sides = list(found)
-    table = []
-    for what in found[sides[0]][0]:
-        for side in sides:
-            own, base = ([sample[what] for sample in found[name]] for name in (side, sides[-1]))
-            wall, processor = (
-                spread([b[clock] / a[clock] for a, b in zip(own, base, strict=True)], 1) for clock in (0, 1)
-            )
-            per_second = (count / statistics.median(sample[clock] for sample in own) for clock in (0, 1))
-            table.append([what, side, *(f"{rate:,.0f}" for rate in per_second), wall, processor])
-    return table
+def add(report: Report, found: dict[str, list[Clocks]], count: int) -> None:
+    """A task for each thing measured."""
+    for what in next(iter(found.values()))[0]:
+        samples = {side: [Sample(*clocks[what]) for clocks in runs] for side, runs in found.items()}
+        report.add(what, count, "samples", samples)
 
 
 def main() -> None:
@@ -96,14 +88,13 @@ def main() -> None:
         data / name for name in ("single_scene.zarr", "config.yaml", "expected_agents_mask.npy")
     )
     samples = compare(sides, arguments.rounds, "views", scene, config, counts, arguments.items)
-    table = lines(samples, arguments.items)
+    report = Report("L5Kit: samples of one scene, agents of its mask")
+    add(report, samples, arguments.items)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name) / "scenes.zarr"
         num_agents = repeat(scene, arguments.scenes, folder)
-        table += lines(compare(sides, arguments.rounds, "mask", folder), num_agents)
-    columns = ["what", "who", "a second", "a CPU second", f"times {sides[-1]}", "times, of CPU"]
-    print_table("Samples of one scene, agents of its mask", columns, table)
-    warn_if_busy()
+        add(report, compare(sides, arguments.rounds, "mask", folder), num_agents)
+    report.finish()
 
 
 if __name__ == "__main__":

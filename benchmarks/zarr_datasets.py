@@ -5,7 +5,7 @@
 Rows are 94 kB in four columns of fixed shape, the same for all; `ragged` are the same rows in columns that
 may differ in length, as bytes and points do. logloom writes through staged units, as builds do, so its rows
 are written twice. Contenders take turns; each figure is a median of rows per second over rounds of one run.
-Files lie in the page cache, nothing is fsynced. `make bench-loaders` installs the peers.
+Files lie in the page cache, nothing is fsynced. `make bench` installs the peers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import contextlib
 import itertools
 import pathlib
 import shutil
-import statistics
 import tempfile
 from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.harness import Contender, compare, in_process, print_table, spread, warn_if_busy
+from benchmarks.harness import Contender, compare, in_process
+from benchmarks.report import Report
 from benchmarks.scripts.sides import LOADERS, Side
 from logloom.blocks import Block, Ragged
 from logloom.io.storage import Store
@@ -127,22 +127,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", default=None)
     chosen = parser.parse_args()
-    warn_if_busy()
+    report = Report("Zarr, rows of 94 kB")
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder, contextlib.ExitStack() as stack:
-        rows = []
         for what, each in contenders(pathlib.Path(folder), chosen.rows, stack).items():
-            samples = compare(each, rounds=chosen.rounds)
-            peers = [name for name in samples if not name.startswith("logloom")]
-            for who, found in samples.items():
-                rate = statistics.median(chosen.rows / sample.seconds for sample in found)
-                ratios = {
-                    peer: [b.seconds / a.seconds for a, b in zip(found, samples[peer], strict=True)]
-                    for peer in peers
-                    if who not in peers
-                }
-                text = ", ".join(f"{peer} {spread(ratio)}" for peer, ratio in ratios.items())
-                rows.append([what, who, f"{rate:,.0f}", text])
-        print_table("Zarr, rows of 94 kB", ["what", "who", "rows/s", "times as fast as"], rows)
+            report.add(what, chosen.rows, "rows", compare(each, rounds=chosen.rounds))
+    report.finish()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -24,6 +25,22 @@ def needed(what: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise UsageError(f"{what} is not installed ({error}); pip install 'logloom[{extra}]'") from error
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Imports in the block aren't searched for garbage, of which modules are none; nor are they ever after.
+
+    The search takes a sixth of the time of large imports.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
 
 
 @contextlib.contextmanager

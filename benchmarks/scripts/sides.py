@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 from types import TracebackType
 from typing import Self
 
-from benchmarks.harness import Contender, Sample, compare, spread
+from benchmarks.harness import Contender, Sample
 
 REPOSITORY = pathlib.Path(__file__).parent.parent.parent
 LOADERS = REPOSITORY / ".venv-loaders" / "bin" / "python"
@@ -85,23 +84,3 @@ def open_sides(folder: pathlib.Path, rows: int) -> dict[str, Side]:
         if python.exists():
             sides[name] = Side(python, "bags_side.py", "granular", folder / name.replace(" ", "-"), rows)
     return sides
-
-
-def rows_of_table(
-    what: str, contenders: dict[str, Contender], rounds: int, count: int, base: str | None = None
-) -> list[list[str]]:
-    """A line for each contender: how many a second, and a ratio taken round by round.
-
-    Args:
-        count: of things that a run does.
-        base: the contender whose rate the others' are multiples of; None: how many times faster the first is.
-    """
-    samples = compare(contenders, rounds=rounds)
-    fixed = base or next(iter(samples))
-    lines = []
-    for name, runs in samples.items():
-        pairs = zip(samples[fixed], runs, strict=True)
-        ratio = spread([a.seconds / b.seconds if base else b.seconds / a.seconds for a, b in pairs])
-        rate = count / statistics.median(run.seconds for run in runs)
-        lines.append([what, name, f"{rate:,.0f}", "" if name == fixed else ratio])
-    return lines

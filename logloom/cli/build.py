@@ -21,7 +21,7 @@ from logloom.cli.common import (
     print_message,
     read_in_words,
 )
-from logloom.cli.engines import EngineOptions, Workers
+from logloom.cli.engines import EngineOptions, Workers, started
 from logloom.cli.groups import takes_groups
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
 from logloom.words import counted, human_bytes
@@ -111,23 +111,22 @@ def build(
     if not (plan.up_to_date or engine.dry_run) and _others_run(plan, wait, quiet):
         plan = plan_recipe(recipe, logs, storage_option, quiet, **choices)
     from logloom.pipelines.openlineage import announced
-    from logloom.pipelines.progress import Watch, steps
+    from logloom.pipelines.progress import Watch
 
-    with steps("starting", quiet=quiet):
-        from logloom.pipelines import build as job  # with Beam, which recipes with mistakes don't wait for
-
-    if engine.dry_run:
-        _report_dry_run(job.dry_run(plan, runner), plan)
-        return
-    on_message = (lambda _: None) if quiet else print_message
-    if not quiet:
-        print_logs("logloom.runners")
-    if engine.detach and not plan.up_to_date:
-        _report_submitted(job.submit(plan, runner, on_message), plan, json)
-        return
-    watch = Watch.silent if quiet else Watch
-    with announced(plan, openlineage, print_message):
-        built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
+    size = None if plan.up_to_date or engine.dry_run else plan.size
+    with started("logloom.pipelines.build", runner, size, quiet=quiet) as job:
+        if engine.dry_run:
+            _report_dry_run(job.dry_run(plan, runner), plan)
+            return
+        on_message = (lambda _: None) if quiet else print_message
+        if not quiet:
+            print_logs("logloom.runners")
+        if engine.detach and not plan.up_to_date:
+            _report_submitted(job.submit(plan, runner, on_message), plan, json)
+            return
+        watch = Watch.silent if quiet else Watch
+        with announced(plan, openlineage, print_message):
+            built = job.build(plan, runner=runner, view=view.value, watch=watch, on_message=on_message)
     _report_build(built, plan, json)
     if not (built.is_whole or plan.up_to_date):
         raise typer.Exit(NOT_WHOLE)

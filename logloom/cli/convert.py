@@ -23,7 +23,7 @@ from logloom.cli.common import (
     print_message,
     read_in_words,
 )
-from logloom.cli.engines import EngineOptions, Workers
+from logloom.cli.engines import EngineOptions, Workers, started
 from logloom.cli.groups import takes_groups
 from logloom.words import counted, human_bytes
 
@@ -172,13 +172,17 @@ def _copy(source: RowSource, folder: PlainFolder, what: ConvertOptions) -> None:
 
 
 def _run(plan: ConvertPlan, runner: RunnerOptions, quiet: bool) -> Converted:
-    from logloom.pipelines.convert import convert as run
     from logloom.pipelines.progress import Watch
 
-    if quiet:
-        return run(plan, runner=runner)
-    print_logs("logloom.runners")
-    return run(plan, runner=runner, watch=Watch, on_message=print_message)
+    size = None if plan.up_to_date else plan.size
+    converted: Converted
+    with started("logloom.pipelines.convert", runner, size, quiet=quiet) as job:
+        if quiet:
+            converted = job.convert(plan, runner=runner)
+        else:
+            print_logs("logloom.runners")
+            converted = job.convert(plan, runner=runner, watch=Watch, on_message=print_message)
+    return converted
 
 
 def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None, json: bool) -> None:

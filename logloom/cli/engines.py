@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.extras import without_collection
+
 if TYPE_CHECKING:
-    from logloom.runners import RunnerOptions
+    from logloom.runners import RunnerOptions, Size
 
 # Options of one panel of `--help` each.
 _engine = partial(typer.Option, rich_help_panel="Engine")
@@ -123,3 +128,30 @@ class EngineOptions:
             log_folder=self.engine_logs,
             settings={**parse_settings(self.runner_option or []), **given},
         )
+
+
+@contextlib.contextmanager
+def started(job: str, runner: RunnerOptions, size: Size | None, *, quiet: bool) -> Iterator[Any]:
+    """The module that runs a job, with Beam, for which mistakes in what is asked for don't wait.
+
+    A job on this machine imports only what it needs, and its workers do so at the same time.
+
+    Args:
+        job: name of the module.
+        size: of the job; None where there is nothing to do.
+    """
+    from logloom.pipelines.progress import steps
+
+    with contextlib.ExitStack() as stack:
+        with steps("starting", quiet=quiet), without_collection():
+            if runner.name == "direct":
+                from logloom.runners.direct import num_workers
+                from logloom.runners.fork_server import started_early
+                from logloom.runners.local_imports import local_imports
+
+                if size is not None and num_workers(runner, size) > 1:
+                    stack.enter_context(started_early([job]))
+                with local_imports():
+                    importlib.import_module("logloom.runners.local_workers")
+            module = importlib.import_module(job)
+        yield module

@@ -11,6 +11,7 @@ import typer
 
 from logloom.cli.common import AllowDerive, OnError, PyFiles, mode_of, parse_storage_options, print_message
 from logloom.errors import UsageError
+from logloom.extras import without_collection
 
 if TYPE_CHECKING:
     from logloom.pipelines.planned import BuildPlan
@@ -101,7 +102,8 @@ def plan_recipe(
     Args:
         choices: of `plan_build`.
     """
-    from logloom.pipelines.plan import plan_build
+    with without_collection():
+        from logloom.pipelines.plan import plan_build
     from logloom.pipelines.progress import steps
     from logloom.pipelines.splits import planned_warnings
 

@@ -12,7 +12,8 @@ from logloom.batches import Batch, stacked_rows
 from logloom.blocks import Array
 from logloom.errors import UsageError
 from logloom.inference import wider
-from logloom.io.sources import ChainedSource, RowSource
+from logloom.io.chained import ChainedSource
+from logloom.io.sources import RowSource
 from logloom.io.stretches import Ints, Stretches
 from logloom.schema import Schema
 

@@ -1,8 +1,8 @@
 """Loading tar shards for training: a chain of small iterators, and loaders made of it.
 
-Here: `generic_open`, `sampleiterator`, `sampleshuffle`, `sampletransforms`, `samplebatching`,
-`DatasetDescriptor`, `dataloader` and `debugloader`.
-Elsewhere: the archive itself (logloom.io.tar), running threads or processes (logloom.datasets.tasks), what
+Here: `generic_open`, `sampleiterator`, `DatasetDescriptor`, `dataloader` and `debugloader`.
+Elsewhere: `sampleshuffle`, `sampletransforms` and `samplebatching` (logloom.datasets.samples, importable from
+here too), the archive itself (logloom.io.tar), running threads or processes (logloom.datasets.tasks), what
 becomes of errors (logloom.datasets.handlers), decoders (logloom.datasets.decoders).
 
 A sample is {"__key__": "098953", ".left.jpg": bytes, ...}. Rules are pairs of a pattern and a function:
@@ -21,7 +21,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,8 +36,18 @@ from logloom.datasets.handlers import (
     warn_and_continue,
     warn_and_stop,
 )
+from logloom.datasets.samples import (
+    Pattern,
+    Rename,
+    Rules,
+    Sample,
+    mapped,
+    samplebatching,
+    sampleshuffle,
+    sampletransforms,
+)
 from logloom.datasets.tasks import run_tasks
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
 from logloom.io.tar.stream import decompressed, open_stream, stream_samples
 
@@ -71,20 +80,6 @@ _counting = threading.Lock()
 
 num_exceptions = 0
 last_exception: BaseException | None = None
-
-Sample = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Rename:
-    """A pattern that also renames: what it finds in a field's name becomes `replacement`."""
-
-    pattern: str | re.Pattern[str]
-    replacement: str
-
-
-Pattern = str | re.Pattern[str] | Rename
-Rules = Sequence[tuple[Pattern, Callable[[Any], Any]]] | Mapping[Any, Callable[[Any], Any]]
 
 
 def generic_open(
@@ -129,103 +124,6 @@ def sampleiterator(
         if given is None:
             raise
         given(error)
-
-
-def sampleshuffle(
-    samples: Iterable[Sample], bufsize: int = 1000, rng: random.Random | None = None
-) -> Iterator[Sample]:
-    """Gives samples in random order, choosing among `bufsize` at a time; 0 or 1 keeps the order."""
-    rng = rng or random.Random()  # nosec B311 # no secret
-    buffer: list[Sample] = []
-    for sample in samples:
-        if len(buffer) < bufsize:
-            buffer.append(sample)
-        elif not buffer:
-            yield sample
-        else:
-            at = rng.randrange(len(buffer))
-            buffer[at], sample = sample, buffer[at]
-            yield sample
-    if bufsize > 1:
-        rng.shuffle(buffer)
-    yield from buffer
-
-
-def sampletransforms(
-    samples: Iterable[Sample], rules: Rules, handler: str | Handler | None = None
-) -> Iterator[Sample]:
-    """Applies to each field the function of the first rule that fits its name.
-
-    Args:
-        samples: samples, or batches of them.
-        rules: pairs of pattern and function (see the module), or a dict of them.
-        handler: called with what a sample raised, which is passed over; None raises it. A function or a name,
-            see `logloom.datasets.handlers`.
-    """
-    pairs = [*rules.items()] if isinstance(rules, Mapping) else [*rules]
-    yield from _mapped(samples, lambda sample: _transformed(sample, pairs), handler_of(handler))
-
-
-def _transformed(sample: Sample, rules: Sequence[tuple[Pattern, Callable[[Any], Any]]]) -> Sample:
-    changed: Sample = {}
-    for name, value in sample.items():
-        if name.startswith("__"):
-            changed[name] = value
-            continue
-        for pattern, function in rules:
-            renamed = _matched(pattern, name)
-            if renamed is not None:
-                if renamed in changed:
-                    raise DatasetError(f"sample {sample.get('__key__')}: two fields become {renamed!r}")
-                changed[renamed] = function(value)
-                break
-    return changed
-
-
-def _matched(pattern: Pattern, name: str) -> str | None:
-    """The field's new name where the pattern fits, else None."""
-    if isinstance(pattern, str):
-        return name if name.endswith(pattern) else None
-    if isinstance(pattern, re.Pattern):
-        return name if pattern.search(name) else None
-    renamed, found = re.subn(pattern.pattern, pattern.replacement, name, count=1)
-    return renamed if found else None
-
-
-def samplebatching(
-    samples: Iterable[Sample], batchsize: int = 16, handler: str | Handler | None = None
-) -> Iterator[Sample]:
-    """Collects samples into batches, {field: [value of each sample]}; the last may be short.
-
-    Args:
-        batchsize: 0 leaves samples as they are.
-        handler: as in `sampletransforms`.
-
-    Raises:
-        DatasetError: a sample has other fields than those it is batched with.
-    """
-    if batchsize == 0:
-        yield from samples
-        return
-    given = handler_of(handler)
-    batch: list[Sample] = []
-    for sample in samples:
-        if batch and sample.keys() != batch[0].keys():
-            error = DatasetError(
-                f"sample {sample.get('__key__')} has {', '.join(sample)}, others of its batch "
-                f"{', '.join(batch[0])}"
-            )
-            if given is None:
-                raise error
-            if given(error) is False:
-                break
-            continue
-        batch.append(sample)
-        if len(batch) == batchsize:
-            yield {name: [sample[name] for sample in batch] for name in batch[0]}
-            batch = []
-    if batch:
-        yield {name: [sample[name] for sample in batch] for name in batch[0]}
 
 
 default_decoders: list[tuple[Pattern, Callable[[Any], Any]]] = [
@@ -370,8 +268,8 @@ def _pipeline(
     shuffled = sampleshuffle(raw, desc.shuffle, rng)
     decoded = sampletransforms(shuffled, desc.decoding, handler)
     augmented = sampletransforms(decoded, desc.augmenting, handler)
-    mapped = _mapped(augmented, desc.mapping, handler)
-    batched = samplebatching(mapped, desc.batchsize, handler)
+    changed = mapped(augmented, desc.mapping, handler)
+    batched = samplebatching(changed, desc.batchsize, handler)
     return sampletransforms(batched, desc.collating, handler)
 
 
@@ -396,18 +294,3 @@ def _shard_samples(desc: DatasetDescriptor, source: str | os.PathLike[str]) -> I
             if desc.debug:
                 _log.info("%s: %s with %s", source, sample["__key__"], ", ".join(sample))
             yield sample
-
-
-def _mapped(
-    samples: Iterable[Sample], function: Callable[[Sample], Sample], handler: Handler | None
-) -> Iterator[Sample]:
-    for sample in samples:
-        try:
-            changed = function(sample)
-        except Exception as error:
-            if handler is None:
-                raise
-            if handler(error) is False:
-                return
-        else:
-            yield changed

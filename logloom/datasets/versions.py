@@ -18,10 +18,11 @@ from logloom.datasets.picking import near
 from logloom.datasets.units import LogsSource, stretches_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.assembled import assembled_store
+from logloom.io.chained import ChainedSource
 from logloom.io.checks import check_all, known_files, unit_files, with_check
 from logloom.io.entries import Entry
 from logloom.io.manifest import Manifest, view_folder
-from logloom.io.sources import ChainedSource, RowSource
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.io.units import AssembledFormat, by_preference, format_named, options_of

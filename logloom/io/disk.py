@@ -1,20 +1,23 @@
 """Files of this machine's disks that are being written: their names, their locks, and how they appear.
 
-Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `make_folder`, `sync` and `sync_all`.
+Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `make_folder`, `start_writing`,
+`sync` and `sync_all`.
 Elsewhere: what is written where (storage).
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
+import functools
 import os
 import pathlib
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from logloom.io.remote import storage_error
@@ -28,6 +31,7 @@ NO_LINKS = (
 )  # how link() says: not on this disk
 PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _CLOCKS_APART = 2.0  # seconds
+_WRITE = 2  # SYNC_FILE_RANGE_WRITE of Linux
 AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
 
 
@@ -106,6 +110,29 @@ def opened(path: pathlib.Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def start_writing(paths: Iterable[pathlib.Path]) -> None:
+    """Has the system begin to write files' bytes to the disk, and doesn't wait for it.
+
+    By itself it leaves them for many seconds, or until somebody syncs, who then waits for all of them. Where
+    it can't be told, nothing is lost but time.
+    """
+    tell = _sync_file_range()
+    for path in paths if tell is not None else ():
+        with contextlib.suppress(OSError), opened(path) as descriptor:
+            tell(descriptor, 0, 0, _WRITE)  # from byte 0 to the end; what is on its way already stays so
+
+
+@functools.cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Linux's call of this name."""
+    try:
+        call = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError, TypeError):  # another system
+        return None
+    call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return call
 
 
 def sync(path: pathlib.Path) -> None:

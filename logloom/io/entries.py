@@ -19,7 +19,6 @@ import pathlib
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
@@ -30,7 +29,7 @@ from pydantic import AfterValidator
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.disk import sync
+from logloom.io.disk import start_writing
 from logloom.io.metadata import (
     STRICT,
     Count,
@@ -209,18 +208,19 @@ def repair_hint(place: str) -> str:
     return f"`logloom repair {shlex.quote(root)}` builds it again"
 
 
+def files_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    """All files of a folder and of those in it, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 def files_of(folder: pathlib.Path) -> tuple[FileEntry, ...]:
-    """Sizes and digests of a folder's files; they are sent to the disk meanwhile."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    with ThreadPoolExecutor(1) as syncer:
-        synced = [syncer.submit(sync, path) for path in paths]
-        files = tuple(
-            FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, file_digest(path))
-            for path in paths
-        )
-        for one in synced:
-            one.result()  # its error, if any
-    return files
+    """Sizes and digests of a folder's files; the disk begins to write them meanwhile."""
+    paths = files_in(folder)
+    start_writing(paths)
+    return tuple(
+        FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, file_digest(path))
+        for path in paths
+    )
 
 
 def publish_unit(store: Store, folder: pathlib.Path, entry: Entry) -> None:

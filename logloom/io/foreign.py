@@ -3,7 +3,7 @@
 Here: `open_foreign`; the kinds of folders that can be opened, for training and to be converted: `kinds` and
 `kind_of`; and those kinds that are only read, never written: Parquet files, and Lance.
 Elsewhere: what is written too says for itself how it is opened (logloom.io.units.Format); files that do not
-say what a row is (pieces, survey, surveyed).
+say what a row is (pieces, survey, learnt, surveyed).
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ class _Lance(_Learnt):
         return bool(store.names("_versions")) and not store.exists("spec.json")
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
-        from logloom.io.lance import LanceSource
+        from logloom.io.lance import LanceTable
+        from logloom.io.surveyed import SurveyedSource
 
-        return LanceSource(store, columns, **how)
+        return SurveyedSource(LanceTable(store), columns, **how)
 
 
 class _Parquet(_Learnt):
@@ -89,9 +90,10 @@ class _Parquet(_Learnt):
         return braceexpand(store.uri)[0].lower().endswith(SUFFIXES)
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
-        from logloom.io.parquet import ParquetSource
+        from logloom.io.parquet import ParquetFiles
+        from logloom.io.surveyed import SurveyedSource
 
-        return ParquetSource(store, columns, **how)
+        return SurveyedSource(ParquetFiles(store), columns, **how)
 
 
 def kinds() -> dict[str, FolderKind]:

@@ -12,23 +12,25 @@ from typing import Any
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow import chosen, columns_of, raw_columns
-from logloom.io.pieces import Batch, DatasetPiece
-from logloom.io.surveyed import SurveyedSource
+from logloom.io.pieces import Batch, DatasetPiece, RawRows
+from logloom.io.storage import Store
 
 _BATCH_ROWS = 1024
 
 
-class LanceSource(SurveyedSource):
-    """See `SurveyedSource`; a piece is a fragment of the newest version."""
+class LanceTable(RawRows):
+    """See `RawRows`; a piece is a fragment of the newest version."""
 
     kind = "lance"
 
-    def find(self) -> None:
-        """
+    def __init__(self, store: Store):
+        """Finds the newest version.
+
         Raises:
             UsageError: pylance isn't installed.
             DatasetError: there is no table.
         """
+        self.place, self._store = store.uri, store
         self._version = int(self._table(None).version)
 
     def _table(self, version: int | None) -> Any:
@@ -58,7 +60,7 @@ class LanceSource(SurveyedSource):
         return found
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `SurveyedSource.batches`."""
+        """See `RawRows.batches`."""
         table = self._table(self._version)
         columns = chosen(columns_of(table.schema), names, piece.place)
         roots = list(dict.fromkeys(column.path[0] for column in columns))

@@ -18,25 +18,26 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow import chosen, columns_of, raw_columns
 from logloom.io.filesystems import stored_file
 from logloom.io.folders import content_of, files_of
-from logloom.io.pieces import Batch, DatasetPiece
-from logloom.io.surveyed import SurveyedSource
+from logloom.io.pieces import Batch, DatasetPiece, RawRows
+from logloom.io.storage import Store
 
 SUFFIXES = (".parquet", ".pq")
 _PARTITION = re.compile(r"[^/=]+=[^/]*/")
 
 
-class ParquetSource(SurveyedSource):
-    """See `SurveyedSource`; a piece is a row group."""
+class ParquetFiles(RawRows):
+    """See `RawRows`; a piece is a row group."""
 
     kind = "parquet"
 
-    def find(self) -> None:
-        """
+    def __init__(self, store: Store):
+        """Looks for the files.
+
         Raises:
             DatasetError: there is no file.
             UsageError: folders are named key=value, whose values rows would lose.
         """
-        store = self._store
+        self.place = store.uri
         self._store, self._files = files_of(store, SUFFIXES)
         if not self._files:
             raise DatasetError(f"{store.uri}: no Parquet files")
@@ -70,7 +71,7 @@ class ParquetSource(SurveyedSource):
         return found
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `SurveyedSource.batches`."""
+        """See `RawRows.batches`."""
         name, group = piece.where
         with self._open_file(name) as file:
             columns = chosen(columns_of(file.schema_arrow), names, piece.place)

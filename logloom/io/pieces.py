@@ -1,17 +1,15 @@
 """Datasets whose files don't say what a row is, piece by piece, and what is seen of them.
 
-Here: `DatasetPiece`, and `survey_all`, which goes through the pieces once.
-Elsewhere: types from values (survey), what a kind of dataset offers, and its rows (surveyed).
+Here: `RawRows`, what a format says of such datasets; `survey_all`, which goes through their pieces once.
+Elsewhere: types from values (survey), what is learnt from them (learnt), the rows (surveyed).
 """
 
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -41,8 +39,39 @@ class DatasetPiece:
     size: int
 
 
-# Gives the rows of a piece, by the names in the files; see `SurveyedSource.batches`.
-Batches = Callable[[DatasetPiece, Sequence[str] | None, int], Iterator[Batch]]
+class RawRows(Protocol):
+    """Rows of files that don't say what a row is. To be subclassed; pickles.
+
+    Attributes:
+        place: the URI, for messages.
+        kind: what `--from` calls it.
+    """
+
+    place: str
+    kind: str
+
+    def names(self) -> Sequence[str]:
+        """What rows hold, by the names in the files."""
+        ...
+
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        """All pieces of the named columns, in row order; None is all columns. Opens no more than it must."""
+        ...
+
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        """The rows of a piece, by the names in the files; None is all of them.
+
+        Raises:
+            DatasetError: damage; names file and place.
+        """
+        ...
+
+    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
+        """What bytes hold, where names or files tell: jpg, png, msgpack, …"""
+        return {}
+
+
+Batches = Callable[[DatasetPiece, Sequence[str] | None, int], Iterator[Batch]]  # of `RawRows`
 
 
 @dataclass(frozen=True)
@@ -140,6 +169,9 @@ def survey_all(
 ) -> list[Survey | DatasetError]:
     if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
         return [_surveyed(batches, piece, names) for piece in pieces]
+    import multiprocessing  # the training side comes by here, and starts no processes
+    from concurrent.futures import ProcessPoolExecutor
+
     # Not fork: threads of the caller (progress, fsspec) may hold locks.
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(min(num_workers, len(pieces)), context) as pool:

@@ -25,11 +25,12 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest
 from logloom.errors import UsageError
 from logloom.io.assembling import PartsJson, row_problems, told
+from logloom.io.chained import UnitsSource
 from logloom.io.entries import Entry
 from logloom.io.manifest import Manifest, version_file
 from logloom.io.metadata import ChosenColumns, Count, Text, checked
 from logloom.io.shards import LogRecord
-from logloom.io.sources import RowSource, UnitsSource
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.schema import MAX_TIME, MIN_TIME, Schema

@@ -38,7 +38,7 @@ from logloom.pipelines.progress import Watch
 from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import show
-from logloom.runners import Finished, RunnerOptions, Size, Submitted
+from logloom.runners import Finished, RunnerOptions, Submitted
 from logloom.runners.options import Spread
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
@@ -224,13 +224,7 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
         changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
     told = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
     labelled = runner.with_labels(plan.job.labels)
-    return describe(
-        lambda pipeline: construct(pipeline, told), labelled, _size(plan), name=job_name(plan.job)
-    )
-
-
-def _size(plan: BuildPlan) -> Size:
-    return Size(plan.message_bytes, plan.num_partitions)
+    return describe(lambda pipeline: construct(pipeline, told), labelled, plan.size, name=job_name(plan.job))
 
 
 def job_name(job: Target) -> str:
@@ -270,7 +264,7 @@ def _run(
     try:
         steps = functools.partial(construct, plan=plan)
         name = job_name(job)
-        return run(steps, runner, _size(plan), name=name, on_message=on_message, on_submitted=on_submitted)
+        return run(steps, runner, plan.size, name=name, on_message=on_message, on_submitted=on_submitted)
     finally:
         job.store.sweep()  # after workers that were ended amid their work
 

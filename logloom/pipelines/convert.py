@@ -33,7 +33,7 @@ from logloom.pipelines.progress import Watch
 from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
 from logloom.pipelines.view import make_view, viewing
-from logloom.runners.options import RunnerOptions, Size
+from logloom.runners.options import RunnerOptions
 from logloom.runners.running import run
 from logloom.statistics.rows import RowStatistics
 from logloom.transforms import finish, memory, partition
@@ -170,14 +170,13 @@ def convert(
     check_reach(engine, [job.recipe["convert"]["from"], job.store.uri])
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     with watch(plan, sees_workers=engine.is_near or job.store.local is not None) as watching:
-        size = Size(plan.bytes, len(plan.parts))
         told = dataclasses.replace(with_changes(job, plan.changes), journal=watching.journal)
         staged = stage_packed(told, _packed_bundles(plan)) if len(plan.parts) > GROUP else ()
         watched = dataclasses.replace(plan, job=told, staged=staged)
         try:
             steps = functools.partial(construct, plan=watched)
             with Announced(job, engine.name, len(plan.parts)):
-                run(steps, engine, size, name=job_name(job), on_message=on_message)
+                run(steps, engine, plan.size, name=job_name(job), on_message=on_message)
         finally:
             job.store.sweep()  # after workers that were ended amid their work
     outcome = finish.read_outcome(job)

@@ -27,6 +27,7 @@ from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import Format, format_named
 from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe.mistakes import from_pydantic
+from logloom.runners import Size
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.job import LogTask, Target
@@ -108,6 +109,11 @@ class ConvertPlan:
     def bytes(self) -> int:
         """Of the logs that will be converted, as they lie there."""
         return sum(part.size for _, part in self.parts)
+
+    @property
+    def size(self) -> Size:
+        """How much work it is, for who chooses how many workers it is worth."""
+        return Size(self.bytes, len(self.parts))
 
     @property
     def work(self) -> dict[str, tuple[int, int]]:

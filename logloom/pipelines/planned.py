@@ -18,6 +18,7 @@ from logloom.io.logs.base import LogSummary
 from logloom.io.logs.remembered import Memory
 from logloom.io.shards import LogRecord, RecordShard
 from logloom.pipelines.versions import KeptLogs
+from logloom.runners import Size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
 from logloom.transforms.job import Job, LogTask
 from logloom.transforms.spans import ByteIndex, plan_spans
@@ -138,6 +139,11 @@ class BuildPlan:
     @property
     def message_bytes(self) -> int:
         return self._of_all(log.message_bytes for log in self.logs)
+
+    @property
+    def size(self) -> Size:
+        """How much work it is, for who chooses how many workers it is worth."""
+        return Size(self.message_bytes, self.num_partitions)
 
     @property
     def largest_partition(self) -> int:

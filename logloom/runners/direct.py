@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from logloom.errors import UsageError
+from logloom.runners.fork_server import ForkServer, fork_server
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, spreads_of
 from logloom.runners.running import Construct, JobFailedError
 from logloom.runners.scratch import engine_folders
@@ -28,6 +29,12 @@ def default_workers(message_bytes: int, num_partitions: int, cores: int) -> int:
     if message_bytes < IN_PROCESS_BYTES or num_partitions < 2:
         return 1
     return max(1, min(cores, num_partitions))
+
+
+def num_workers(options: RunnerOptions, size: Size) -> int:
+    """How many workers a run has."""
+    cores = len(os.sched_getaffinity(0))
+    return options.workers or default_workers(size.message_bytes, size.partitions, cores)
 
 
 def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:
@@ -45,7 +52,9 @@ def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:
     from logloom.runners.beam_flags import refuse_unknown
 
     refuse_unknown(more)
-    return PipelineOptions([f"--direct_num_workers={num_workers}", *more], save_main_session=False)
+    return PipelineOptions(
+        [f"--direct_num_workers={num_workers}", *more], save_main_session=False, pipeline_type_check=False
+    )
 
 
 def local_runner(num_workers: int, temporary: pathlib.Path) -> Any:
@@ -76,14 +85,15 @@ class Direct:
         )
         if options.engine_settings():
             raise UsageError(f"the direct runner has no setting {next(iter(options.engine_settings()))!r}")
-        cores = len(os.sched_getaffinity(0))
-        workers = options.workers or default_workers(size.message_bytes, size.partitions, cores)
-        self._workers = workers
-        self._options = pipeline_options(workers, options.beam_flags())
+        self._workers = num_workers(options, size)
+        self._options = pipeline_options(self._workers, options.beam_flags())
+        self._server: ForkServer | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self._folders = stack.enter_context(engine_folders())
+            if self._workers > 1:
+                self._server = stack.enter_context(fork_server())
             self._stack = stack.pop_all()
         return self
 
@@ -96,18 +106,17 @@ class Direct:
 
         pipeline = new_pipeline(local_runner(self._workers, self._folders.temporary), self._options)
         construct(pipeline)
-        return _DirectJob(pipeline, name)
+        return _DirectJob(pipeline, name, self._server)
 
 
 class _DirectJob:
-    def __init__(self, pipeline: Any, name: str):
-        self._pipeline = pipeline
-        self._name = name
+    def __init__(self, pipeline: Any, name: str, server: ForkServer | None):
+        self._pipeline, self._name, self._server = pipeline, name, server
 
     def wait(self, on_message: OnMessage) -> Finished:
         from logloom.runners.local_workers import how_ended, on_loopback
 
-        with _beams_threads_silent(), on_loopback() as workers:
+        with _beams_threads_silent(), on_loopback(self._server) as workers:
             try:
                 result = self._pipeline.run()
                 result.wait_until_finish()

@@ -21,11 +21,12 @@ from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-from logloom.runners.processes import LOOPBACK, end_worker, start_worker
+from logloom.runners.fork_server import ForkServer
+from logloom.runners.processes import LOOPBACK
 
 _URN = "logloom:environment:local_worker:v1"
 _ANSWER_EVERY = 0.2  # seconds
-_run = threading.local()  # .workers: of the run in this thread
+_run = threading.local()  # of the run in this thread: .workers, and the .server that forks them
 
 
 class LocalEnvironment(SubprocessSDKEnvironment):
@@ -56,18 +57,15 @@ class LocalWorker(worker_handlers.GrpcWorkerHandler):
         return LOOPBACK
 
     def start_worker(self) -> None:
-        self._process = start_worker(
-            self.worker_id,
-            {"control": self.control_address},
-            "--silent",
-            temporary={"TMPDIR": self._temporary},
-        )
+        temporary = {"TMPDIR": self._temporary}
+        self._server = _run.server
+        self._end = self._server.fork(self.worker_id, {"control": self.control_address}, temporary)
         _run.workers.append(self)
         threading.Thread(target=self._watch, name="logloom-worker", daemon=True).start()
 
     def _watch(self) -> None:
         """Answers in the name of a worker that is gone, one that never asked for work included."""
-        code = self._process.wait()
+        code = self._end.result()
         if not self._closing:
             self.code = code
         while not self._closing:
@@ -81,8 +79,8 @@ class LocalWorker(worker_handlers.GrpcWorkerHandler):
     def close(self) -> None:
         """Ends the worker. It has no work, or nobody waits for it any more: the job failed or was stopped."""
         self._closing = True
-        self._process.kill()
-        end_worker(self._process)
+        self._server.kill(self.worker_id)
+        self._end.result()
         with contextlib.suppress(Exception):  # that its channels broke
             super().close()
 
@@ -97,18 +95,21 @@ def how_ended(code: int) -> str:
 
 
 @contextlib.contextmanager
-def on_loopback() -> Iterator[list[LocalWorker]]:
+def on_loopback(server: ForkServer | None) -> Iterator[list[LocalWorker]]:
     """Runs of Beam's local runner in this thread listen on loopback alone while the block runs.
 
+    Args:
+        server: gives the workers that they start, if they start any.
+
     Yields:
-        The workers that they start; ended with the block.
+        These workers; ended with the block.
     """
     workers: list[LocalWorker] = []
-    _run.workers = workers
+    _run.workers, _run.server = workers, server
     try:
         yield workers
     finally:
-        del _run.workers
+        del _run.workers, _run.server
         for worker in workers:
             worker.close()
 

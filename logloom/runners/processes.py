@@ -119,7 +119,6 @@ class Child:
 def start_worker(
     worker_id: str,
     endpoints: Mapping[str, str],
-    *flags: str,
     temporary: Mapping[str, str],
     printed: IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
@@ -127,11 +126,10 @@ def start_worker(
 
     Args:
         endpoints: host:port of Beam's services, by name: "control", "logging", ...
-        flags: more, for `logloom.runners.worker`.
         temporary: variables that name the folder of its temporary files.
         printed: takes what it prints; our own standard error by default.
     """
-    command = [sys.executable, "-m", "logloom.runners.worker", "--with_parent", f"--id={worker_id}", *flags]
+    command = [sys.executable, "-m", "logloom.runners.worker", "--with_parent", f"--id={worker_id}"]
     return subprocess.Popen(
         [*command, *(f"--{name}_endpoint={url}" for name, url in endpoints.items())],
         stdin=subprocess.PIPE,

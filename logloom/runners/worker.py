@@ -11,6 +11,8 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 from logloom.extras import beam_needed
 
@@ -21,17 +23,26 @@ def main() -> None:
     for name in ("id", "control_endpoint", "logging_endpoint", "artifact_endpoint", "provision_endpoint"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--with_parent", action="store_true", help="end when standard input does")
-    parser.add_argument("--silent", action="store_true", help="print and log nothing")
     arguments, _ = parser.parse_known_args()
     if arguments.with_parent:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        end_after(sys.stdin.buffer.read)
     os.environ["WORKER_ID"] = arguments.id  # before Beam is imported, which reads it then
-    os.environ |= _described(arguments)
+    names = ("control", "logging", "provision")
+    os.environ |= described(arguments.id, {name: getattr(arguments, f"{name}_endpoint") for name in names})
+    work()
+
+
+def work(*, silent: bool = False) -> NoReturn:
+    """Works until the engine lets go of this process, then ends it.
+
+    Args:
+        silent: print and log nothing.
+    """
     with beam_needed():
         from apache_beam.runners.worker import sdk_worker, sdk_worker_main
 
     _name_loggers()
-    if arguments.silent:  # what a step raises, the job hears of too, and makes it one message of logloom's
+    if silent:  # what a step raises, the job hears of too, and makes it one message of logloom's
         sdk_worker.print = lambda *values, **where: None
         logging.disable()
     code = 1
@@ -42,24 +53,33 @@ def main() -> None:
         os._exit(code)  # gRPC's threads can hang the interpreter's own way out
 
 
-def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
-    os._exit(1)
+def end_after(wait: Callable[[], Any]) -> None:
+    """Ends this process once `wait` returns, in a thread of its own."""
+
+    def end() -> None:
+        wait()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
-def _described(arguments: argparse.Namespace) -> dict[str, str]:
-    """What the engine says of the job, as the environment that Beam's worker reads."""
+def described(worker_id: str, endpoints: Mapping[str, str]) -> dict[str, str]:
+    """What the engine says of the job, as the environment that Beam's worker reads.
+
+    Args:
+        endpoints: host:port of Beam's services, "" where there is none: "control", "logging", "provision".
+    """
     import grpc
     from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc
     from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
     from google.protobuf import json_format
 
-    control, logs = arguments.control_endpoint, arguments.logging_endpoint
-    environment = {}
-    if arguments.provision_endpoint:
-        with grpc.insecure_channel(arguments.provision_endpoint) as channel:
+    control, logs = endpoints["control"], endpoints.get("logging")
+    environment = {"WORKER_ID": worker_id}
+    if provision := endpoints.get("provision"):
+        with grpc.insecure_channel(provision) as channel:
             stub = beam_provision_api_pb2_grpc.ProvisionServiceStub(
-                grpc.intercept_channel(channel, WorkerIdInterceptor(arguments.id))
+                grpc.intercept_channel(channel, WorkerIdInterceptor(worker_id))
             )
             request = beam_provision_api_pb2.GetProvisionInfoRequest()
             info = stub.GetProvisionInfo(request, timeout=60, wait_for_ready=True).info

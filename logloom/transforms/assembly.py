@@ -119,9 +119,19 @@ def assembled_format(output: str) -> AssembledFormat:
     return form
 
 
+def assembled_outputs(job: Target) -> list[str]:
+    """The outputs of a job that are assembled."""
+    return [output for output in job.outputs if isinstance(format_named(output), AssembledFormat)]
+
+
+def may_check(job: Target) -> bool:
+    """Whether `plan_checks` can find anything to look at."""
+    return bool(assembled_outputs(job)) or (job.verify == "all" and job.parent is not None)
+
+
 def assemblies(job: Target, records: Sequence[LogRecord]) -> list[Assembly]:
     """What a version of these logs has of outputs that are assembled."""
-    outputs = [o for o in job.outputs if isinstance(format_named(o), AssembledFormat)]
+    outputs = assembled_outputs(job)
     if not outputs:
         return []
     units: dict[tuple[str, str], list[tuple[LogRecord, Entry]]] = {}

@@ -66,7 +66,7 @@ class CommitVersion(beam.PTransform):
         self.job, self.starts = job, group_starts(log_ids)
 
     def expand(self, outcomes: Any) -> Any:
-        start = outcomes.pipeline | "Start" >> beam.Create([None])
+        start = outcomes.pipeline | "Start" >> beam.Impulse()
         groups = (
             outcomes
             | "GroupNeighbours" >> beam.Map(_by_group, self.starts)
@@ -76,25 +76,32 @@ class CommitVersion(beam.PTransform):
         merged = beam.pvalue.AsSingleton(
             start | "MergeLogs" >> beam.Map(_merge, self.job, beam.pvalue.AsList(groups))
         )
-        damaged = beam.pvalue.AsList(
+        # An engine takes time for each step of a graph, even for one that has nothing to do.
+        damaged = self._checked(start, merged) if assembly.may_check(self.job) else []
+        assembled = self._assembled(start, merged, damaged) if assembly.assembled_outputs(self.job) else []
+        return start | "Commit" >> beam.Map(_commit, self.job, merged, assembled, damaged)
+
+    def _checked(self, start: Any, merged: Any) -> Any:
+        return beam.pvalue.AsList(
             start
             | "PlanChecks" >> beam.FlatMap(_plan_checks, self.job, merged)
             | "SpreadChecks" >> beam.Reshuffle()
             | "CheckUnit" >> beam.FlatMap(_check_unit, self.job)
         )
+
+    def _assembled(self, start: Any, merged: Any, damaged: Any) -> Any:
         files = (
             start
             | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, merged, damaged)
             | "SpreadChunks" >> beam.Reshuffle()
             | "WriteChunk" >> beam.Map(_write_chunk, self.job)
         )
-        assembled = (
+        return beam.pvalue.AsList(
             start
             | "Assemble" >> beam.FlatMap(_assemble, self.job, merged, beam.pvalue.AsList(files), damaged)
             | "SpreadAssembled" >> beam.Reshuffle()
             | "ReadBackAssembled" >> beam.Map(_finish_assembly, self.job)
         )
-        return start | "Commit" >> beam.Map(_commit, self.job, merged, beam.pvalue.AsList(assembled), damaged)
 
 
 # Beam calls these with the job; they only turn argument order and count.
@@ -184,13 +191,13 @@ def _write_outcomes(group: tuple[int, Iterable[LogOutcome]], job: Target) -> Log
     return written
 
 
-def _merge(_: None, job: Target, groups: list[LogOutcomes]) -> LogOutcomes:
+def _merge(_: bytes, job: Target, groups: list[LogOutcomes]) -> LogOutcomes:
     merged = merge_outcomes(job, groups)
     _count_retries()
     return merged
 
 
-def _plan_checks(_: None, job: Target, outcomes: LogOutcomes) -> Iterable[assembly.UnitCheck]:
+def _plan_checks(_: bytes, job: Target, outcomes: LogOutcomes) -> Iterable[assembly.UnitCheck]:
     return assembly.plan_checks(job, outcomes)
 
 
@@ -201,7 +208,7 @@ def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
 
 
 def _plan_chunks(
-    _: None, job: Target, outcomes: LogOutcomes, damaged: list[Failure]
+    _: bytes, job: Target, outcomes: LogOutcomes, damaged: list[Failure]
 ) -> list[assembly.AssembledFileTask]:
     return assembly.plan_chunks(job, outcomes, damaged)
 
@@ -213,7 +220,7 @@ def _write_chunk(chunk: assembly.AssembledFileTask, job: Target) -> tuple[str, F
 
 
 def _assemble(
-    _: None,
+    _: bytes,
     job: Target,
     outcomes: LogOutcomes,
     files: list[tuple[str, FileEntry]],
@@ -229,7 +236,7 @@ def _finish_assembly(candidate: assembly.AssemblyCandidate, job: Target) -> asse
 
 
 def _commit(
-    _: None,
+    _: bytes,
     job: Target,
     outcomes: LogOutcomes,
     assembled: list[assembly.AssembledResult],

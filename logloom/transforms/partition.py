@@ -23,9 +23,12 @@ from pydantic import BaseModel
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, file_digest
 from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError, UsageError
-from logloom.io.entries import Entry, FileEntry, files_of, publish_unit
+from logloom.io.ahead import ahead
+from logloom.io.disk import start_writing
+from logloom.io.entries import Entry, FileEntry, files_in, files_of, publish_unit
 from logloom.io.filesystems import explained
 from logloom.io.log_statistics import noted
+from logloom.io.memory import keep_freed_memory
 from logloom.io.metadata import Text
 from logloom.io.remote import MISSING
 from logloom.io.sources import RowSource
@@ -48,6 +51,9 @@ from logloom.transforms.taking import taken_unit
 from logloom.words import counted
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
+_WRITE_OUT = 16 << 20  # bytes of rows that are sent to the disk together
+READ_BYTES = 16 << 20  # of a block that is read back: a few of them need no fresh memory, which costs more
+_AT_A_TIME = 6  # blocks: that are read, wait for their digest, or have it, and buffers
 _UNPACKED = 8  # times the bytes of its files that a unit's rows may take, and their buffers
 
 
@@ -103,6 +109,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
 
     A log that can't be read gives a failure, not an exception, so that one build lists all bad logs.
     """
+    keep_freed_memory()
     log, span = partition.log, partition.span
     began = time.perf_counter()
     job.journal.write(Note(BUILDING, log.log_id, done=False))
@@ -171,7 +178,7 @@ class _Writing:
         self._counting = RowStatistics(job.schema) if with_statistics else None
         self.folders: dict[str, pathlib.Path] = {}
         self.portions: dict[str, dict[str, Portion]] = {}
-        self.rows = 0
+        self.rows = self._unwritten = 0
         self.tally: dict[str, Any] = {}
         self.statistics = ""
 
@@ -193,6 +200,7 @@ class _Writing:
                 writer.append(block)
             digested.result()
             self.rows += len(block)
+            self._write_out(block.nbytes)
         self.tally = stream.tally.to_json()
         if self._counting is not None and self.rows:
             self.statistics = noted(self._counting.close())
@@ -201,6 +209,16 @@ class _Writing:
         self._digests.update(block)
         if self._counting is not None:
             self._counting.update(block)
+
+    def _write_out(self, nbytes: int) -> None:
+        """Has the disk busy while the next rows are made, so that little is left to wait for when all are."""
+        self._unwritten += nbytes
+        if self._unwritten < _WRITE_OUT or self._anew or not self._keep_portions:  # else nothing is published
+            return
+        self._unwritten = 0
+        portions = itertools.chain.from_iterable(own.values() for own in self.portions.values())
+        folders = [*self.folders.values(), *(one.scratch for one in portions if one.scratch is not None)]
+        self._hasher.submit(start_writing, [path for folder in folders for path in files_in(folder)])
 
     def _open_writers(self) -> None:
         job, log = self._job, self._log
@@ -320,17 +338,18 @@ class Reading:
     Attributes:
         outputs: name to the output's options.
         encoded: columns that hold images which the recipe encoded.
+        block_bytes: of rows that are looked at together, about.
     """
 
     store: Store
     schema: Schema
     outputs: Mapping[str, BaseModel]
     encoded: frozenset[str]
-    block_bytes: int = 64 << 20
+    block_bytes: int = READ_BYTES
 
     @classmethod
     def of(cls, job: Target) -> Reading:
-        return cls(job.store, job.schema, job.outputs, job.encoded, job.block_bytes)
+        return cls(job.store, job.schema, job.outputs, job.encoded, min(job.block_bytes, READ_BYTES))
 
     def open(self, entry: Entry) -> RowSource:
         """The reader of a finished unit."""
@@ -355,6 +374,7 @@ class Reading:
 
 def read_back(job: Target, result: PartitionResult) -> PartitionResult:
     """Reads the units through their own readers; adds a failure for each that differs from its entry."""
+    keep_freed_memory()
     reading = Reading.of(job)
     began = time.perf_counter()
     chosen = [entry for entry in result.entries if entry.rows and is_sampled(job.verify, entry.identity)]
@@ -398,11 +418,16 @@ def differences(
             reader = reading.open(entry)
             digests = RowsDigest(reader.schema)
             rows = 0
-            with memory.ROWS.reserved(min(3 * reading.block_bytes, _UNPACKED * entry.size)):
-                for block in reader.blocks(max_bytes=reading.block_bytes):
-                    digests.update(block)
-                    if on_block is not None:
-                        on_block(block)
+
+            def digested(block: Block) -> Block:
+                digests.update(block)
+                if on_block is not None:
+                    on_block(block)
+                return block
+
+            with memory.ROWS.reserved(min(_AT_A_TIME * reading.block_bytes, _UNPACKED * entry.size)):
+                # Hashing leaves Python's lock to whoever reads the next block.
+                for block in ahead(digested, reader.blocks(max_bytes=reading.block_bytes), threads=1):
                     rows += len(block)
                     yield from check_images(place, block, images & set(block.columns))
     except StorageError:

@@ -29,6 +29,9 @@ from logloom.transforms.tally import ColumnTally, Seen, Tally, add_up, reconcile
 
 __all__ = ["RowStream", "Static", "Tally", "build_blocks", "read_statics", "reconcile"]
 
+# What the C library hands out again, once it was freed, are blocks of up to 32 MiB. Larger ones come as fresh
+# pages, and clearing these takes longer than filling them.
+BLOCK_BYTES = 24 << 20
 UNKNOWN_BYTES = 1 << 20  # guessed for one row's value of a column without fixed shape, until rows were seen
 
 
@@ -44,7 +47,8 @@ def build_blocks(
     """The rows of a span, to be iterated once.
 
     Args:
-        max_bytes: of a block, about; a block has at least one row.
+        max_bytes: of the messages that are read at a time, and of a block, about. A block has at least one
+            row, and with more than one no more than `BLOCK_BYTES`.
         statics: as `read_statics` gave them, where at hand.
 
     Raises (while iterating):
@@ -68,7 +72,7 @@ class RowStream:
         statics: Mapping[str, Static] | None,
     ):
         self._log, self._log_id, self._plan, self._span = log, log_id, plan, span
-        self._statics = statics
+        self._statics, self._max_bytes = statics, max(1, max_bytes)
         self._budget = _RowBudget(plan, max_bytes)
         self._maker = _RowMaker(plan)
         self._tally: Tally | None = None
@@ -89,7 +93,7 @@ class RowStream:
         statics = read_statics(log, plan) if self._statics is None else self._statics
         sizes = ByteIndex(log.summary)
         accounts = _Accounts(plan, span, statics)
-        for piece in cut(span, plan, log.summary, self._budget.max_bytes, sizes):
+        for piece in cut(span, plan, log.summary, self._max_bytes, sizes):
             messages = sizes.between(piece.start, piece.stop)
             # Whoever writes rows holds them once more.
             with memory.ROWS.reserved(messages + 2 * self._budget.bytes_of(piece)):
@@ -113,7 +117,7 @@ class _RowBudget:
     """How many rows to make at a time, learnt from the rows made so far."""
 
     def __init__(self, plan: RowPlan, max_bytes: int):
-        self.max_bytes = max(1, max_bytes)
+        self.max_bytes = min(max(1, max_bytes), BLOCK_BYTES)
         types = plan.schema.all.values()
         fixed = sum(math.prod(t.tail) * t.dtype.itemsize for t in types if not t.is_ragged)
         self._row_bytes = 8 + fixed + UNKNOWN_BYTES * sum(t.is_ragged for t in types)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from logloom.blocks import Block
+from logloom.io.chained import UnitsSource
 from logloom.io.rows import LoadedReader
-from logloom.io.sources import UnitsSource
 from logloom.io.storage import Store
 from logloom.schema import ColumnType, Schema
 

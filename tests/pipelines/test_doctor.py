@@ -23,8 +23,9 @@ from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.match import LogFiles
 from logloom.io.logs.opening import open_log
 from logloom.pipelines import doctor
-from logloom.pipelines.doctor import Thinned, examine, examine_all, spans
+from logloom.pipelines.doctor import examine, examine_all, spans
 from logloom.pipelines.doctor_tables import null_rows
+from logloom.pipelines.doctor_watch import Thinned
 from logloom.pipelines.info import COLUMNS, describe
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import (

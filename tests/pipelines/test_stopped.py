@@ -36,7 +36,7 @@ def slow(tmp_path_factory):
 def test_a_build_with_two_workers_listens_on_loopback_alone(slow, tmp_path):
     building = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet")
     building.wait_for_units(1)
-    assert len(building.descendants("logloom.runners.worker")) == 2
+    assert len(building.local_workers()) == 2
     addresses = listening([building.pid, *building.descendants()])
     building.end_by(signal.SIGTERM)
     assert addresses
@@ -54,7 +54,7 @@ def test_a_worker_pool_listens_on_loopback_unless_it_is_told_otherwise():
 
 def test_other_pipelines_of_this_process_listen_where_beam_lets_them():
     server = worker_handlers.grpc.server(None)
-    with local_workers.on_loopback():
+    with local_workers.on_loopback(None):
         bound = worker_handlers.grpc.server(None)
     assert "add_insecure_port" in vars(bound)
     assert "add_insecure_port" not in vars(server)
@@ -79,7 +79,7 @@ def test_a_build_that_is_told_to_stop_ends_with_all_its_processes(number, code, 
 
 def test_workers_that_are_about_to_start_end_with_the_build(slow, tmp_path):
     building = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet")
-    building.wait_until(lambda: building.descendants("logloom.runners.worker"))
+    building.wait_until(lambda: building.local_workers())
     assert building.end_by(signal.SIGTERM, seconds=60) == (TERMINATED, f"{STOPPED_SAYS}\n")
     building.wait_for_descendants()
 
@@ -95,7 +95,7 @@ def test_a_build_that_ignores_ctrl_c_goes_on(slow, tmp_path):
 def test_a_worker_that_was_ended_by_hand_is_not_said_to_lack_memory(slow, tmp_path):
     building = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet")
     building.wait_for_units(1)
-    os.kill(building.descendants("logloom.runners.worker")[0], signal.SIGTERM)
+    os.kill(building.local_workers()[0], signal.SIGTERM)
     code, said = building.end()
     assert code == 1
     assert said.splitlines() == [

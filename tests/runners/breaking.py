@@ -148,6 +148,11 @@ class BuildCommand:
         found = marked(self._mark)
         return [pid for pid, command in found.items() if pid != self._process.pid and word in command]
 
+    def local_workers(self) -> list[int]:
+        """Ids of the worker processes of Beam's local runner: those that its fork server has forked."""
+        servers = self.descendants("logloom.runners.fork_server")
+        return [pid for pid in servers if _parent(pid) in servers]
+
     def wait_for_descendants(self):
         """Waits until nothing that it started is left."""
         wait_until(lambda: not marked(self._mark), lambda: marked(self._mark), 60)
@@ -166,6 +171,14 @@ def started_pool(log: pathlib.Path, port: int = 0) -> tuple[Child, str]:
     command = [sys.executable, "-m", "logloom.runners.pool", f"--port={port}"]
     pool = Child(command, log, what="the worker pool")
     return pool, pool.wait_for(r"worker pool at (\S+)")[1]
+
+
+def _parent(pid: int) -> int:
+    try:
+        status = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # it has ended
+        return 0
+    return int(status.rpartition(")")[2].split()[1])
 
 
 def marked(mark: str) -> dict[int, str]:

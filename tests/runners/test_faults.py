@@ -222,7 +222,7 @@ def test_a_worker_killed_in_mid_build_is_started_again_by_flink(slow, undisturbe
 def test_a_local_worker_killed_in_mid_build_is_said_and_a_second_build_finishes(slow, undisturbed, tmp_path):
     building = BuildCommand(slow, tmp_path / "root", "--workers", "2")
     building.wait_for_units(3)
-    os.kill(building.descendants("logloom.runners.worker")[0], signal.SIGKILL)
+    os.kill(building.local_workers()[0], signal.SIGKILL)
     code, said = building.end()
     assert code == 1
     assert said.splitlines()[-2].startswith("logloom: a worker process ended before its work did")

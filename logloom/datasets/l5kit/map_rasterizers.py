@@ -16,9 +16,11 @@ from logloom.datasets.l5kit.geometry import Matrix, RenderContext, open_cv, tran
 from logloom.datasets.l5kit.rasterizers import (
     SUBPIXEL_BITS,
     BoxRasterizer,
+    Image,
     Rasterizer,
     around,
 )
+from logloom.datasets.l5kit.sampling import ByFrame
 from logloom.datasets.l5kit.semantic_map import LANE_POINTS, SemanticMap
 
 Color = tuple[int, int, int]
@@ -62,12 +64,8 @@ class SemanticRasterizer(_GroundRasterizer):
         self._crosswalk_bounds = np.reshape(bounds, (-1, 2, 2))
 
     def rasterize(
-        self,
-        history_frames: Array,
-        history_agents: list[Array],
-        history_tl_faces: list[Array],
-        agent: Any = None,
-    ) -> NDArray[np.float32]:
+        self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
+    ) -> Image:
         """Draws the map as lit in the current frame. See Rasterizer."""
         cv2 = open_cv()
         raster_from_world = around(self.render_context, history_frames[0], agent)
@@ -127,12 +125,8 @@ class SatelliteRasterizer(_GroundRasterizer):
         self.world_to_aerial = world_to_aerial
 
     def rasterize(
-        self,
-        history_frames: Array,
-        history_agents: list[Array],
-        history_tl_faces: list[Array],
-        agent: Any = None,
-    ) -> NDArray[np.float32]:
+        self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
+    ) -> Image:
         """Cuts out the ground at the vehicle's height. See Rasterizer."""
         cv2 = open_cv()
         frame = history_frames[0]
@@ -155,7 +149,7 @@ class SatelliteRasterizer(_GroundRasterizer):
         aerial_from_raster[:2, 2] -= low
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         image = cv2.warpAffine(part, aerial_from_raster[:2], (width, height), flags=flags)
-        scaled: NDArray[np.float32] = np.divide(image, np.float32(255), dtype=np.float32)
+        scaled: Image = np.divide(image, np.float32(255), dtype=np.float32)
         return scaled
 
 
@@ -170,12 +164,8 @@ class MapAndBoxRasterizer(Rasterizer):
         return self.boxes.num_channels() + self.ground.num_channels()
 
     def rasterize(
-        self,
-        history_frames: Array,
-        history_agents: list[Array],
-        history_tl_faces: list[Array],
-        agent: Any = None,
-    ) -> NDArray[np.float32]:
+        self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
+    ) -> Image:
         """Draws both. See Rasterizer."""
         parts: Sequence[Rasterizer] = (self.boxes, self.ground)
         images = [

@@ -22,8 +22,10 @@ from logloom.datasets.l5kit.geometry import (
     transform_points,
     yaws_of,
 )
-from logloom.datasets.l5kit.sampling import EGO_EXTENT
+from logloom.datasets.l5kit.sampling import EGO_EXTENT, ByFrame
 from logloom.io.l5kit.mask import are_agents
+
+Image = NDArray[np.float32]  # (height, width, channels) in [0, 1]
 
 SUBPIXEL_BITS = 9
 FADING = 0.85
@@ -36,12 +38,8 @@ class Rasterizer(abc.ABC):
 
     @abc.abstractmethod
     def rasterize(
-        self,
-        history_frames: Array,
-        history_agents: list[Array],
-        history_tl_faces: list[Array],
-        agent: Any = None,
-    ) -> NDArray[np.float32]:
+        self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
+    ) -> Image:
         """Draws the current frame and those before it.
 
         Args:
@@ -50,7 +48,7 @@ class Rasterizer(abc.ABC):
             agent: a row of the current frame's agents that the raster is laid around; None for the vehicle.
 
         Returns:
-            (height, width, num_channels()) in [0, 1].
+            An image of num_channels() channels.
         """
 
     @abc.abstractmethod
@@ -70,12 +68,8 @@ class StubRasterizer(Rasterizer):
         self.raster_size = render_context.raster_size_px
 
     def rasterize(
-        self,
-        history_frames: Array,
-        history_agents: list[Array],
-        history_tl_faces: list[Array],
-        agent: Any = None,
-    ) -> NDArray[np.float32]:
+        self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
+    ) -> Image:
         """All zeros: (height, width, 3)."""
         width, height = self.raster_size
         return np.zeros((self.num_channels(), height, width), np.float32).transpose(1, 2, 0)
@@ -122,12 +116,8 @@ class BoxRasterizer(Rasterizer):
         return 2 * (self.history_num_frames + 1)
 
     def rasterize(
-        self,
-        history_frames: Array,
-        history_agents: list[Array],
-        history_tl_faces: list[Array],
-        agent: Any = None,
-    ) -> NDArray[np.float32]:
+        self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
+    ) -> Image:
         """Draws the boxes; frames that are missing stay black. See Rasterizer."""
         num_steps = self.history_num_frames + 1
         history_frames = history_frames[:num_steps]
@@ -168,7 +158,7 @@ class BoxRasterizer(Rasterizer):
         return rgb
 
 
-def _faded(channels: Array, color: Any) -> NDArray[np.float32]:
+def _faded(channels: Array, color: Any) -> Image:
     image = np.zeros((*channels.shape[:2], 3), np.float32)
     for step in reversed(range(channels.shape[-1])):
         image *= FADING

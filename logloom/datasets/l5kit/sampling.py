@@ -31,6 +31,8 @@ from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import UsageError
 from logloom.io.l5kit import TL_FACE_DTYPE
 
+ByFrame = list[Array]  # an array for each frame, from the current one back
+
 # Length, width and height of the vehicle in metres.
 EGO_EXTENT = np.array([4.87, 1.85, 1.8])
 
@@ -46,11 +48,7 @@ class ImageMaker(Protocol):
     """What a rasterizer offers to a dataset; see `rasterizers.Rasterizer`."""
 
     def rasterize(
-        self,
-        history_frames: Array,
-        history_agents: list[Array],
-        history_tl_faces: list[Array],
-        agent: Any = None,
+        self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
     ) -> Array:
         """An image (height, width, channels)."""
 

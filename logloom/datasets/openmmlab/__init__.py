@@ -6,7 +6,8 @@ Needs neither mmengine nor torch; each name is imported on first use.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from logloom.datasets.openmmlab.dataset import BaseDataset, Compose, force_full_init
+    from logloom.datasets.openmmlab.dataset import BaseDataset
+    from logloom.datasets.openmmlab.pipeline import Compose, force_full_init
     from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS, Registry
     from logloom.datasets.openmmlab.versions import LogloomDataset
     from logloom.datasets.openmmlab.wrappers import ClassBalancedDataset, ConcatDataset, RepeatDataset
@@ -29,8 +30,8 @@ _HOMES = {
     "TRANSFORMS": "registry",
     "Registry": "registry",
     "BaseDataset": "dataset",
-    "Compose": "dataset",
-    "force_full_init": "dataset",
+    "Compose": "pipeline",
+    "force_full_init": "pipeline",
     "ClassBalancedDataset": "wrappers",
     "ConcatDataset": "wrappers",
     "RepeatDataset": "wrappers",

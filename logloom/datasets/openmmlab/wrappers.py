@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from logloom.datasets.openmmlab.dataset import BaseDataset, force_full_init, logger
+from logloom.datasets.openmmlab.dataset import BaseDataset
+from logloom.datasets.openmmlab.pipeline import force_full_init, logger
 from logloom.datasets.openmmlab.registry import DATASETS
 
 Index = int | Sequence[int]

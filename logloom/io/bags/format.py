@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -23,6 +23,9 @@ from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.io.units import Format, UnitContext, check_unit
 from logloom.schema import Schema, check_column_name
+
+if TYPE_CHECKING:
+    from logloom.io.bags.source import DatapointsSource
 
 
 class BagsOptions(ChosenColumns):
@@ -105,7 +108,7 @@ class BagsFormat(Format):
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
-    ) -> RowSource:
+    ) -> DatapointsSource:
         """Datapoints."""
         from logloom.io.bags.source import DatapointsSource
 
@@ -113,9 +116,9 @@ class BagsFormat(Format):
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """Datapoints as columns."""
-        from logloom.io.bags.granular import GranularSource
+        from logloom.io.surveyed import SurveyedSource
 
-        return GranularSource(store, columns, **how)
+        return SurveyedSource(self.rows(store), columns, **how)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

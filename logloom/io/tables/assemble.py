@@ -17,7 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom.io.tables import description as d
-from logloom.io.tables.index import ROW, decode_texts, read_part, write_file
+from logloom.io.tables.index import ROW
+from logloom.io.tables.index_files import decode_texts, read_part, write_file
 from logloom.io.tables.parts import TablePlan
 
 

@@ -1,13 +1,13 @@
 """Reading rows: from a frame of index rows to values.
 
 Here: `row_loader` and `RowLoader`.
-Elsewhere: what is taken out of the frame (logloom.io.tables.frames), plans of what to read
-(logloom.io.tables.plans), windows (logloom.io.tables.windows), reading (logloom.io.tables.reading).
+Elsewhere: what is taken out of the frame (logloom.io.tables.frames), which columns rows have and the plan of
+what to read of them (logloom.io.tables.columns, plans), windows (logloom.io.tables.windows, offsets), reading
+(logloom.io.tables.reading).
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
@@ -17,19 +17,16 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.tables import description as d
-from logloom.io.tables.frames import Ints, OpenFrame, open_frame, shown_columns, union_schema
-from logloom.io.tables.plans import Cost, ReadPlan, alike, cost_of, make_plan
+from logloom.io.tables.columns import Patterns, Plans
+from logloom.io.tables.frames import Ints, OpenFrame, open_frame
+from logloom.io.tables.offsets import steps_of
+from logloom.io.tables.plans import Cost, ReadPlan, cost_of
 from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, RangeReader
 from logloom.io.tables.reading import PlanReader, at_positions
 from logloom.io.tables.windows import RowWindow, Windows
 from logloom.schema import Schema
 
-Patterns = str | Sequence[str] | None
 OnEdge = Literal["error", "drop", "pad"]
-
-_ONLY = (0,)
-_FARTHEST = 1 << 40  # rows from another
 
 
 class RowPositionError(UsageError, IndexError):
@@ -90,42 +87,9 @@ class RowLoader:
         self._length, self._log_ids, self._stamps = frame.length, frame.log_ids, frame.stamps
         self._windows = Windows(frame, max_gap, reader, storage_options)
         self._read = PlanReader(frame, self._windows, reader, check)
-        self._variants, self._variant_of_row = frame.variants()
         self._may_lack = bool(frame.may_lack)
-        self._find_columns()
-        self._plans: dict[Any, ReadPlan] = {}
-        self._default = columns
-        self._columns(columns)
-
-    def _find_columns(self) -> None:
-        """Names and types of the columns; each combination of tables that rows come from has its own."""
-        for number in sorted(self._frame.may_lack):
-            slot = self._frame.slots[number]
-            if len(slot.tables) > 1:  # rows that have none of them are read as if of the first
-                self._described(number, range(len(slot.tables)))
-        self._shown = [self._shown_in(variant) for variant in self._variants]
-        parts = []
-        for variant, shown in zip(self._variants, self._shown, strict=True):
-            where = " + ".join(s.tables[t] for s, t in zip(self._frame.slots, variant, strict=True) if t >= 0)
-            types = {n: self._type(variant, c.slot, c.name) for n, c in shown.items() if not _is_meta(n)}
-            parts.append((where, types, [n.rpartition(".")[0] for n in shown if n.endswith(".age")]))
-        self.schema: Schema = union_schema(parts)
-
-    def _shown_in(self, variant: Sequence[int]) -> dict[str, Any]:
-        schemas = [
-            slot.descriptions[table].schema if table >= 0 else None
-            for slot, table in zip(self._frame.slots, variant, strict=True)
-        ]
-        return {
-            **shown_columns(schemas, self._frame.steps, meta=False),
-            **shown_columns(schemas, self._frame.steps, meta=True),
-        }
-
-    def _type(self, variant: Sequence[int], slot: int, name: str) -> Any:
-        return self._frame.slots[slot].descriptions[variant[slot]].schema.all[name]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_plans": {}}
+        self._plans = Plans(frame, reader, columns)
+        self.schema: Schema = self._plans.schema
 
     def __len__(self) -> int:
         return self._length
@@ -140,76 +104,6 @@ class RowLoader:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self.get_row(position) for position in range(self._length))
 
-    def _columns(self, columns: Patterns) -> tuple[str, ...]:
-        try:
-            return self.schema.select(self._default if columns is None else columns)
-        except UsageError as error:
-            raise UsageError(f"{self._place}: {error}") from error
-
-    @property
-    def _place(self) -> str:
-        """The tables that the rows lie in, for people."""
-        tables = [" and ".join(slot.tables[:3]) + " …" * (len(slot.tables) > 3) for slot in self._frame.slots]
-        return " + ".join(tables)
-
-    def _plan(self, columns: Patterns, position: int, rows: int = 1) -> ReadPlan:
-        if self._variant_of_row is None:
-            return self._plan_of(columns, _ONLY, rows)
-        return self._plan_of(columns, (int(self._variant_of_row[position]),), rows)
-
-    def _plan_of(self, columns: Patterns, variants: tuple[int, ...], rows: int) -> ReadPlan:
-        names = columns if columns is None or isinstance(columns, str) else tuple(columns)
-        key = (variants, names, rows)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._make_plan(self._columns(columns), variants, rows)
-        return plan
-
-    def _make_plan(self, names: Sequence[str], variants: Sequence[int], rows: int) -> ReadPlan:
-        shown = self._shown[variants[0]]
-        chosen: dict[int, list[int]] = {}
-        for variant in variants:
-            tables = [(slot, t) for slot, t in enumerate(self._variants[variant]) if t >= 0]
-            if not tables:
-                raise UsageError(
-                    f"a row of the frame (of {self._place}) points into no table, its service columns being "
-                    "empty as an outer join or reindex leaves them: drop it"
-                )
-            if lacking := [name for name in names if name not in self._shown[variant]]:
-                where = " + ".join(self._frame.slots[slot].tables[t] for slot, t in tables)
-                raise UsageError(f"some rows of the frame are of {where}, which has no column {lacking[0]!r}")
-            if any(self._shown[variant][name] != shown[name] for name in names):
-                raise UsageError("a batch of rows that were merged in different ways: read them apart")
-            for slot, table in tables:
-                chosen.setdefault(slot, []).append(table)
-        return make_plan(
-            names,
-            [
-                key
-                for key, held in (("log_id", self._log_ids), ("timestamp", self._stamps))
-                if held is not None
-            ],
-            shown,
-            {
-                slot: (self._frame.slots[slot].tables[tables[0]], self._described(slot, tables))
-                for slot, tables in chosen.items()
-            },
-            {slot: self._frame.slots[slot].groups for slot in chosen},
-            rows,
-            all(self._reader.is_local(number) for number in range(len(self._reader.uris))),
-        )
-
-    def _described(self, slot: int, tables: Sequence[int]) -> d.Description:
-        """What some tables of a slot, whose rows are read together, say of themselves."""
-        own = self._frame.slots[slot]
-        try:
-            return alike([own.descriptions[table] for table in tables])
-        except ValueError as error:
-            where = " and ".join(own.tables[table] for table in sorted(set(tables)))
-            raise UsageError(
-                f"a batch of rows of {where}, {error}: read them apart, or a row at a time"
-            ) from error
-
     def _position(self, pos: int) -> int:
         """A position from 0, of one that may count from the end."""
         if not -self._length <= pos < self._length:
@@ -218,8 +112,8 @@ class RowLoader:
 
     def _outside(self, pos: object) -> RowPositionError:
         return RowPositionError(
-            f"position {pos} of {self._length} rows (of {self._place}); positions count the frame's rows, "
-            "from 0, negative ones from the end"
+            f"position {pos} of {self._length} rows (of {self._plans.place}); positions count the frame's "
+            "rows, from 0, negative ones from the end"
         )
 
     def get_row(self, pos: int, columns: Patterns = None) -> dict[str, Any]:
@@ -239,7 +133,7 @@ class RowLoader:
         """
         if not 0 <= pos < self._length:
             pos = self._position(pos)
-        plan = self._plan(columns, pos)
+        plan = self._plans.of_row(columns, pos)
         if self._check or self._may_lack:
             return self._read.rows(plan, at_positions(np.array([pos])))[0]
         row = plan.template.copy()
@@ -289,8 +183,8 @@ class RowLoader:
         """
         pos = self._position(pos)
         _check_edge(on_edge, ("error", "drop", "pad"))
-        steps, low, high, consecutive = _offsets(*_hashable(offsets), stride)
-        plan = self._plan(columns, pos, max(1, len(steps)))
+        steps, low, high, consecutive = steps_of(offsets, stride)
+        plan = self._plans.of_row(columns, pos, max(1, len(steps)))
         if consecutive and self._windows.holds(pos, low, high):
             first = pos + steps.item(0)
             rows = self._read.run(plan, first, first + len(steps))
@@ -330,7 +224,7 @@ class RowLoader:
             DatasetError: what is stored is damaged or missing; names table, part, columns and row.
         """
         where = self._positions(positions)
-        plan = self._batch_plan(columns, where)
+        plan = self._plans.of_rows(columns, where)
         _check_names(out, plan)
         return _with_stamps(self._read.batch(plan, [at_positions(where)], out), out)
 
@@ -361,8 +255,8 @@ class RowLoader:
         """
         where = self._positions(positions)
         _check_edge(on_edge, ("error", "pad"))
-        steps, low, high, _ = _offsets(*_hashable(offsets), stride)
-        plan = self._batch_plan(columns, where, max(1, len(steps)))
+        steps, low, high, _ = steps_of(offsets, stride)
+        plan = self._plans.of_rows(columns, where, max(1, len(steps)))
         _check_names(out, plan)
         windows = []
         for pos in where.tolist():
@@ -396,12 +290,11 @@ class RowLoader:
         if offsets is not None and not len(offsets):
             offsets = None
         count = 1 if offsets is None else len(offsets)
-        if not self._variants:
+        if self._plans.is_empty:
             return Cost((), 0, 0)
         span = 1 if offsets is None else max(offsets) - min(offsets) + 1
-        plan = self._plan(columns, 0, count)
-        gap = LOCAL_GAP if all(map(self._reader.is_local, range(len(self._reader.uris)))) else REMOTE_GAP
-        return cost_of(plan, count, span, gap)
+        plan = self._plans.of_row(columns, 0, count)
+        return cost_of(plan, count, span, LOCAL_GAP if self._plans.is_local else REMOTE_GAP)
 
     def _refuse(self, pos: int, steps: Ints, window: RowWindow) -> NoReturn:
         lacking = steps[~window.exists].tolist()
@@ -425,13 +318,6 @@ class RowLoader:
             raise self._outside(given[outside][0])
         where = given.astype(np.int64)
         return np.where(where < 0, where + self._length, where)
-
-    def _batch_plan(self, columns: Patterns, positions: Ints, rows: int = 1) -> ReadPlan:
-        if not len(positions):
-            raise UsageError("an empty batch: give at least one position")
-        if self._variant_of_row is None:
-            return self._plan_of(columns, _ONLY, rows)
-        return self._plan_of(columns, tuple(np.unique(self._variant_of_row[positions]).tolist()), rows)
 
 
 def _check_edge(on_edge: str, known: Sequence[str]) -> None:
@@ -457,32 +343,6 @@ def _with_stamps(batch: dict[str, Any], out: Mapping[str, Any] | None) -> dict[s
         array[...] = stamps
         batch["timestamp"] = array
     return batch
-
-
-def _is_meta(name: str) -> bool:
-    return name.endswith((".age", ".available"))
-
-
-def _hashable(offsets: Sequence[int]) -> tuple[Sequence[int], frozenset[type]]:
-    """Offsets and the types among them, since True and 1.0 are equal to 1."""
-    if isinstance(offsets, range):
-        return offsets, frozenset()
-    return tuple(offsets), frozenset(map(type, offsets))
-
-
-@functools.lru_cache(maxsize=256)
-def _offsets(
-    offsets: Sequence[int], kinds: frozenset[type], stride: int
-) -> tuple[NDArray[np.int64], int, int, bool]:
-    """Offsets times stride, the least and the greatest of them and 0, and whether they go up by one."""
-    given = np.array(offsets)
-    if (given.size and given.dtype.kind != "i") or stride != int(stride) or stride < 1:
-        raise UsageError(f"offsets {offsets}, stride {stride}: offsets are whole, strides from 1 on")
-    if given.size and int(np.abs(given).max()) * int(stride) > _FARTHEST:
-        raise UsageError(f"offsets {offsets}, stride {stride}: no log has so many rows")
-    steps = given.astype(np.int64) * stride
-    consecutive = len(steps) > 0 and bool((np.diff(steps) == 1).all())
-    return steps, int(min(0, *steps, 0)), int(max(0, *steps, 0)), consecutive
 
 
 def _folded(column: Any, shape: tuple[int, int]) -> Any:

@@ -30,7 +30,7 @@ from logloom.io.tables import description as d
 from logloom.io.tables.blobs import BlobWriter, ChunkPlaces, Place, packer
 from logloom.io.tables.chunks import Layout, row_bytes
 from logloom.io.tables.groups import make_groups
-from logloom.io.tables.index import HASH_TYPE, read_part, write_file
+from logloom.io.tables.index_files import HASH_TYPE, read_part, write_file
 from logloom.io.tables.references import References
 from logloom.schema import ColumnType, Schema
 

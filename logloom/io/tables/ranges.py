@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
 from logloom.io.files import OpenFile, fetch_many, open_local, size_of
-from logloom.io.tables.memory import keep_freed_memory
+from logloom.io.memory import keep_freed_memory
 from logloom.uris import is_local
 
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request

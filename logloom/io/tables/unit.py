@@ -30,7 +30,8 @@ from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, values_of
 from logloom.io.stretches import Ints
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import GroupPlaces, OpenFrame, Slot
-from logloom.io.tables.index import ROW, decode_texts, read_part
+from logloom.io.tables.index import ROW
+from logloom.io.tables.index_files import decode_texts, read_part
 from logloom.io.tables.loader import RowLoader
 from logloom.io.tables.parts import ROWS_FILE, PartWriter, TablePlan, read_places, write_places
 from logloom.io.tables.ranges import RangeReader

@@ -121,9 +121,10 @@ class TarFormat(Format):
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """Samples as columns."""
-        from logloom.io.tar.webdataset import WebDatasetSource
+        from logloom.io.surveyed import SurveyedSource
+        from logloom.io.tar.shards import find_shards
 
-        return WebDatasetSource(store, columns, **how)
+        return SurveyedSource(find_shards(store), columns, **how)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""

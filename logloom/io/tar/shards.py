@@ -1,25 +1,27 @@
 """Samples of tar shards that stand by themselves.
 
 Others' are bytes by suffix, as the webdataset package gives them; those that logloom wrote are rows, as far
-as shards tell without their schema: whole numbers in meta.json are int64, floats are float64.
-Elsewhere: the columns that a conversion makes of samples (webdataset).
+as shards tell without their schema: whole numbers in meta.json are int64, floats are float64. Conversions,
+which need types, take the samples of both as `RawRows`.
+Elsewhere: the columns that members become then (webdataset).
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.batches import Batch, stacked_rows
 from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.inference import type_of
 from logloom.io.braces import braceexpand
 from logloom.io.filesystems import file_name_of
+from logloom.io.folders import content_of, files_of
+from logloom.io.pieces import Batch, DatasetPiece, RawRows
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
@@ -28,10 +30,10 @@ from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import META, column_of, parse_key
-from logloom.io.tar.stream import SUFFIXES
+from logloom.io.tar.stream import SUFFIXES, open_stream, stream_samples
+from logloom.io.tar.webdataset import KEY, batch_of, forms_of, is_meta, row_of
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
-KEY = "__key__"
 _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
 
@@ -52,9 +54,25 @@ def open_shards(store: Store) -> RowSource:
     return shards
 
 
-class ShardsSource(RowSource):
-    """A row is {"__key__": "098953", "jpg": bytes, …}; a shard is a log, called by its file's name."""
+def find_shards(store: Store) -> ShardsSource:
+    """The shards in a folder and those below it, or those that a URI names, for a conversion.
 
+    Raises:
+        DatasetError: there is no shard.
+    """
+    folder, names = files_of(store, SUFFIXES)
+    if not names:
+        raise DatasetError(f"{store.uri}: no shards ({', '.join(SUFFIXES)})")
+    return ShardsSource(store.uri, [folder.uri_of(name) for name in names], folder.options)
+
+
+class ShardsSource(RowSource, RawRows):
+    """A row is {"__key__": "098953", "jpg": bytes, …}; a shard is a log, called by its file's name.
+
+    A piece is a shard, too.
+    """
+
+    kind = "webdataset"
     has_stamps = False
     unknown = "what tar shards hold, whose headers alone have checksums"
 
@@ -96,11 +114,50 @@ class ShardsSource(RowSource):
         found: list[dict[str, Any]] = self.reader.raw_rows(positions.tolist(), names)
         return found
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
-
     def _open(self) -> TarReader:
         return TarReader(self._uris, storage_options=self._storage)
+
+    # --- for conversions --------------------------------------------------------------------------------
+
+    def _samples(self, uri: str) -> Iterator[dict[str, Any]]:
+        with open_stream(uri, options=self._storage) as stream:
+            yield from stream_samples(stream, uri)
+
+    def names(self) -> Sequence[str]:
+        """See `RawRows.names`: of the first sample."""
+        uri = self._uris[0]
+        for sample in self._samples(uri):
+            row = row_of(sample, uri, None)
+            return [name for name in row if not is_meta(name, row)]
+        raise DatasetError(f"{uri}: no samples")
+
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        """See `RawRows.pieces`."""
+        return [DatasetPiece(uri, uri, *content_of(Store(uri, self._storage), [""])) for uri in self._uris]
+
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        """See `RawRows.batches`."""
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for sample in self._samples(piece.where):
+            row = row_of(sample, piece.place, names)
+            if rows and row.keys() != rows[0].keys():
+                odd = ", ".join(sorted(row.keys() ^ rows[0].keys())[:5])
+                raise DatasetError(
+                    f"{piece.place}: sample {sample[KEY]} has other members than those before ({odd})"
+                )
+            rows.append(row)
+            size += sum(len(data) for data in sample.values())
+            if size >= max_bytes:
+                yield batch_of(rows)
+                rows, size = [], 0
+        if rows:
+            yield batch_of(rows)
+
+    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
+        """See `RawRows.forms`: by the first sample."""
+        found = forms_of(next(self._samples(self._uris[0]), {}))
+        return {name: form for name, form in found.items() if name in names}
 
 
 class WrittenShardsSource(ShardsSource):

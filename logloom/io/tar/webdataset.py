@@ -1,108 +1,54 @@
-"""Tar shards in the WebDataset convention: a row for each sample.
+"""Samples of tar shards in the WebDataset convention as rows of columns, for conversions.
 
 Here: which columns members become. `left.jpg` is column `left` (`left.jpg` where there is a left.json too);
 `__key__` is column `key`. Arrays (.npy), text (.txt, .json) and class numbers (.cls) are what they say; all
 others stay bytes. In shards that logloom wrote, meta.json says log, time and small values.
-Elsewhere: reading archives, and refusing hostile ones (stream), samples for training (shards).
+Elsewhere: reading archives, and refusing hostile ones (stream), samples (shards).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.io.folders import content_of, files_of
-from logloom.io.pieces import Batch, DatasetPiece
+from logloom.io.pieces import Batch
 from logloom.io.survey import RawColumn
-from logloom.io.surveyed import SurveyedSource
 from logloom.io.tar.meta import own_meta
 from logloom.io.tar.npy import read_npy
 from logloom.io.tar.samples import EXTENSION, META
-from logloom.io.tar.stream import SUFFIXES, open_stream, stream_samples
 from logloom.schema import RESERVED_LAST_PARTS
 
-_KEY = "__key__"
-
-
-class WebDatasetSource(SurveyedSource):
-    """See `SurveyedSource`; a piece is a shard."""
-
-    kind = "webdataset"
-
-    def find(self) -> None:
-        """
-        Raises:
-            DatasetError: there is no shard.
-        """
-        store = self._store
-        self._store, self._shards = files_of(store, SUFFIXES)
-        if not self._shards:
-            raise DatasetError(f"{store.uri}: no shards ({', '.join(SUFFIXES)})")
-
-    def names(self) -> Sequence[str]:
-        """Of the first sample."""
-        uri = self._store.uri_of(self._shards[0])
-        for sample in self._samples(self._shards[0]):
-            row = _row(sample, uri, None)
-            return [name for name in row if not _is_meta(name, row)]
-        raise DatasetError(f"{uri}: no samples")
-
-    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
-        """The shards by name."""
-        return [
-            DatasetPiece(self._store.uri_of(shard), shard, *content_of(self._store, [shard]))
-            for shard in self._shards
-        ]
-
-    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `SurveyedSource.batches`."""
-        rows: list[dict[str, Any]] = []
-        size = 0
-        for sample in self._samples(piece.where):
-            row = _row(sample, piece.place, names)
-            if rows and row.keys() != rows[0].keys():
-                odd = ", ".join(sorted(row.keys() ^ rows[0].keys())[:5])
-                raise DatasetError(
-                    f"{piece.place}: sample {sample[_KEY]} has other members than those before ({odd})"
-                )
-            rows.append(row)
-            size += sum(len(data) for data in sample.values())
-            if size >= max_bytes:
-                yield _batch(rows)
-                rows, size = [], 0
-        if rows:
-            yield _batch(rows)
-
-    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Extensions of members that stay bytes, by the first sample."""
-        sample = next(iter(self._samples(self._shards[0])), {})
-        found = {}
-        for name, suffix in _names_of(sample).items():
-            extension = suffix.rpartition(".")[2]
-            if extension not in _DECODERS and EXTENSION.fullmatch(extension):
-                found[name] = {"jpeg": "jpg"}.get(extension, extension)
-        return {name: form for name, form in found.items() if name in names}
-
-    def _samples(self, shard: str) -> Iterator[dict[str, Any]]:
-        uri = self._store.uri_of(shard)
-        with open_stream(uri, options=self._store.options) as stream:
-            yield from stream_samples(stream, uri)
+KEY = "__key__"
 
 
 def _names_of(sample: Mapping[str, Any]) -> dict[str, str]:
     """The members' columns, and their suffixes without the first dot."""
-    suffixes = [suffix[1:] for suffix in sample if suffix != _KEY]
+    suffixes = [suffix[1:] for suffix in sample if suffix != KEY]
     stems = [suffix.rpartition(".")[0] or suffix for suffix in suffixes]
     return dict(zip(stems if len(set(stems)) == len(stems) else suffixes, suffixes, strict=True))
 
 
-def _row(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> dict[str, Any]:
-    """A sample's values by column; None is all of them."""
+def forms_of(sample: Mapping[str, Any]) -> dict[str, str]:
+    """Extensions of the members that stay bytes, by column."""
+    extensions = {name: suffix.rpartition(".")[2] for name, suffix in _names_of(sample).items()}
+    return {
+        name: {"jpeg": "jpg"}.get(extension, extension)
+        for name, extension in extensions.items()
+        if extension not in _DECODERS and EXTENSION.fullmatch(extension)
+    }
+
+
+def row_of(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> dict[str, Any]:
+    """A sample's values by column; None is all of them.
+
+    Raises:
+        DatasetError: a member isn't what its extension says.
+    """
     meta = _own_meta(sample)
-    row: dict[str, Any] = {"key": sample[_KEY]} if meta is None else {**meta}
+    row: dict[str, Any] = {"key": sample[KEY]} if meta is None else {**meta}
     for name, suffix in _names_of(sample).items():
         if (suffix == META and meta is not None) or (names is not None and name not in names):
             continue
@@ -111,7 +57,7 @@ def _row(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> 
         try:
             row[name] = decode(data) if decode is not None else data
         except (ValueError, UnicodeDecodeError) as error:
-            raise DatasetError(f"{place}: {sample[_KEY]}.{suffix}: {error}") from error
+            raise DatasetError(f"{place}: {sample[KEY]}.{suffix}: {error}") from error
     wanted = {name for name in row if names is None or name in names}
     return {name: value for name, value in row.items() if {name, name.rpartition(".")[0]} & wanted}
 
@@ -119,7 +65,7 @@ def _row(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> 
 def _own_meta(sample: Mapping[str, Any]) -> dict[str, Any] | None:
     """What meta.json says in a shard that logloom wrote, None in others."""
     data = sample.get(f".{META}")
-    return None if data is None else own_meta(sample[_KEY], data)
+    return None if data is None else own_meta(sample[KEY], data)
 
 
 def _class_number(data: bytes) -> int:
@@ -144,13 +90,15 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 }
 
 
-def _is_meta(name: str, row: Mapping[str, Any]) -> bool:
+def is_meta(name: str, row: Mapping[str, Any]) -> bool:
+    """Whether it is the age or availability of another column."""
     base, _, last = name.rpartition(".")
     return last in RESERVED_LAST_PARTS and base in row
 
 
-def _batch(rows: Sequence[Mapping[str, Any]]) -> Batch:
-    return {name: _column(name, rows) for name in rows[0] if not _is_meta(name, rows[0])}
+def batch_of(rows: Sequence[Mapping[str, Any]]) -> Batch:
+    """Rows of the same columns."""
+    return {name: _column(name, rows) for name in rows[0] if not is_meta(name, rows[0])}
 
 
 def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> RawColumn:

@@ -19,9 +19,9 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.filesystems import explained
 from logloom.io.folders import content_of, files_below
-from logloom.io.pieces import LOG_ID, TIME, Batch, DatasetPiece
+from logloom.io.pieces import LOG_ID, TIME, Batch, DatasetPiece, RawRows
+from logloom.io.storage import Store
 from logloom.io.survey import RawColumn, UnfitValuesError, plain_dtype, stacked
-from logloom.io.surveyed import SurveyedSource
 from logloom.io.zarr.others import FILES, along_rows, open_groups
 from logloom.schema import STRING, ColumnType
 
@@ -43,20 +43,30 @@ _NS = {
 _CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
-class ZarrArraysSource(SurveyedSource):
-    """See `SurveyedSource`; a piece is a range of a group's rows that cuts no chunk.
+class ForeignArrays(RawRows):
+    """See `RawRows`; a piece is a range of a group's rows that cuts no chunk.
 
     Of several groups each is a log of its name.
     """
 
     kind = "zarr"
 
-    def find(self) -> None:
-        self.names()
+    def __init__(self, store: Store):
+        """Opens the groups.
+
+        Raises:
+            DatasetError: there is no group, or a damaged one.
+            UsageError: there are no arrays.
+        """
+        self.place, self._store = store.uri, store
+        self._groups  # noqa: B018 # raises what is wrong with them
 
     @functools.cached_property
     def _groups(self) -> dict[str, dict[str, Any]]:
         return open_groups(self._store)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"place": self.place, "_store": self._store}
 
     def _chosen(self, group: str, names: Sequence[str] | None) -> dict[str, Any]:
         arrays, uri = self._groups[group], self._store.uri_of(group)
@@ -72,7 +82,7 @@ class ZarrArraysSource(SurveyedSource):
         return list(next(iter(self._groups.values())))
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
-        """See `SurveyedSource.pieces`."""
+        """See `RawRows.pieces`."""
         return [piece for group in self._groups for piece in self._pieces_of(group, names)]
 
     def _pieces_of(self, group: str, names: Sequence[str] | None) -> list[DatasetPiece]:
@@ -91,7 +101,7 @@ class ZarrArraysSource(SurveyedSource):
         ]
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `SurveyedSource.batches`."""
+        """See `RawRows.batches`."""
         group, first, stop = piece.where
         arrays = self._chosen(group, names)
         for name, array in arrays.items():

@@ -79,9 +79,12 @@ class ZarrFormat(AssembledFormat):
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """As `rows`; others' arrays as columns."""
-        from logloom.io.zarr.foreign import ZarrArraysSource
+        if is_own(store):
+            return self.rows(store)
+        from logloom.io.surveyed import SurveyedSource
+        from logloom.io.zarr.foreign import ForeignArrays
 
-        return self.rows(store) if is_own(store) else ZarrArraysSource(store, columns, **how)
+        return SurveyedSource(ForeignArrays(store), columns, **how)
 
     def plan_assembly(
         self,

@@ -16,7 +16,8 @@ import numpy as np
 from logloom.batches import Batch
 from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
-from logloom.io.sources import ChainedSource, RowSource
+from logloom.io.chained import ChainedSource
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.io.zarr.others import along_rows, find_groups
