@@ -74,13 +74,23 @@ def read_statistics(store: Store, record: LogRecord) -> Statistics:
     Raises:
         DatasetError: they are missing or damaged; names the file.
     """
-    name = statistics_file(record)
+    return read_statistics_file(store, record.statistics, record.part)
+
+
+def read_statistics_file(store: Store, digest: str, part: str) -> Statistics:
+    """As `read_statistics`.
+
+    Args:
+        digest: names the file.
+        part: of the log; tells whether it was erased.
+    """
+    name = f"logs/{digest}.parquet"
     place = store.uri_of(name)
     try:
         data = store.read(name)
     except MISSING:
-        check_purged(store, place, part=record.part)
+        check_purged(store, place, part=part)
         raise DatasetError(f"{place}: the statistics of a log are missing; {repair_hint(place)}") from None
-    if blake3(data).hexdigest() != record.statistics:
+    if blake3(data).hexdigest() != digest:
         raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
     return Statistics.from_bytes(data, place)
