@@ -236,7 +236,8 @@ class Dataset(Generic[Sample]):
         source = (self if like is None else like).source
         names = names_of(columns, source.schema, None, source.place)
         stats = stats_of(self if like is None else like, names)
-        return self.map(Normalize(stats, source.schema.part(names), source.place))
+        normalize = Normalize(stats, source.schema.part(names), source.place)
+        return cast("Dataset[Any]", self).map(normalize)
 
     def stats(self, column: str) -> dict[str, Any]:
         """Statistics of a column over the rows of this view, whatever `window` and `map` make of them.

@@ -31,7 +31,7 @@ from logloom.statistics.state import LENGTHS, ROWS, VALUES, Key, Statistics
 
 MAX_LANES = 64  # elements of a vector or matrix that have lanes of their own
 MAX_CHANNELS = 16  # of the last axis of larger ones
-SAMPLE = 256  # positions of a large value that are looked at
+SAMPLE = 64  # positions of a large value that are looked at
 _WAITING = 1 << 17  # numbers that wait to be counted together
 _AT_ONCE = 1 << 14  # numbers that are counted together, so that they stay in a processor's cache
 _WHOLE = 2**53

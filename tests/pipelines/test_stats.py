@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import os
 import shutil
 
 import numpy as np
 import pytest
 
 import logloom.datasets
+from logloom.errors import PurgedError
 from logloom.io.entries import ENTRY, read_log_part
 from logloom.io.log_statistics import noted, read_statistics, statistics_file
 from logloom.io.manifest import open_root, read_manifest
@@ -18,7 +20,9 @@ from logloom.pipelines.build import build
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
+from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
 from logloom.pipelines.stats import column_statistics, statistics_of
 from logloom.pipelines.verify import verify
@@ -173,3 +177,20 @@ def test_the_command_shows_a_table_and_json(built):
     missing = command("stats", str(built), "--split", "test")
     assert missing.returncode == 2
     assert "no split 'test'; there are all" in missing.stderr
+
+
+def test_gc_keeps_statistics_that_a_version_names_and_a_purge_erases_those_of_its_logs(root):
+    store = Store.at(str(root))
+    gone, kept = read_manifest(store).logs
+    stray = root / "logs" / f"{'0' * 64}.parquet"
+    stray.write_bytes(b"of no log")
+    for path in root.rglob("*"):
+        os.utime(path, (0, 0))
+    collect_garbage(str(root))
+    assert not stray.exists()
+    assert all((root / statistics_file(record)).exists() for record in (gone, kept))
+    purge(str(root), [gone.log_id], reason="asked to")
+    assert not (root / statistics_file(gone)).exists()
+    assert read_statistics(store, kept).lanes
+    with pytest.raises(PurgedError, match="was purged"):
+        column_statistics(str(root))

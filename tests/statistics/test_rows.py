@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
@@ -47,7 +47,7 @@ def test_blocks_cut_anywhere_and_merged_in_any_order_give_the_same_bytes(schema)
         assert merged.to_bytes() == whole.to_bytes()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 60), max_size=4))
 def test_any_rows_in_any_parts_give_the_same(seed, at):
     block = random_block(SCHEMA, 60, seed=seed)
@@ -168,8 +168,9 @@ def test_of_large_values_a_sample_is_counted_unless_all_are_asked_for():
     assert every["mean"] == pytest.approx(values.mean(axis=0), rel=1e-12)
     assert every["min"] == values.min(axis=0).tolist()
     assert np.abs(np.subtract(said["mean"], every["mean"])).max() < 0.2
-    large = told(np.zeros((2, MAX_LANES + 1, 10), "f4"), ColumnType(np.dtype("f4"), (MAX_LANES + 1, 10)))["c"]
-    assert large["count"] == [2 * (MAX_LANES + 1)] * 10
+    large = told(np.zeros((2, 9, 10), "f4"), ColumnType(np.dtype("f4"), (9, 10)))["c"]
+    assert (len(large["count"]), 90 > MAX_LANES) == (10, True)
+    assert large["count"] == [18] * 10
 
 
 @given(st.integers(0, 10**7), st.integers(1, 500))
