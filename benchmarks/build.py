@@ -28,6 +28,7 @@ from benchmarks.report import Report
 HERE = pathlib.Path(__file__).parent
 RAY_PYTHON = HERE.parent / ".venv-ray" / "bin" / "python"
 SCRIPT = "hand-written script"
+LOGLOOM = [sys.executable, "-m", "logloom"]
 RECIPE = """\
 name: bench
 logs: [LOG]
@@ -51,13 +52,13 @@ def main() -> None:
     little = workloads.image_mcap(cache_folder(), 2)
     with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
         # The same list twice: start-up is measured like the rest, by turns.
-        startups = compare(contenders(little, pathlib.Path(scratch)), rounds=3)
+        startups = compare(contenders(little, pathlib.Path(scratch)) | commands(little), rounds=3)
         samples = compare(contenders(log, pathlib.Path(scratch)), rounds=arguments.rounds)
     # The least, for what a busy machine adds to a start-up mustn't be taken off the work.
     least = {name: min(sample.seconds for sample in found) for name, found in startups.items()}
     megabytes = log.stat().st_size / 1e6
     report = Report("Build: the whole job")
-    report.add("start-up: a log of two images", 1, "builds", startups, [SCRIPT])
+    report.add("start-up: a log of two images", 1, "times", startups, [SCRIPT])
     report.add(f"{megabytes:.0f} MB to tar", megabytes, "MB", samples, [SCRIPT])
     report.add("the same without start-up", megabytes, "MB", samples, [SCRIPT], least)
     report.finish()
@@ -79,7 +80,7 @@ def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]
         options = ["--to", str(out / "root"), "--verify", verify, "--quiet"]
         if workers:
             options += ["--workers", str(workers)]
-        return child([sys.executable, "-m", "logloom", "build", str(recipe), *options], prepare=fresh)
+        return child([*LOGLOOM, "build", str(recipe), *options], prepare=fresh)
 
     script = [sys.executable, str(HERE / "scripts" / "extract.py"), str(log), str(out / "rows.tar")]
     found = {
@@ -93,6 +94,14 @@ def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]
         ray = [str(RAY_PYTHON), str(HERE / "scripts" / "extract_ray.py"), str(log), str(out / "rows")]
         found["ray data, 2 cores"] = child(ray, prepare=fresh)
     return found
+
+
+def commands(log: pathlib.Path) -> dict[str, Contender]:
+    """What people type between builds."""
+    return {
+        "logloom --help": child([*LOGLOOM, "--help"]),
+        "logloom info": child([*LOGLOOM, "info", str(log)]),
+    }
 
 
 if __name__ == "__main__":

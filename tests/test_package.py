@@ -18,7 +18,6 @@ from tests.conftest import REPOSITORY
 PACKAGE = REPOSITORY / "logloom"
 WITH_BEAM = (
     "pipelines/build.py",
-    "pipelines/convert.py",
     "pipelines/template.py",
     "transforms/build_logs.py",
     "transforms/read_logs.py",

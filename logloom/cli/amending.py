@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.build import View
 from logloom.cli.common import (
     BareRoot,
     Json,
@@ -20,6 +19,7 @@ from logloom.cli.common import (
     print_json,
     print_message,
 )
+from logloom.cli.jobs import View
 from logloom.errors import UsageError
 from logloom.words import counted
 

@@ -11,28 +11,27 @@ import typer
 
 from logloom.cli.common import (
     NOT_WHOLE,
-    Json,
-    Quiet,
-    StorageOption,
-    Verify,
     app,
     examples,
     parse_storage_options,
     print_json,
-    print_logs,
     print_message,
     read_in_words,
 )
-from logloom.cli.engines import EngineOptions, Workers, started
+from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
+from logloom.cli.jobs import JobOptions, View, print_work, run_job, work_of
+from logloom.errors import UsageError
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from logloom.io.shards import LogRecord
     from logloom.io.sources import RowSource
-    from logloom.pipelines.convert import Converted
+    from logloom.pipelines.build import Built
     from logloom.pipelines.convert_plain import PlainFolder
     from logloom.pipelines.convert_plan import ConvertPlan
-    from logloom.runners import RunnerOptions
 
 
 class SourceDamage(enum.StrEnum):
@@ -84,15 +83,10 @@ class ConvertOptions:
         typer.Option("--columns", "-c", help="Column to convert, by name or glob. May be repeated."),
     ] = None
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Convert only this many logs.")] = None
-    workers: Workers = None
-    verify: Verify = "new"
     on_error: Annotated[
         SourceDamage,
         typer.Option(help="What to do about damaged parts of SRC. skip lists them and exits with code 3."),
     ] = SourceDamage.fail
-    quiet: Quiet = False
-    json: Json = False
-    storage_option: StorageOption = None
 
 
 @app.command(
@@ -103,8 +97,8 @@ class ConvertOptions:
         "logloom convert s3://bucket/shards out --from webdataset --format bags --plain -c image -c label",
     )
 )
-@takes_groups(without=("detach", "dry_run"))
-def convert(what: ConvertOptions, engine: EngineOptions) -> None:
+@takes_groups()
+def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) -> None:
     """Convert a version, or a dataset that logloom didn't build, to another format; values and types stay.
 
     DST becomes a root with a version, or with --plain a plain folder. Every column's digest is compared on
@@ -114,9 +108,11 @@ def convert(what: ConvertOptions, engine: EngineOptions) -> None:
     from logloom.pipelines.convert_plan import parse_options, plan_convert
     from logloom.pipelines.convert_sources import open_source
 
-    storage = parse_storage_options(what.storage_option)
+    storage = parse_storage_options(options.storage_option)
     chosen = parse_options(what.options)
-    runner = engine.with_workers(what.workers)
+    runner = engine.with_workers(options.workers)
+    if what.plain and engine.detach:
+        raise UsageError("--plain: this command makes the folder once the job is over; leave --detach out")
     folder = PlainFolder.at(what.destination, storage) if what.plain else None
     source = open_source(
         what.source,
@@ -124,68 +120,67 @@ def convert(what: ConvertOptions, engine: EngineOptions) -> None:
         output=what.output,
         columns=what.columns,
         storage_options=storage,
-        num_workers=what.workers or len(os.sched_getaffinity(0)),
+        num_workers=options.workers or len(os.sched_getaffinity(0)),
         on_error=what.on_error.value,
     )
     is_whole = what.on_error == SourceDamage.fail  # files that are copied stand for each other
     as_it_is = is_whole and not (chosen or what.columns or what.limit) and what.output in (None, what.format)
     if folder is not None and as_it_is and can_copy(source, what.format):
-        _copy(source, folder, what)
+        _copy(source, folder, what.format, options)
         return
-    plan = plan_convert(
-        source,
-        folder.work.uri if folder else what.destination,
-        what.format,
-        options=chosen,
-        columns=what.columns,
-        limit=what.limit,
-        verify=what.verify,
-        on_error=what.on_error.value,
-        storage_options=storage,
-    )
-    for note in plan.notes:
-        print_message(f"note: {note}")
-    converted = _run(plan, runner, what.quiet)
+
+    def make_plan() -> ConvertPlan:
+        plan = plan_convert(
+            source,
+            folder.work.uri if folder else what.destination,
+            what.format,
+            options=chosen,
+            columns=what.columns,
+            limit=what.limit,
+            on_error=what.on_error.value,
+            storage_options=storage,
+            **options.choices,
+        )
+        for note in plan.notes:
+            print_message(f"note: {note}")
+        return plan
+
+    plan, converted = run_job(make_plan, options, engine, runner, View.link if folder else options.view)
+    if converted is None:
+        return
     if folder is not None:
         folder.publish(converted.manifest, converted.view, what.format)
-    _report(converted, plan, folder, what.json)
-    if converted.left_out and not plan.up_to_date:
+    damaged = converted.damaged if what.on_error == SourceDamage.skip else ()
+    _report(converted, damaged, plan, folder, options.json)
+    if damaged and not plan.up_to_date:
         raise typer.Exit(NOT_WHOLE)
 
 
-def _copy(source: RowSource, folder: PlainFolder, what: ConvertOptions) -> None:
+def _copy(source: RowSource, folder: PlainFolder, output: str, options: JobOptions) -> None:
     from logloom.pipelines.convert_plain import copy_out
     from logloom.pipelines.convert_sources import VersionSource
     from logloom.pipelines.progress import steps
 
     assert isinstance(source, VersionSource)
-    with steps("copying", quiet=what.quiet) as on_progress:
-        files, size = copy_out(source, folder, what.format, on_progress)
+    with steps("copying", quiet=options.quiet) as on_progress:
+        files, size = copy_out(source, folder, output, on_progress)
     print_message(
         f"{folder.store.uri}: {counted(files, 'file')}, {human_bytes(size)}, copied from version "
         f"{source.version} and equal to its manifest"
     )
-    if what.json:
+    if options.json:
         print_json({"folder": folder.store.uri, "files": files, "bytes": size, "copied": True})
     else:
         print(folder.store.uri)
 
 
-def _run(plan: ConvertPlan, runner: RunnerOptions, quiet: bool) -> Converted:
-    from logloom.pipelines.progress import Watch
-
-    size = None if plan.up_to_date else plan.size
-    converted: Converted
-    with started("logloom.pipelines.convert", runner, size, quiet=quiet) as job:
-        if quiet:
-            converted = job.convert(plan, runner=runner)
-        else:
-            print_logs("logloom.runners")
-            converted = job.convert(plan, runner=runner, watch=Watch, on_message=print_message)
-    return converted
-
-
-def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None, json: bool) -> None:
+def _report(
+    converted: Built,
+    damaged: Iterable[LogRecord],
+    plan: ConvertPlan,
+    folder: PlainFolder | None,
+    json: bool,
+) -> None:
     from logloom.io.stretches import DAMAGE
 
     manifest = converted.manifest
@@ -200,13 +195,13 @@ def _report(converted: Converted, plan: ConvertPlan, folder: PlainFolder | None,
             f"{counted(converted.built, 'unit')} written, "
             f"{converted.reused} found finished; {read_in_words(manifest)}"
         )
-    for record in converted.left_out:
+    print_work(converted)
+    for record in damaged:
         lost = f"{counted(record.dropped[DAMAGE], 'row')} left out" if record.dropped[DAMAGE] else "left out"
         print_message(f"{record.status}: {record.log_id}: {lost}; {record.reasons[-1]}")
     if json:
         result: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         result |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
-        units = {"units_built": converted.built, "units_reused": converted.reused}
-        print_json({**result, **manifest.totals, **units})
+        print_json({**result, **manifest.totals, **work_of(converted)})
     else:
         print(place if folder else converted.view or place)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.extras import without_collection
+from logloom.extras import beam_needed, without_collection
 
 if TYPE_CHECKING:
     from logloom.runners import RunnerOptions, Size
@@ -151,7 +151,7 @@ def started(job: str, runner: RunnerOptions, size: Size | None, *, quiet: bool) 
 
                 if size is not None and num_workers(runner, size) > 1:
                     stack.enter_context(started_early([job]))
-                with local_imports():
+                with local_imports(), beam_needed():
                     importlib.import_module("logloom.runners.local_workers")
             module = importlib.import_module(job)
         yield module

@@ -24,7 +24,7 @@ from logloom.extras import beam_needed
 from logloom.io.entries import Entry, files_of, publish_unit
 from logloom.io.filesystems import explained
 from logloom.io.rows import uris_of
-from logloom.io.sources import BLOCK_BYTES, RowSource
+from logloom.io.sources import BLOCK_BYTES, RowSource, Share
 from logloom.io.storage import Store
 from logloom.io.units import (
     AssembledFormat,
@@ -44,7 +44,6 @@ with beam_needed():
 Rows = Callable[[Store], RowSource]  # picklable
 _SPLIT = "all"
 _PIECES = "tmp/pieces"
-_Share = tuple[str, int, int | None]  # of the rows of a URI; see `RowSource.shares`
 
 
 class ReadFrom(beam.PTransform):
@@ -111,19 +110,21 @@ def _unit_rows(units: Callable[..., RowSource], schema: Schema, store: Store) ->
     return units(store.uri, schema, storage_options=store.options)
 
 
-def _shares(uri: str, rows: Rows, storage_options: Mapping[str, Any] | None) -> list[_Share]:
-    return [(uri, *share) for share in rows(Store.at(uri, storage_options)).shares()]
+def _shares(uri: str, rows: Rows, storage_options: Mapping[str, Any] | None) -> list[tuple[str, Share]]:
+    return [(uri, share) for share in rows(Store.at(uri, storage_options)).shares()]
 
 
 def _read(
-    share: _Share,
+    named: tuple[str, Share],
     rows: Rows,
     storage_options: Mapping[str, Any] | None,
     columns: Sequence[str] | None,
     max_bytes: int,
 ) -> Iterator[Block]:
-    uri, start, stop = share
-    return rows(Store.at(uri, storage_options)).blocks(columns, max_bytes, start, stop)
+    uri, (source, start, stop) = named
+    if source is None:
+        source = rows(Store.at(uri, storage_options))
+    return source.blocks(columns, max_bytes, start, stop)
 
 
 class WriteTo(beam.PTransform):
@@ -144,7 +145,6 @@ class WriteTo(beam.PTransform):
         period: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
         file: str = "",
-        last: Sequence[str] = (),
     ):
         """Checks what can be checked before there are rows.
 
@@ -154,8 +154,6 @@ class WriteTo(beam.PTransform):
             options: of the format, those of its `Options` by default.
             period: of the rows' clock, in ns, where it has one.
             file: what to give the URI of, within what is written; the folder by default.
-            last: files, of which the presence of one says that something whole is there; `file` by default,
-                where there is none the plan's own files, or a unit's last file by name.
 
         Raises:
             UsageError: the columns don't fit.
@@ -165,28 +163,32 @@ class WriteTo(beam.PTransform):
         if problems := form.check(options, schema):
             raise UsageError("; ".join(problems))
         store = Store.at(os.fspath(path), storage_options)
-        marks = tuple(last or filter(None, [file]))
-        self._dataset = _WrittenDataset(store, form, schema, options, period, file, marks)
+        self._dataset = _WrittenDataset(store, form, schema, options, period, file)
 
     def expand(self, blocks: Any) -> Any:
         dataset = self._dataset
         staged = blocks | "HasRows" >> beam.Filter(len) | "StageBlock" >> beam.Map(dataset.stage_block)
-        if not isinstance(dataset.form, AssembledFormat):
-            units = staged | "UnitsOfPartition" >> beam.GroupByKey() | "Join" >> beam.Map(dataset.join)
-            _ = (
-                units
-                | "CountUnits" >> beam.combiners.Count.Globally()
-                | "RemovePieces" >> beam.Map(dataset.remove_pieces, beam.pvalue.AsList(staged))
+        if isinstance(dataset.form, AssembledFormat):
+            entries = staged | "Entries" >> beam.Values() | "ListEntries" >> beam.combiners.ToList()
+            files = (
+                entries
+                | "PlanFiles" >> beam.FlatMap(dataset.tasks)
+                | "SpreadFiles" >> beam.Reshuffle()
+                | "WriteFile" >> beam.Map(dataset.write_file)
             )
-            return units
-        entries = staged | "Entries" >> beam.Values() | "ListEntries" >> beam.combiners.ToList()
-        written = (
-            entries
-            | "PlanFiles" >> beam.FlatMap(dataset.tasks)
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "WriteFile" >> beam.Map(dataset.write_file)
+            written = entries | "WriteMetadata" >> beam.Map(dataset.finish, beam.pvalue.AsList(files))
+        else:
+            written = staged | "UnitsOfPartition" >> beam.GroupByKey() | "Join" >> beam.Map(dataset.join)
+        all_written = beam.pvalue.AsSingleton(written | "CountWritten" >> beam.combiners.Count.Globally())
+        removed = (
+            staged
+            | "NamePieces" >> beam.Map(_folder_of)
+            | "SpreadPieces" >> beam.Distinct()
+            | "RemovePiece" >> beam.Map(dataset.remove_piece, all_written)
+            | "CountRemoved" >> beam.combiners.Count.Globally()
         )
-        return entries | "WriteMetadata" >> beam.Map(dataset.finish, beam.pvalue.AsList(written))
+        _ = removed | "RemoveStage" >> beam.Map(dataset.remove_stage)
+        return written
 
 
 _Staged = tuple[int, Entry]  # the block's first row
@@ -202,7 +204,11 @@ class _WrittenDataset:
     options: Any
     period: int | None
     file: str
-    last: tuple[str, ...]
+
+    @property
+    def last(self) -> tuple[str, ...]:
+        """Files, of which the presence of one says that something whole is there; () where nobody knows."""
+        return self.form.last or tuple(filter(None, [self.file]))
 
     @property
     def stage(self) -> Store:
@@ -316,11 +322,6 @@ class _WrittenDataset:
         folder, stored = self.stage.uri_of(entry.folder), self.stage.options
         return self.form.reader(folder, self.schema, self.options, entry.unit, storage_options=stored)
 
-    def remove_pieces(self, done: int, staged: Sequence[tuple[tuple[str, str], _Staged]]) -> None:
-        """Removes what was joined, once all is."""
-        for folder in {entry.folder for _, (_, entry) in staged}:
-            self.stage.remove_all(folder)
-
     # --- one dataset of all units ---
 
     def plan(self, staged: Sequence[_Staged]) -> AssemblyPlan:
@@ -369,8 +370,22 @@ class _WrittenDataset:
         marks = self._marks(plan)
         for name in sorted(plan.files, key=lambda name: (name in marks, name)):
             self.store.replace(name, plan.files[name])
-        self.stage.remove_all("")
         return self.store.uri_of(self.file)
+
+    # --- once all is written ---
+
+    def remove_piece(self, folder: str, written: int) -> None:
+        """Removes what stands in something whole by now."""
+        self.stage.remove_all(folder)
+
+    def remove_stage(self, removed: int) -> None:
+        """Removes what attempts that died left beside a dataset; another's pieces may lie beside units."""
+        if isinstance(self.form, AssembledFormat):
+            self.stage.remove_all("")
+
+
+def _folder_of(staged: tuple[tuple[str, str], _Staged]) -> str:
+    return staged[1][1].folder
 
 
 def _in_row_order(log_id: str, partition: str, staged: Iterable[_Staged]) -> list[Entry]:

@@ -21,7 +21,7 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.folders import content_of, walk
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, Share
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, end_to_end
 from logloom.schema import Schema
@@ -129,9 +129,9 @@ class UnitsSource(ChainedSource):
         self.kind, self.unknown = kind, f"plain folders of {kind}"
         self._store = store
 
-    def shares(self) -> Sequence[tuple[int, int | None]]:
-        """See `RowSource.shares`: the units."""
-        return list(itertools.pairwise(self._bounds.tolist()))
+    def shares(self) -> Sequence[Share]:
+        """See `RowSource.shares`: the units, so that a worker opens no other."""
+        return [(unit, 0, None) for unit in self._parts]
 
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None

@@ -48,15 +48,14 @@ class LearntRows:
 
     Attributes:
         names: columns by the names in the files.
-        has_ids, has_stamps: whether `log_id` names logs, and `timestamp` orders their rows.
-        odd: which of both are there, but are columns like any other.
+        has_stamps: whether `timestamp` orders the rows of each log.
+        odd: which of `log_id` and `timestamp` are there, but are columns like any other.
         logs: all of them, by log_id.
         runs: where the rows of their parts lie, in the same order.
     """
 
     schema: Schema
     names: Mapping[str, str]
-    has_ids: bool
     has_stamps: bool
     odd: Sequence[str]
     logs: Sequence[SourceLog]
@@ -82,7 +81,6 @@ def learn(raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_erro
     return LearntRows(
         _schema_of(raw.place, names, seen),
         names,
-        has_ids,
         has_stamps,
         [name for name in (LOG_ID, TIME) if name in seen and name not in keys],
         sorted([*logs, *_lost_logs(raw.place, pieces, lost)], key=lambda log: log.log_id),

@@ -12,6 +12,7 @@ failed, too.
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from fsspec.asyn import AsyncFileSystem
 
 from logloom.errors import LogloomError, StorageError
 from logloom.io import retries
+from logloom.io.ranged import RangedFile
 from logloom.uris import chained
 
 T = TypeVar("T")
@@ -222,7 +224,7 @@ class RemoteFiles(AbstractFileSystem):
         info = self.info(path)
         if info.get("size") is None or not info.get("partial", True):  # it gives no ranges
             return _Faults(self._ask(path, lambda: self._own.open(path, "rb")), self._uri(path))
-        raw = _Ranges(self, path, int(info["size"]))
+        raw = RangedFile(self._uri(path), int(info["size"]), functools.partial(self.cat_file, path))
         return raw if kwargs.get("cache_type") == "none" else io.BufferedReader(raw, block_size or BLOCK)
 
     # --- writing
@@ -276,44 +278,6 @@ class RemoteFiles(AbstractFileSystem):
 
     def invalidate_cache(self, path: str | None = None) -> None:
         self._own.invalidate_cache(path)
-
-
-class _Ranges(io.RawIOBase):
-    """A file as its ranges; each read is a request, and gives all it can."""
-
-    def __init__(self, fs: RemoteFiles, path: str, size: int):
-        self.name, self.size = fs._uri(path), size
-        self._fs, self._path, self._position = fs, path, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        stop = self.size if size is None or size < 0 else min(self.size, self._position + size)
-        if stop <= self._position:
-            return b""
-        data = self._fs.cat_file(self._path, self._position, stop)
-        self._position += len(data)
-        return data
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        memoryview(buffer).cast("B")[: len(data)] = data
-        return len(data)
 
 
 class _Faults(io.RawIOBase):

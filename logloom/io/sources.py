@@ -29,6 +29,7 @@ from logloom.statistics.state import Statistics
 
 BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; what None means, each function says
+Share = tuple["RowSource | None", int, int | None]  # [start, stop) of a unit, or of all rows; None: the end
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
 
 
@@ -194,9 +195,9 @@ class RowSource(abc.ABC):
 
     # --- for workers ------------------------------------------------------------------------------------
 
-    def shares(self) -> Sequence[tuple[int, int | None]]:
-        """[start, stop) of the rows that workers may read apart, told without reading any; None: the end."""
-        return [(0, None)]
+    def shares(self) -> Sequence[Share]:
+        """What workers may read apart, told without reading any row."""
+        return [(None, 0, None)]
 
     def logs(self) -> Sequence[SourceLog]:
         """All logs to convert, by log_id.

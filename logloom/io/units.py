@@ -174,6 +174,8 @@ class Format(FolderKind, Protocol):
         forms_option: the option that names, by column, what bytes hold: jpg, png, …; "" where there is none.
         shows_units: whether what is assembled is whole only in a view, beside files of its units.
         reads_assembled: whether `rows` opens what is assembled; else its units are read.
+        last: the file that is written last of a plain unit or dataset, so that it says that all is there; of
+            several names, which stand for versions of the format, one.
     """
 
     semantics: int
@@ -188,6 +190,7 @@ class Format(FolderKind, Protocol):
     forms_option: str = ""
     shows_units: bool = False
     reads_assembled: bool = False
+    last: tuple[str, ...] = ()
 
     def check(self, options: Any, schema: Schema) -> list[str]:
         """What this output can't hold, one line each, without the recipe's line number."""

@@ -10,6 +10,7 @@ is decompressed, too, unless the last read of the member ended there.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import threading
@@ -22,6 +23,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 from fsspec import AbstractFileSystem
 
 from logloom.errors import StorageError, UsageError
+from logloom.io.ranged import RangedFile
 from logloom.uris import is_local
 
 _KEPT = 16  # archives, and cursors in an archive
@@ -206,7 +208,8 @@ class ZippedFiles(AbstractFileSystem):
         if mode != "rb":
             self._refuse()
         archive, member, size = self._file_at(path)
-        return cast(BinaryIO, io.BufferedReader(_ZipMember(archive, member, size), _STEP))
+        raw = RangedFile(f"{archive.uri}!/{member}", size, functools.partial(archive.read, member))
+        return cast(BinaryIO, io.BufferedReader(raw, _STEP))
 
     def _file_at(self, path: str) -> tuple[_Archive, str, int]:
         archive, _, member = self._at(path)
@@ -219,31 +222,3 @@ class ZippedFiles(AbstractFileSystem):
         raise UsageError("zip archives are only read; write to a folder or a bucket, and zip that")
 
     pipe_file = put_file = cp_file = rm_file = _rm = mkdir = makedirs = _refuse
-
-
-class _ZipMember(io.RawIOBase):
-    """A member as a file."""
-
-    def __init__(self, archive: _Archive, member: str, size: int):
-        self.name = f"{archive.uri}!/{member}"
-        self._archive, self._member, self._size, self._position = archive, member, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._archive.read(self._member, self._position, self._position + len(buffer))
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)

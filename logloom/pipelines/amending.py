@@ -20,7 +20,7 @@ from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import references_of
-from logloom.pipelines.planned import BuildPlan
+from logloom.pipelines.planned import Plan
 from logloom.pipelines.versions import next_version
 from logloom.pipelines.view import show
 from logloom.transforms.finish import commit
@@ -115,7 +115,7 @@ def _raise(outcome: dict[str, Any]) -> None:
         raise LogloomError("\n".join(["nothing was committed", *said, outcome["problem"]]).strip())
 
 
-def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: bool = False) -> BuildPlan:
+def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: bool = False) -> Plan:
     """Plans a version of the newest one's logs without some, or one that later builds may add them to again.
 
     No log is read; what is assembled of many is put together anew without them.
@@ -151,7 +151,7 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
         reason=f"{words}: {reason}" if reason else words,
     )
     changes = tuple(_gone(one) if undo else _dropped(one, reason) for one in records)
-    return BuildPlan(job, (), changes=changes)  # type: ignore[arg-type]  # a Job only where logs are read
+    return Plan(job=job, changes=changes)
 
 
 def _dropped(record: LogRecord, reason: str) -> LogRecord:

@@ -1,5 +1,6 @@
-"""Building a version: the whole job, from logs to a committed manifest and its view.
+"""Building a version: the whole job, from a plan to a committed manifest and its view.
 
+Logs are built and datasets are converted alike; where rows come from, the plan and its job know.
 The story: each log is cut into partitions; a worker builds each partition's units for every output; another
 reads them back; a log is finished once all its partitions are; outputs made of many units are assembled, a
 chunk a worker, and read back too; one last step commits. No payload crosses a shuffle, only entries of a few
@@ -11,13 +12,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import logging
-import operator
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from blake3 import blake3
 
 from logloom.errors import (
     CommitConflictError,
@@ -30,10 +33,11 @@ from logloom.errors import (
 from logloom.extras import beam_needed
 from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
-from logloom.io.shards import RecordShard
+from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.stretches import DAMAGE
 from logloom.pipelines.plan_logs import save_memory
-from logloom.pipelines.planned import BuildPlan
+from logloom.pipelines.planned import Plan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
@@ -43,8 +47,8 @@ from logloom.runners.options import Spread
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
 from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
-from logloom.transforms.job import Job, Target
-from logloom.transforms.outcomes import GROUP, stage_tasks, staged_tasks
+from logloom.transforms.job import Job, LogTask, Target
+from logloom.transforms.outcomes import GROUP, stage_packed, staged_packed
 from logloom.transforms.partition import listed
 from logloom.transforms.running_note import Announced
 from logloom.transforms.spread import SpreadByKey
@@ -53,6 +57,8 @@ from logloom.words import OnMessage, counted, ignore_message
 
 with beam_needed():
     import apache_beam as beam
+
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 
 @dataclass(frozen=True)
@@ -86,37 +92,47 @@ class Built:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
         return finish.is_whole(self.manifest.logs, self.within_budget)
 
+    @property
+    def damaged(self) -> tuple[LogRecord, ...]:
+        """The logs that lack damaged parts of a source that was converted."""
+        logs = self.manifest.logs
+        return tuple(one for one in logs if DAMAGE in one.dropped) if DAMAGE in logs.dropped else ()
 
-def construct(pipeline: Any, plan: BuildPlan) -> Any:
+
+def construct(pipeline: Any, plan: Plan) -> Any:
     """Adds the build's steps to a pipeline."""
     return (
         pipeline
         | "Logs" >> _Logs(plan)
-        | "SpreadLogs" >> SpreadByKey(operator.attrgetter("log_id"))
+        | "SpreadLogs" >> SpreadByKey(_name_of)
         | "BuildLogs" >> BuildLogs(plan.job)
-        | "CommitVersion" >> CommitVersion(plan.job, (task.log_id for task in plan.tasks))
+        | "CommitVersion" >> CommitVersion(plan.job, plan.log_ids)
     )
 
 
 @dataclass  # not frozen: Beam sets attributes on its transforms
 class _Logs(beam.PTransform):
-    """The LogTasks of a plan: from the graph, or from files where they are many."""
+    """What a plan starts from: from the graph, or from files where it is much."""
 
-    plan: BuildPlan
+    plan: Plan
 
     def expand(self, pipeline: Any) -> Any:
         if not self.plan.staged:
-            return pipeline | beam.Create(list(self.plan.tasks), reshuffle=False)
+            return pipeline | beam.Create(list(self.plan.elements), reshuffle=False)
         return (
             pipeline
             | "Shards" >> beam.Create(self.plan.staged, reshuffle=False)
-            | "SpreadShards" >> SpreadByKey(operator.attrgetter("digest"))
-            | "Read" >> beam.FlatMap(staged_tasks, self.plan.job)
+            | "SpreadShards" >> SpreadByKey(str)
+            | "Read" >> beam.FlatMap(staged_packed, self.plan.job)
         )
 
 
+def _name_of(element: LogTask | bytes) -> str:
+    return blake3(element).hexdigest() if isinstance(element, bytes) else element.log_id
+
+
 def build(
-    plan: BuildPlan,
+    plan: Plan,
     *,
     num_workers: int = 1,
     runner: RunnerOptions | None = None,
@@ -136,10 +152,11 @@ def build(
         on_message: called with what the engine does, in words.
 
     Raises:
-        LogReadError: logs are damaged; lists all that were found.
-        ReadBackError: something written doesn't read back.
+        LogReadError: logs are damaged; lists all that were found. DatasetError, of a source to convert.
+        ReadBackError: something written doesn't read back, or a source reads otherwise than it was written.
         CommitConflictError: another build committed this version first.
         StorageError: a disk or an object store refused.
+        UsageError: the engine's workers don't see what is read or written.
         LogloomError: no rows, too many logs skipped, or the engine was lost.
     """
     plan.job.store.sweep()
@@ -153,14 +170,14 @@ def build(
         with Announced(job, runner.name, num_units(plan)) as announced:
             finished = _run(watched, runner, on_message, lambda job_id: announced.say(job_id=job_id))
     outcome = finish.read_outcome(job)
-    raise_outcome(outcome)
+    raise_outcome(outcome, job)
     assert isinstance(finished, Finished)
     sweep_runs(job.store, job.number)
     made = _with_view(job, job.number, view, on_message, outcome.built, outcome.reused)
     return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
 
-def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignore_message) -> Submitted:
+def submit(plan: Plan, runner: RunnerOptions, on_message: OnMessage = ignore_message) -> Submitted:
     """Hands a planned build to an engine that finishes it, commit included, without this process.
 
     The version's view is made by the next build into the same root, which finds it up to date.
@@ -176,12 +193,12 @@ def submit(plan: BuildPlan, runner: RunnerOptions, on_message: OnMessage = ignor
     return submitted
 
 
-def num_units(plan: BuildPlan) -> int:
+def num_units(plan: Plan) -> int:
     """How many units the logs that are read will have."""
     return plan.num_partitions * len(plan.job.outputs)
 
 
-def prepared(plan: BuildPlan) -> BuildPlan:
+def prepared(plan: AnyPlan) -> AnyPlan:
     """A plan that `construct` takes: what it would say at length to workers, it leaves in the root.
 
     What the next plan may remember lies there from then on, too.
@@ -194,8 +211,9 @@ def prepared(plan: BuildPlan) -> BuildPlan:
     return dataclasses.replace(plan, job=job, staged=_staged(job, plan))
 
 
-def _staged(job: Job, plan: BuildPlan) -> tuple[RecordShard, ...]:
-    return stage_tasks(job, plan.tasks) if plan.num_logs > GROUP else ()
+def _staged(job: Target, plan: Plan) -> tuple[str, ...]:
+    is_much = any(itertools.islice(plan.elements, GROUP, None))
+    return stage_packed(job, plan.elements) if is_much else ()
 
 
 def mend_digest(job: Target) -> None:
@@ -208,7 +226,7 @@ def mend_digest(job: Target) -> None:
             write_digest(job.store, job.parent, job.store.read(version_file(job.parent)))
 
 
-def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
+def dry_run(plan: Plan, runner: RunnerOptions) -> dict[str, Any]:
     """What a build would submit to its engine, as JSON; {"up_to_date": True} where that is nothing.
 
     Raises:
@@ -217,8 +235,8 @@ def dry_run(plan: BuildPlan, runner: RunnerOptions) -> dict[str, Any]:
     check_describes(runner)
     if plan.up_to_date:
         return {"up_to_date": True}
-    check_reach(runner, _uris(plan))
-    # Shards have the names that they would have.
+    _check_reach(runner, plan)
+    # Files have the names that they would have.
     with tempfile.TemporaryDirectory(prefix="logloom-") as scratch:
         elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
         changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
@@ -232,7 +250,7 @@ def job_name(job: Target) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"logloom-{job.name}-v{job.number}-{job.run}".lower())
 
 
-def check_reach(runner: RunnerOptions, uris: Iterable[str]) -> None:
+def _check_reach(runner: RunnerOptions, plan: Plan) -> None:
     """Refuses files that workers are to read or write and can't: Dataflow's see object stores only.
 
     Raises:
@@ -240,24 +258,20 @@ def check_reach(runner: RunnerOptions, uris: Iterable[str]) -> None:
     """
     if runner.name != "dataflow":
         return
-    local = [uri for uri in uris if is_local(uri)]
+    local = [uri for uri in (plan.job.store.uri, *plan.uris) if is_local(uri)]
     if local:
         more = f" (and {len(local) - 1} more)" if len(local) > 1 else ""
         raise UsageError(f"{local[0]}{more}: Dataflow's workers don't see this disk; copy it to gs://")
 
 
-def _uris(plan: BuildPlan) -> list[str]:
-    return [plan.job.store.uri, *(uri for task in plan.tasks for uri in task.uris)]
-
-
 def _run(
-    plan: BuildPlan,
+    plan: Plan,
     runner: RunnerOptions,
     on_message: OnMessage,
     on_submitted: Callable[[str], None] = lambda job_id: None,
 ) -> Finished | Submitted:
     job = plan.job
-    check_reach(runner, _uris(plan))
+    _check_reach(runner, plan)
     runner = runner.with_labels(job.labels)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
@@ -269,28 +283,22 @@ def _run(
         job.store.sweep()  # after workers that were ended amid their work
 
 
-def _with_view(job: Job, version: int, view: str, on_message: OnMessage, built: int, reused: int) -> Built:
+def _with_view(job: Target, version: int, view: str, on_message: OnMessage, built: int, reused: int) -> Built:
     manifest = read_manifest(job.store, version)
     place, copied = show(job.store, manifest, view, on_message)
     return Built(manifest, place, built, reused, copied, job.skip_budget > 0)
 
 
-def raise_outcome(
-    outcome: finish.Outcome, piece: str = "partition", damaged: type[LogloomError] = LogReadError
-) -> None:
-    """Raises what kept a version from being committed, all of it in one error.
-
-    Args:
-        piece: what a failure is of.
-        damaged: the error of a source that can't be read.
-    """
+def raise_outcome(outcome: finish.Outcome, job: Target) -> None:
+    """Raises what kept a version from being committed, all of it in one error."""
     failures = outcome.failures
     if failures:
         all_of_them = f"\nall of them: {', '.join(outcome.failure_files)}" if outcome.failure_files else ""
-        count = counted(max(outcome.failed, len(failures)), piece)
+        count = counted(max(outcome.failed, len(failures)), "partition")
         message = f"nothing was committed, {count} failed:\n{listed(failures, outcome.failed)}{all_of_them}"
         is_read_back = any(failure.kind == "readback" for failure in failures)
-        raise (ReadBackError if is_read_back else damaged)(message)
+        source_error = job.source_error if isinstance(job, Job) else LogReadError
+        raise (ReadBackError if is_read_back else source_error)(message)
     if outcome.conflict:
         raise CommitConflictError(outcome.conflict)
     if not outcome.committed:

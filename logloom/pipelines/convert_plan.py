@@ -1,135 +1,72 @@
 """Planning a conversion: what the rows of a source mean for a root, before anything is written.
 
-Here: the job, its units, and what an earlier conversion left to keep.
-Elsewhere: sources (logloom.pipelines.convert_sources), running the job (logloom.pipelines.convert).
+Here: `ConvertPlan`, and what an earlier conversion left to keep.
+Elsewhere: sources (logloom.pipelines.convert_sources), the job (logloom.transforms.conversion), running it
+(logloom.pipelines.build).
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.manifest import (
-    Manifest,
-    check_root,
-)
+from logloom.io.manifest import Manifest, check_root
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import Format, format_named
+from logloom.pipelines.planned import Plan
 from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe.mistakes import from_pydantic
-from logloom.runners import Size
 from logloom.schema import Schema
-from logloom.transforms.bundles import bundle_size
-from logloom.transforms.job import LogTask, Target
+from logloom.transforms.bundles import bundle_size, bundled, packed
+from logloom.transforms.conversion import ConvertJob, ConvertTask
+from logloom.transforms.job import LogTask, PartitionTask
 from logloom.validation import dotted
 
-SEMANTICS = 1  # counts up when a source's rows would become others
+
+class LogToConvert(NamedTuple):
+    """A log that will be converted, part by part."""
+
+    task: ConvertTask
+    parts: tuple[LogRange, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertJob(Target):
-    """A conversion, as its workers know it.
-
-    Attributes:
-        columns: names of the source's columns to convert, without ages and availabilities.
-        on_error: "fail", or "skip" to leave out parts of the source that are damaged.
-    """
-
-    source: RowSource
-    columns: tuple[str, ...]
-    on_error: str = "fail"
-
-    @functools.cached_property
-    def schema(self) -> Schema:
-        """The part of the source's schema that is converted."""
-        return self.source.schema.part(self.columns)
-
-    @property
-    def period(self) -> int | None:
-        """The source's."""
-        return self.source.period
-
-    @functools.cached_property
-    def plan_identity(self) -> str:
-        """Digest of what all rows depend on beside the source's own content."""
-        return digest_of(["convert", SEMANTICS, self.schema.to_json(), self.period])
-
-    @property
-    def output(self) -> str:
-        """The one format that is written."""
-        return next(iter(self.outputs))
-
-    def unit_identity(self, log_id: str, part: LogRange) -> str:
-        """The name of one part's unit."""
-        where = [log_id, part.identity, part.name, part.start, part.stop]
-        return digest_of([self.plan_identity, self.output_identity(self.output), where])[:32]
-
-
-@dataclass(frozen=True)
-class LogToConvert:
-    """A log that will be converted, as one task for each part."""
-
-    task: LogTask
-    source: SourceLog
-
-
-@dataclass(frozen=True)
-class ConvertPlan:
+class ConvertPlan(Plan):
     """What a conversion will do.
 
     Attributes:
         logs: that will be converted.
-        changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
-        up_to_date: the newest version already says all that a new one would.
-        staged: digests of files in runs/ with the parts of `logs`, where a graph shouldn't hold them.
     """
 
     job: ConvertJob
     logs: tuple[LogToConvert, ...]
-    notes: tuple[str, ...]
-    up_to_date: bool
-    changes: tuple[LogRecord, ...] = ()
-    staged: tuple[str, ...] = ()
 
     @property
-    def parts(self) -> list[tuple[LogToConvert, LogRange]]:
-        return [(log, part) for log in self.logs for part in log.source.parts]
+    def partitions(self) -> Iterator[tuple[LogTask, LogRange]]:
+        return ((log.task, part) for log in self.logs for part in log.parts)
 
     @property
-    def bytes(self) -> int:
-        """Of the logs that will be converted, as they lie there."""
-        return sum(part.size for _, part in self.parts)
+    def elements(self) -> Iterator[LogTask | bytes]:
+        for task, parts in self.logs:
+            tasks, sizes = (PartitionTask(task, part) for part in parts), (part.size for part in parts)
+            yield from map(packed, bundled(tasks, sizes, self.job.bundle))
 
     @property
-    def size(self) -> Size:
-        """How much work it is, for who chooses how many workers it is worth."""
-        return Size(self.bytes, len(self.parts))
+    def uris(self) -> Iterator[str]:
+        yield self.job.recipe["convert"]["from"]
 
     @property
     def work(self) -> dict[str, tuple[int, int]]:
-        """Of each log that will be converted, its bytes and its parts."""
-        parts = {log.task.log_id: log.source.parts for log in self.logs}
-        return {log_id: (sum(part.size for part in own), len(own)) for log_id, own in parts.items()}
-
-    @property
-    def is_guessed(self) -> bool:
-        """Never; see `logloom.pipelines.progress.Watched`."""
-        return False
-
-    def unit_identities(self) -> list[tuple[str, str]]:
-        """(output, identity) of every unit of the logs that will be converted."""
-        job = self.job
-        return [(job.output, job.unit_identity(log.task.log_id, part)) for log, part in self.parts]
+        return {task.log_id: (sum(part.size for part in parts), len(parts)) for task, parts in self.logs}
 
 
 def plan_convert(
@@ -143,6 +80,7 @@ def plan_convert(
     verify: str = "new",
     on_error: str = "fail",
     storage_options: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> ConvertPlan:
     """Plans a conversion.
 
@@ -154,6 +92,7 @@ def plan_convert(
         limit: only the first logs, for a trial.
         verify: "new", "all", "none" or "sample:<share>".
         on_error: as of `ConvertJob`.
+        labels: of this job, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
 
     Raises:
         UsageError: the format can't hold the columns or a log's name, or the root holds other things.
@@ -176,6 +115,7 @@ def plan_convert(
         source=source,
         columns=tuple(schema.columns),
         on_error=on_error,
+        labels=labels or {},
         **following,
     )
     return _against_parent(job, parent, logs)
@@ -195,16 +135,16 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
         if known is not None and known.status == DROPPED:
             left_out.append(record.log_id)  # and so its record stays
         elif not log.parts:  # listed only: skipped, or without a tick
-            listed.append(replace(record, key=key, part="", verified="", units=0))
+            listed.append(replace(record, key=key, part="", verified="", units=0, statistics=""))
         elif known is None or known.key != key:
-            task = LogTask(record.log_id, record.uris, record.content_id, record.split, key)
-            planned.append(LogToConvert(task, log))
+            named = record.log_id, record.uris, record.content_id, record.split, key
+            planned.append(LogToConvert(ConvertTask(*named, record=record), log.parts))
     gone = before.known.keys() - {log.record.log_id for log in logs}
     changes = before.changes(listed, gone)
-    job = replace(job, bundle=bundle_size(sum(len(log.source.parts) for log in planned)))
+    job = replace(job, bundle=bundle_size(sum(len(log.parts) for log in planned)))
     same = parent is not None and not planned and not changes and is_unchanged(job, parent)
     notes = (*job.source.notes, *left_out_note(job.store, left_out))
-    return ConvertPlan(job, tuple(planned), notes, same, changes)
+    return ConvertPlan(job=job, logs=tuple(planned), notes=notes, up_to_date=same, changes=changes)
 
 
 def parse_options(text: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Elsewhere: foreign datasets (logloom.io.foreign), what becomes of the rows (logl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -95,6 +96,10 @@ class VersionSource(RowSource):
 
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`; logs that the version lists without rows are listed again."""
+        return self._source_logs
+
+    @functools.cached_property
+    def _source_logs(self) -> Sequence[SourceLog]:
         manifest = read_manifest(self.reading.store, self.version)
         entries: dict[str, list[Entry]] = {record.log_id: [] for record in manifest.logs}
         for record, entry in entries_of(self.reading.store, manifest.logs):

@@ -27,7 +27,7 @@ from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import is_key_of, skipped_record
-from logloom.transforms.job import Job, LogTask
+from logloom.transforms.job import LogJob, LogTask
 from logloom.transforms.partition import Failure
 from logloom.uris import shown
 from logloom.words import counted, human_seconds
@@ -93,10 +93,10 @@ def plan_build(
     return _against_parent(job, recipe, parent, before, logs, notes)
 
 
-def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> Job:
+def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:
     """What a recipe says of its job, and more."""
     outputs = _outputs(recipe)
-    return Job(
+    return LogJob(
         store=store,
         name=recipe.name,
         recipe=recipe.identity_json(),
@@ -184,14 +184,14 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
 
 
 def _with_changed_opened(
-    job: Job,
+    job: LogJob,
     recipe: Recipe,
     logs: PlanLogs,
     before: Before,
     notes: tuple[str, ...],
     allow_derive: Sequence[str],
     compared: Sequence[str],
-) -> tuple[Job, tuple[str, ...]]:
+) -> tuple[LogJob, tuple[str, ...]]:
     """Opens logs that are to be compared, and remembered ones that have to be built, of many a sample.
 
     Returns:
@@ -211,7 +211,7 @@ def _with_changed_opened(
         is_resolved = False
 
 
-def _task_of(job: Job, recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
+def _task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, log_id: str) -> LogTask:
     content_id, uris = logs.content_of(log_id)
     split = split_of(recipe, log_id, uris, logs.files[log_id].split)
     return LogTask(log_id, uris, content_id, split, job.log_key(log_id, content_id, uris, split))
@@ -226,7 +226,7 @@ def _stands(before: Before, task: LogTask) -> bool:
 
 
 def _against_parent(
-    job: Job,
+    job: LogJob,
     recipe: Recipe,
     parent: Manifest | None,
     before: Before,
@@ -251,18 +251,18 @@ def _against_parent(
     new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
     kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
     plan = BuildPlan(
-        job,
-        tuple(planned),
-        left,
-        tuple(notes),
-        tuple(gone),
-        parent is not None and not new and not changes and is_unchanged(job, parent),
-        tuple(unreadable),
-        tuple(sorted(before.left_out)),
-        len(logs.unsettled),
-        logs.sources,
-        kept,
-        changes,
+        job=job,
+        logs=tuple(planned),
+        left=left,
+        notes=tuple(notes),
+        dropped=tuple(gone),
+        up_to_date=parent is not None and not new and not changes and is_unchanged(job, parent),
+        unreadable=tuple(unreadable),
+        left_out=tuple(sorted(before.left_out)),
+        num_unsettled=len(logs.unsettled),
+        sources=logs.sources,
+        kept=kept,
+        changes=changes,
         opened=tuple(sorted(logs.opened)),
         samples=tuple(logs.samples),
         memory=logs.memory(),
@@ -283,7 +283,7 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
-def _vanished(job: Job, recipe: Recipe, gone: Sequence[str], before: Before) -> list[LogRecord]:
+def _vanished(job: LogJob, recipe: Recipe, gone: Sequence[str], before: Before) -> list[LogRecord]:
     """The records that change because their logs are gone: the recipe no longer finds what the parent has.
 
     Raises:
@@ -312,6 +312,6 @@ def _vanished(job: Job, recipe: Recipe, gone: Sequence[str], before: Before) -> 
     return changed
 
 
-def _key_now(job: Job, recipe: Recipe, record: LogRecord) -> str:
+def _key_now(job: LogJob, recipe: Recipe, record: LogRecord) -> str:
     split = split_of(recipe, record.log_id, record.uris, record.split)
     return job.log_key(record.log_id, record.content_id, record.uris, split)

@@ -1,7 +1,8 @@
-"""What a build will do, as values: the logs that it reads, those that stay, and its size.
+"""What a job will do, as values: what it reads, the logs that stay, and its size.
 
-Here: `BuildPlan`, and `PlannedLog`.
-Elsewhere: making one (logloom.pipelines.plan), what people are told of it (logloom.pipelines.plan_summary).
+Here: `Plan`, what running a job asks of any; and of builds from logs `BuildPlan`, and `PlannedLog`.
+Elsewhere: making one (logloom.pipelines.plan), that of a conversion (logloom.pipelines.convert_plan), what
+people are told of it (logloom.pipelines.plan_summary).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import LogSummary
 from logloom.io.logs.remembered import Memory
-from logloom.io.shards import LogRecord, RecordShard
+from logloom.io.shards import LogRecord
+from logloom.io.stretches import LogRange
 from logloom.pipelines.versions import KeptLogs
 from logloom.runners import Size
 from logloom.transforms.columns import RowPlan, Span, TopicClock
-from logloom.transforms.job import Job, LogTask
+from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
 
 MANY = 1000  # partitions of a log; so many with few messages are told of
@@ -81,42 +83,108 @@ class PlannedLog:
             yield Span(start, stop, (ticks[0], ticks[1]) if ticks else None)
 
 
-@dataclass(frozen=True)
-class BuildPlan:
-    """What a build will do.
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a job will do, wherever its rows come from; as it stands here, it makes none.
+
+    Attributes:
+        notes: for people.
+        up_to_date: the newest version already says all that a new one would.
+        changes: records that change in the newest version beside those of logs that are built, see
+            `Before.changes`.
+        memory: what the next plan may remember of the logs; None where the root has it.
+        staged: digests of files in runs/ with `elements`, where an engine's graph shouldn't hold them.
+    """
+
+    job: Target
+    notes: tuple[str, ...] = ()
+    up_to_date: bool = False
+    changes: tuple[LogRecord, ...] = ()
+    memory: Memory | None = None
+    staged: tuple[str, ...] = ()
+
+    @property
+    def elements(self) -> Iterator[LogTask | bytes]:
+        """What the pipeline starts from; see `logloom.transforms.build_logs.BuildLogs`."""
+        return iter(())
+
+    @property
+    def num_partitions(self) -> int:
+        return sum(number for _, number in self.work.values())
+
+    @property
+    def size(self) -> Size:
+        """How much work it is, for who chooses how many workers it is worth."""
+        return Size(sum(size for size, _ in self.work.values()), self.num_partitions)
+
+    @property
+    def log_ids(self) -> Iterator[str]:
+        """Of the logs that will be read."""
+        return iter(self.work)
+
+    @property
+    def uris(self) -> Iterator[str]:
+        """What will be read."""
+        return iter(())
+
+    @property
+    def work(self) -> dict[str, tuple[int, int]]:
+        """Of each log that will be read, its bytes and its partitions; guessed where nobody has opened it."""
+        return {}
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether figures are averages of the logs that were opened."""
+        return False
+
+    @property
+    def partitions(self) -> Iterator[tuple[LogTask, Span | LogRange]]:
+        """Those that will be built, of the logs that were opened."""
+        return iter(())
+
+    def unit_identities(self) -> list[tuple[str, str]]:
+        """(output, identity) of every unit of `partitions`."""
+        job = self.job
+        if not isinstance(job, Job):
+            return []
+        partitions, outputs = self.partitions, job.outputs
+        return [(name, job.unit_identity(name, *where)) for where in partitions for name in outputs]
+
+    def finished(self) -> int:
+        """How many units lie finished in the root."""
+        return sum(
+            self.job.store.exists(f"{unit_folder(output, identity)}/{ENTRY}")
+            for output, identity in self.unit_identities()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPlan(Plan):
+    """What a build from logs will do.
 
     Attributes:
         logs: that will be read, and were opened.
         left: those that workers open first. Figures of the plan count each as one of the others on average.
-        up_to_date: the newest version already says all that a new one would.
         unreadable: logs that are skipped.
         left_out: logs that somebody dropped.
         num_unsettled: how many logs wait for a later build, since their files changed lately.
         sources: URIs and globs, or the table, that the recipe's `logs` name.
         kept: logs of the newest version that need no work.
-        changes: records that change in the newest version beside those of `logs`, see `Before.changes`.
-        staged: shards in runs/ with the tasks of `logs`, where an engine's graph shouldn't hold them.
         opened: logs that were, in name order; the others are listed as they were when a build opened them.
         samples: of these, the remembered ones that were opened only to hold the recipe to.
-        memory: what the next plan may remember of the logs; None where the root has it.
     """
 
-    job: Job
+    job: LogJob
     logs: tuple[PlannedLog, ...]
     left: tuple[LogTask, ...] = ()
-    notes: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    up_to_date: bool = False
     unreadable: tuple[LogRecord, ...] = ()
     left_out: tuple[str, ...] = ()
     num_unsettled: int = 0
     sources: tuple[str, ...] = ()
     kept: KeptLogs = field(default_factory=KeptLogs)
-    changes: tuple[LogRecord, ...] = ()
     opened: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
-    memory: Memory | None = None
-    staged: tuple[RecordShard, ...] = ()
 
     @property
     def tasks(self) -> Iterator[LogTask]:
@@ -124,12 +192,19 @@ class BuildPlan:
         return itertools.chain((log.task for log in self.logs), self.left)
 
     @property
+    def elements(self) -> Iterator[LogTask | bytes]:
+        return self.tasks
+
+    @property
+    def uris(self) -> Iterator[str]:
+        return (uri for task in self.tasks for uri in task.uris)
+
+    @property
     def num_logs(self) -> int:
         return len(self.logs) + len(self.left)
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:
-        """Those of the logs that were opened."""
         return ((log.task, span) for log in self.logs for span in log.spans)
 
     @property
@@ -143,7 +218,8 @@ class BuildPlan:
     @property
     def size(self) -> Size:
         """How much work it is, for who chooses how many workers it is worth."""
-        return Size(self.message_bytes, self.num_partitions)
+        transcodes = any(column.spec.resize or column.spec.encode for column in self.job.plan.columns)
+        return Size(self.message_bytes, self.num_partitions, transcodes)
 
     @property
     def largest_partition(self) -> int:
@@ -171,27 +247,10 @@ class BuildPlan:
 
     @property
     def work(self) -> dict[str, tuple[int, int]]:
-        """Of each log that will be read, its bytes of messages and its partitions."""
         found = {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
         mean = self.message_bytes // max(1, self.num_logs), -(-self.num_partitions // max(1, self.num_logs))
         return found | dict.fromkeys((task.log_id for task in self.left), mean)
 
     @property
     def is_guessed(self) -> bool:
-        """Whether figures are averages of the logs that were opened."""
         return bool(self.left)
-
-    def unit_identities(self) -> list[tuple[str, str]]:
-        """(output, identity) of every unit of the logs that will be read, and were opened."""
-        return [
-            (output, self.job.unit_identity(output, task, span))
-            for task, span in self.partitions
-            for output in self.job.outputs
-        ]
-
-    def finished(self) -> int:
-        """How many units lie finished in the root."""
-        return sum(
-            self.job.store.exists(f"{unit_folder(output, identity)}/{ENTRY}")
-            for output, identity in self.unit_identities()
-        )

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from logloom.errors import LogloomError
 from logloom.io.entries import unit_names
@@ -38,7 +38,7 @@ from logloom.words import counted, human_bytes, human_seconds, printable
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from logloom.transforms.job import Target
+    from logloom.pipelines.planned import Plan
 
 _LOOK_EVERY = 0.25  # seconds
 _LOOK_FAR_EVERY = 5.0  # seconds; in an object store each look costs requests
@@ -47,27 +47,6 @@ _PLAIN_EVERY = 10.0  # seconds between the next ones
 _RATE_OVER = 10.0  # seconds whose speed is shown
 _REST = 9  # times as long as a look took: of a million units it takes minutes
 _READ_BACK_SHARE = 0.4  # of the time of building; what is guessed until some has been read back
-
-
-class Watched(Protocol):
-    """A plan: of a build, or of a conversion."""
-
-    @property
-    def job(self) -> Target: ...
-
-    @property
-    def work(self) -> dict[str, tuple[int, int]]:
-        """Of each log that will be read, its bytes and its partitions; guessed where nobody has opened it."""
-        ...
-
-    @property
-    def is_guessed(self) -> bool:
-        """Whether some of it is."""
-        ...
-
-    def unit_identities(self) -> list[tuple[str, str]]:
-        """(output, identity) of every unit that will be there, as far as that is known."""
-        ...
 
 
 @dataclass
@@ -169,7 +148,7 @@ class Meter:
 class UnitLooker:
     """Notes of workers that can't write any: the units that appeared in the root since the last look."""
 
-    def __init__(self, plan: Watched):
+    def __init__(self, plan: Plan):
         self._store = plan.job.store
         self._waiting: dict[str, set[str]] = {}
         for output, identity in plan.unit_identities():
@@ -210,7 +189,7 @@ class Watch:
         journal: for the job's workers.
     """
 
-    def __init__(self, plan: Watched, *, quiet: bool = False, sees_workers: bool = True):
+    def __init__(self, plan: Plan, *, quiet: bool = False, sees_workers: bool = True):
         """
         Args:
             sees_workers: the job's workers run on this machine, or write to a disk that it sees.
@@ -227,7 +206,7 @@ class Watch:
         self._failed = False
 
     @classmethod
-    def silent(cls, plan: Watched, *, sees_workers: bool = True) -> Watch:
+    def silent(cls, plan: Plan, *, sees_workers: bool = True) -> Watch:
         return cls(plan, quiet=True, sees_workers=sees_workers)
 
     def __enter__(self) -> Self:

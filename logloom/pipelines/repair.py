@@ -64,7 +64,7 @@ from logloom.transforms.counted import (
 )
 from logloom.transforms.finish import restore_refusal_list
 from logloom.transforms.finished import assembled_problems
-from logloom.transforms.job import Job
+from logloom.transforms.job import LogJob
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class _Mending:
         store: Store,
         manifest: Manifest,
         num_workers: int,
-        remake: Callable[[Iterable[LogRecord]], Job],
+        remake: Callable[[Iterable[LogRecord]], LogJob],
         on_progress: Callable[[int, int], None],
     ):
         self._store, self._manifest = store, manifest
@@ -222,7 +222,7 @@ class _Mending:
 
     # --- from the logs
 
-    def _job(self, records: Sequence[LogRecord]) -> Job | str:
+    def _job(self, records: Sequence[LogRecord]) -> LogJob | str:
         """The version's job, resolved against as few logs as do; or why there is none."""
         store, manifest = self._store, self._manifest
         if source := manifest.recipe.get("convert"):
@@ -255,7 +255,7 @@ class _Mending:
         same = content_id == record.content_id
         return "" if same else f"{record.uris[0]}: no longer the log that the version was built from"
 
-    def _builders(self, records: Sequence[LogRecord]) -> dict[str, Job | str]:
+    def _builders(self, records: Sequence[LogRecord]) -> dict[str, LogJob | str]:
         """For each log the job to build it with, or why it can't be built."""
         if "convert" in self._manifest.recipe:
             return dict.fromkeys((record.log_id for record in records), self._job(()))

@@ -25,7 +25,7 @@ from logloom.transforms.assembly import Assembly, assembled_format, described
 from logloom.transforms.columns import Span
 from logloom.transforms.counted import put_statistics, restore_unit_statistics, unit_statistics_problem
 from logloom.transforms.finished import check_file, entry_problems, portion_entries
-from logloom.transforms.job import Job, LogTask, opened
+from logloom.transforms.job import LogJob, LogTask, opened
 from logloom.transforms.partition import Reading, derive_entry, rebuild_files
 from logloom.transforms.spans import plan_spans
 
@@ -79,7 +79,7 @@ def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -
 
 
 def mend_unit(
-    store: Store, builder: Job | str, damage: UnitDamage, made_by: Mapping[str, str]
+    store: Store, builder: LogJob | str, damage: UnitDamage, made_by: Mapping[str, str]
 ) -> Iterator[Mended]:
     """Builds a unit again in this process, and puts its damaged files back."""
     entry = damage.entry
@@ -104,7 +104,7 @@ def mend_unit(
         yield from (mended(file, str(error)) for file in damage.files)
 
 
-def mend_statistics(reading: Reading, builder: Job | str, damage: UnitDamage) -> Iterator[Mended]:
+def mend_statistics(reading: Reading, builder: LogJob | str, damage: UnitDamage) -> Iterator[Mended]:
     """Puts statistics back into a unit's entry, from other entries, its rows or its log."""
     record, entry, store = damage.record, damage.entry, reading.store
     if not unit_statistics_problem(store, record, entry):
@@ -119,7 +119,7 @@ def mend_statistics(reading: Reading, builder: Job | str, damage: UnitDamage) ->
     yield Mended(entry.log_id, entry.partition, place, why)
 
 
-def _derive_statistics(store: Store, job: Job, task: LogTask, entry: Entry) -> str:
+def _derive_statistics(store: Store, job: LogJob, task: LogTask, entry: Entry) -> str:
     """Counts a unit's rows as they are built again from their log; says why it couldn't, or ""."""
     try:
         spans = plan_spans(opened(job, task).summary, job.plan)
@@ -133,7 +133,7 @@ def _derive_statistics(store: Store, job: Job, task: LogTask, entry: Entry) -> s
     return ""
 
 
-def mend_part(job: Job, record: LogRecord, order: Sequence[str]) -> str:
+def mend_part(job: LogJob, record: LogRecord, order: Sequence[str]) -> str:
     """Puts a log's part together again from its units' entries; says why it couldn't, or ""."""
     task = task_of(record)
     try:
@@ -158,7 +158,7 @@ def mend_part(job: Job, record: LogRecord, order: Sequence[str]) -> str:
     return "put together again it has other bytes" + other_software({})
 
 
-def entry_again(job: Job, task: LogTask, span: Span, output: str) -> Entry:
+def entry_again(job: LogJob, task: LogTask, span: Span, output: str) -> Entry:
     """A unit's entry as it lies there, be its files damaged; where it is lost, as it must have been."""
     with contextlib.suppress(DatasetError):
         found = find_entry(job.store, output, job.unit_identity(output, task, span))

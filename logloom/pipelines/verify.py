@@ -43,7 +43,7 @@ from logloom.transforms.counted import (
 )
 from logloom.transforms.finish import refusal_list_problem
 from logloom.transforms.finished import assembled_problems, check_file, unit_problems
-from logloom.transforms.job import Committed, Job
+from logloom.transforms.job import Committed, LogJob
 from logloom.transforms.partition import Reading, differences, is_sampled
 
 _LEAST_LOGS = 64  # that a sample looks at
@@ -168,7 +168,7 @@ class _Checking:
         findings: what is wrong else, by what parts of logs say, and by the view.
     """
 
-    def __init__(self, store: Store, manifest: Manifest, sample: str, job: Job | None):
+    def __init__(self, store: Store, manifest: Manifest, sample: str, job: LogJob | None):
         """
         Args:
             job: to derive rows again with.
@@ -288,7 +288,7 @@ def run_tasks(tasks: Iterable[Task], num_workers: int) -> Iterator[list[Any]]:
         yield from in_order(pool, _run_task, itertools.chain(first, coming), 4 * num_workers)
 
 
-def _derive_tasks(job: Job, record: LogRecord, units: Iterable[Entry]) -> Iterator[Task]:
+def _derive_tasks(job: LogJob, record: LogRecord, units: Iterable[Entry]) -> Iterator[Task]:
     partitions: dict[str, list[Entry]] = {}
     for entry in units:
         partitions.setdefault(entry.partition, []).append(entry)

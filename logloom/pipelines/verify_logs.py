@@ -18,7 +18,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Finding
 from logloom.recipe import Recipe
 from logloom.transforms.derive import load_files, modules_of, read_files
-from logloom.transforms.job import Committed, Job, LogTask, opened
+from logloom.transforms.job import Committed, LogJob, LogTask, opened
 from logloom.transforms.partition import derive_columns
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import plan_spans
@@ -33,7 +33,7 @@ def job_again(
     *,
     allow_derive: Sequence[str] = (),
     access: Mapping[str, Any] | None = None,
-) -> Job:
+) -> LogJob:
     """The job that made a version, its recipe resolved against the version's logs.
 
     Args:
@@ -62,7 +62,7 @@ def job_again(
     plan, _ = resolve(recipe, logs, allowed) if logs else (None, ())
     if plan is None:
         raise UsageError(f"{store.uri}: version {manifest.version} has no log to derive rows from")
-    job = Job(
+    job = LogJob(
         store=store,
         name=manifest.name,
         recipe=manifest.recipe,
@@ -86,7 +86,7 @@ def task_of(record: LogRecord) -> LogTask:
     return LogTask(record.log_id, record.uris, record.content_id, record.split, record.key)
 
 
-def check_spans(job: Job, record: LogRecord, units: Iterable[Entry]) -> Iterator[Finding]:
+def check_spans(job: LogJob, record: LogRecord, units: Iterable[Entry]) -> Iterator[Finding]:
     """Whether the version has every partition that a log has."""
     if record.status not in ("whole", "salvaged"):
         return
@@ -101,7 +101,7 @@ def check_spans(job: Job, record: LogRecord, units: Iterable[Entry]) -> Iterator
         yield Finding(record.log_id, name, "the version lacks this partition of the log")
 
 
-def derive_again(job: Job, task: LogTask, units: tuple[Entry, ...]) -> Iterator[Finding]:
+def derive_again(job: LogJob, task: LogTask, units: tuple[Entry, ...]) -> Iterator[Finding]:
     """Makes a partition's rows from the log again and compares them with what its units hold."""
     name = units[0].partition
     try:

@@ -21,20 +21,23 @@ from logloom.runners.running import Construct, JobFailedError
 from logloom.runners.scratch import engine_folders
 from logloom.words import OnMessage
 
-IN_PROCESS_BYTES = 64 << 20  # below this, starting worker processes takes longer than the work
+# Below this, starting worker processes takes longer than they save. Copying is bound by memory and disk, and
+# two processes copy little faster than one; to transcode takes ten times as long, and all cores.
+IN_PROCESS_BYTES = 512 << 20
+IN_PROCESS_BYTES_TRANSCODED = 64 << 20
 
 
-def default_workers(message_bytes: int, num_partitions: int, cores: int) -> int:
+def default_workers(size: Size, cores: int) -> int:
     """How many workers a build of this size is worth."""
-    if message_bytes < IN_PROCESS_BYTES or num_partitions < 2:
+    least = IN_PROCESS_BYTES_TRANSCODED if size.transcodes else IN_PROCESS_BYTES
+    if size.message_bytes < least or size.partitions < 2:
         return 1
-    return max(1, min(cores, num_partitions))
+    return max(1, min(cores, size.partitions))
 
 
 def num_workers(options: RunnerOptions, size: Size) -> int:
     """How many workers a run has."""
-    cores = len(os.sched_getaffinity(0))
-    return options.workers or default_workers(size.message_bytes, size.partitions, cores)
+    return options.workers or default_workers(size, len(os.sched_getaffinity(0)))
 
 
 def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:

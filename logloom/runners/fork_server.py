@@ -71,12 +71,12 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is for this process alone
             )
-        known = {name for name in sys.modules if name.startswith("logloom.")}
-        self._send(sorted({*modules, *known} - {"logloom.__main__"}))
+        self._send(sorted({*modules, *filter(_is_shared, sys.modules)}))
         threading.Thread(target=self._listen, name="logloom-forks", daemon=True).start()
 
     @property
     def pid(self) -> int:
+        """Of the server's process."""
         return self._process.pid
 
     def fork(
@@ -125,6 +125,15 @@ class ForkServer:
                 end.set_result(code)
 
 
+def _is_shared(module: str) -> bool:
+    """Whether workers need what is imported here.
+
+    pandas is imported by pyarrow, with the first array that it makes of a list.
+    """
+    ours = module.startswith("logloom.") and not module.startswith(("logloom.cli", "logloom.__main__"))
+    return ours or module == "pandas"
+
+
 @contextlib.contextmanager
 def started_early(modules: Sequence[str]) -> Iterator[None]:
     """Lets a server import beside what the block does; `fork_server` gives it there.
@@ -170,10 +179,14 @@ def main() -> None:
 def _import(modules: Sequence[str]) -> None:
     with without_collection():  # which would write to pages that workers share, too
         with local_imports():
-            importlib.import_module("apache_beam.runners.worker.sdk_worker_main")
+            _try_import("apache_beam.runners.worker.sdk_worker_main")
         for name in modules:
-            with contextlib.suppress(Exception):  # the worker that needs it will say so
-                importlib.import_module(name)
+            _try_import(name)
+
+
+def _try_import(module: str) -> None:
+    with contextlib.suppress(Exception):  # the worker that needs it will say so
+        importlib.import_module(module)
 
 
 def _serve(driver: Connection, workers: dict[str, BaseProcess]) -> None:

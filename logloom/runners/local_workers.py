@@ -26,6 +26,7 @@ from logloom.runners.processes import LOOPBACK
 
 _URN = "logloom:environment:local_worker:v1"
 _ANSWER_EVERY = 0.2  # seconds
+_ENDS_WITHIN = 5.0
 _run = threading.local()  # of the run in this thread: .workers, and the .server that forks them
 
 
@@ -80,7 +81,8 @@ class LocalWorker(worker_handlers.GrpcWorkerHandler):
         """Ends the worker. It has no work, or nobody waits for it any more: the job failed or was stopped."""
         self._closing = True
         self._server.kill(self.worker_id)
-        self._end.result()
+        with contextlib.suppress(TimeoutError):  # the server's own end is its end, too
+            self._end.result(_ENDS_WITHIN)
         with contextlib.suppress(Exception):  # that its channels broke
             super().close()
 

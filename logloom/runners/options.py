@@ -188,10 +188,15 @@ class RunnerOptions:
 
 @dataclass(frozen=True)
 class Size:
-    """How much work a pipeline is, for what is not told."""
+    """How much work a pipeline is, for what is not told.
+
+    Attributes:
+        transcodes: it resizes or encodes images, which takes far longer than to copy them.
+    """
 
     message_bytes: int = 0
     partitions: int = 1
+    transcodes: bool = False
 
 
 @dataclass(frozen=True)

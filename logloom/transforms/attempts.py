@@ -34,7 +34,7 @@ from logloom.io.manifest import runs_folder
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.software import software
-from logloom.transforms.job import Job, LogTask, PartitionTask
+from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask
 from logloom.transforms.partition import Failure, PartitionResult, build_partition
 from logloom.transforms.running_note import is_over
 from logloom.transforms.summarize import Opened, summarize
@@ -93,7 +93,7 @@ def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResu
     return [PartitionResult(log, "", (), (built,))] if isinstance(built, Failure) else built
 
 
-def open_new(job: Job, log: LogTask) -> Opened:
+def open_new(job: LogJob, log: LogTask) -> Opened:
     """`summarize`, likewise: a log that the driver hasn't opened may end the first process that does."""
     if log.content_id:
         return summarize(job, log)
@@ -131,6 +131,7 @@ def _attempted(job: Job, work: Work, log: LogTask, told: Any, spans: list[int], 
 def _done(job: Job, work: Work) -> list[PartitionResult] | Opened:
     """The results of partitions, or a log that is opened, in this process."""
     if isinstance(work, LogTask):
+        assert isinstance(job, LogJob)
         return summarize(job, work)
     return [build_partition(job, task) for task in work]
 
@@ -160,7 +161,7 @@ def _done_apart(job: Job, work: Work, mark: str, suspect: Suspect, partition: st
         _write(job, mark, suspect)
     how = f", the last one {suspect.how}" if suspect.how else ""
     place = job.store.uri_of(mark)
-    if job.open_options.on_error == "fail":
+    if job.on_error == "fail":
         way_out = f"leave the log out by on_error: skip, or remove {place} to try it again"
     else:
         way_out = f"it is tried again once the log, the recipe or logloom changes (noted in {place})"

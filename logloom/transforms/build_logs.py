@@ -17,7 +17,7 @@ from logloom.io.entries import FileEntry
 from logloom.transforms import assembly, finish, partition
 from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
-from logloom.transforms.job import Job, LogTask, PartitionTask, Target
+from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, Target
 from logloom.transforms.journal import OPENED, Note
 from logloom.transforms.outcomes import (
     LogOutcome,
@@ -38,9 +38,12 @@ LOG.addHandler(logging.NullHandler())  # here, errors say the same
 
 
 class BuildLogs(beam.PTransform):
-    """LogTasks to LogOutcomes: plans, builds and reads back every partition, then finishes each log."""
+    """LogTasks to LogOutcomes: plans, builds and reads back every partition, then finishes each log.
 
-    def __init__(self, job: Job):
+    Of a conversion come bundles of PartitionTasks, packed: its plan knows the parts of the source already.
+    """
+
+    def __init__(self, job: Target):
         self.job = job
 
     def expand(self, logs: Any) -> Any:
@@ -107,8 +110,11 @@ class CommitVersion(beam.PTransform):
 # Beam calls these with the job; they only turn argument order and count.
 
 
-def _plan_partitions(log: LogTask, job: Job) -> Iterable[bytes]:
+def _plan_partitions(log: LogTask | bytes, job: LogJob) -> Iterable[bytes]:
     """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
+    if isinstance(log, bytes):
+        yield log
+        return
     log, failed, bundles, size = open_new(job, log)
     if failed is not None:
         yield packed([PartitionResult(log, "", (), (failed,))])

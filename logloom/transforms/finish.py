@@ -29,9 +29,11 @@ from logloom.io.remote import MISSING
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.software import software
-from logloom.transforms.job import Job, LogTask, Target, opened
+from logloom.transforms.conversion import ConvertJob, converted_record
+from logloom.transforms.job import Job, LogJob, LogTask, Target, opened
 from logloom.transforms.outcomes import (
     MAX_FAILURES,
+    MAX_REASONS,
     LogOutcome,
     LogOutcomes,
     num_kept,
@@ -44,40 +46,43 @@ from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
 from logloom.words import counted
 
-# Kinds of failures for which a log is left out, by on_error.
-_LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
-MAX_REASONS = 100  # of a log in the manifest; a file beside the log's part lists all
-
 
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     """Reconciles a log's partitions and writes its part of the manifest.
 
     Under on_error skip, a log with any failure of its own loses all its partitions; under salvage, one whose
-    rows can't be made or written: nothing says which of them would be whole.
+    rows can't be made or written: nothing says which of them would be whole. Of a source that is converted
+    the damaged parts alone are left out: they were whole once, and say themselves that they no longer are.
     """
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
     memory = remembered(job, log)
     failures = tuple(dict.fromkeys(failure for result in done for failure in result.failures))
-    if failures:
-        left_out = _LEFT_OUT.get(job.open_options.on_error, ())
-        skipped = all(failure.kind in left_out for failure in failures)
-        record = skipped_record(log, failures) if skipped else None
-        return LogOutcome(log.log_id, record, failures, memory=memory)
+    if any(failure.kind not in job.left_out for failure in failures):
+        return LogOutcome(log.log_id, None, failures, memory=memory)
     order = {output: position for position, output in enumerate(job.outputs)}
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
     try:
-        record = _record(job, log, entries)
+        record = _record(job, log, entries, failures)
     except LogloomError as error:
         failed = Failure(log.log_id, "", "log", str(error))
         return LogOutcome(log.log_id, None, (failed,), memory=memory)
-    built = sum(result.built for result in done)
+    units = record.units or 0
+    built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)
-    return LogOutcome(log.log_id, record, (), built, len(entries) - built, seconds, memory)
+    return LogOutcome(log.log_id, record, failures, built, units - built, seconds, memory)
 
 
-def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
+def _record(job: Job, log: LogTask, entries: Sequence[Entry], failures: Sequence[Failure]) -> LogRecord:
+    """The record of a log, of which `failures` are left out."""
+    if isinstance(job, ConvertJob):
+        return converted_record(job, log, entries, failures)
+    assert isinstance(job, LogJob)
+    return skipped_record(log, failures) if failures else _record_of_log(job, log, entries)
+
+
+def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
     first_output, tallies, refusals = _tallied(job, log, entries)
     sums = reconcile(job.plan, opened(job, log).summary, tallies)
     dropped: dict[str, int] = {}
@@ -101,24 +106,19 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
         dropped=dropped,
         refused=refused,
         reasons=_reasons(job.store, [_told(refusal) for refusal in refusals]),
-        verified=read_share(job),
+        verified=job.read_share,
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
     )
 
 
 def _tallied(
-    job: Job, log: LogTask, entries: Sequence[Entry]
+    job: LogJob, log: LogTask, entries: Sequence[Entry]
 ) -> tuple[list[Entry], list[Tally], list[Refusal]]:
     """The units of the first output, their tallies, and all that was refused of the log, each once."""
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
     tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
     refusals = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.refusals)]
     return first_output, tallies, list(dict.fromkeys(refusals))
-
-
-def read_share(job: Target) -> str:
-    """How much of the units that a build makes it reads back."""
-    return "all" if job.verify == "new" else job.verify
 
 
 def _reasons(store: Store, told: list[str]) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | N
     return None if is_whole else (name, "its bytes changed")
 
 
-def restore_refusal_list(job: Job, log: LogTask, entries: Sequence[Entry], name: str) -> str:
+def restore_refusal_list(job: LogJob, log: LogTask, entries: Sequence[Entry], name: str) -> str:
     """Writes the file that lists what was refused of a log again; says why it couldn't, or ""."""
     found, data = _listing(map(_told, _tallied(job, log, entries)[2]))
     if name != found:

@@ -1,7 +1,8 @@
 """What every step of a build is told: the job, its logs and partitions, and how units are named.
 
-Here: small picklable values, and identities (digests of all that a unit's bytes depend on).
-Elsewhere: making a job from a recipe (logloom.pipelines.plan), the steps themselves (partition, finish, ...).
+Here: small picklable values, and identities (digests of all that a unit's bytes depend on): `Job`, `LogJob`.
+Elsewhere: making a job from a recipe (logloom.pipelines.plan), the steps themselves (partition, finish, ...),
+jobs whose rows come from a dataset (conversion).
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from pydantic import BaseModel
 
-from logloom.digests import digest_of
-from logloom.errors import LogReadError
+from logloom.blocks import Block
+from logloom.digests import RowsDigest, digest_of
+from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.entries import Entry
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.manifest import Assembled, Manifest
@@ -30,12 +33,15 @@ from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.software import software
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.derive import PythonFile
+from logloom.transforms.derive import DeriveError, PythonFile, load_files
 from logloom.transforms.journal import Journal
+from logloom.transforms.rows import build_blocks
 from logloom.uris import is_local
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1
+# Kinds of failures for which a log is left out, by on_error.
+_LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,27 @@ class LogTask:
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """One span of one log: what one worker builds, alone."""
+    """One span of one log, or one part of a source: what one worker builds, alone."""
 
     log: LogTask
-    span: Span
+    span: Span | LogRange
+
+
+class PartitionRows(Protocol):
+    """The rows of a partition, to be iterated once."""
+
+    def __iter__(self) -> Iterator[Block]: ...
+
+    def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
+        """How messages were used, as an entry's `tally` says it, once all blocks were taken.
+
+        Args:
+            rows, digests: of all blocks.
+
+        Raises:
+            ReadBackError: these are not the rows that the source was made of.
+        """
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,20 +163,93 @@ class Target:
     def _key_of_all(self) -> list[Any]:
         return [self.plan_identity, [self.output_identity(output) for output in self.outputs]]
 
+    @property
+    def read_share(self) -> str:
+        """How much of the units that the job makes it reads back."""
+        return "all" if self.verify == "new" else self.verify
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Target):
-    """A build, as its workers know it.
+    """A version made of units, as its workers know it, wherever their rows come from.
+
+    Attributes:
+        source_error: what a source that can't be read raises.
+    """
+
+    source_error: ClassVar[type[LogloomError]]
+
+    @property
+    def on_error(self) -> str:
+        """What becomes of a source that is damaged: "fail", "skip", or of logs "salvage"."""
+        raise NotImplementedError
+
+    @property
+    def failure_kinds(self) -> Mapping[type[Exception], str]:
+        """The kind of failure that an error is, the first that fits; see `Failure`."""
+        raise NotImplementedError
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The kinds of failures for which a log, or a part of it, is left out."""
+        raise NotImplementedError
+
+    def rows_of(self, partition: PartitionTask) -> PartitionRows:
+        """The rows that the units of a partition hold."""
+        raise NotImplementedError
+
+    def unit_identity(self, output: str, log: LogTask, span: Span | LogRange) -> str:
+        """The name of one partition's unit of one output."""
+        where = self._place(log, span)
+        return digest_of([self.plan_identity, self.output_identity(output), where])[:32]
+
+    def _place(self, log: LogTask, span: Any) -> list[Any]:
+        """Which rows of which content a partition has."""
+        raise NotImplementedError
+
+    def blank_entry(self, output: str, log: LogTask, span: Span | LogRange) -> Entry:
+        """The entry of a unit before it is built: which it is, and nothing of what it holds."""
+        return Entry(
+            output=output,
+            identity=self.unit_identity(output, log, span),
+            log_id=log.log_id,
+            content_id=log.content_id,
+            partition=span.name,
+            start=span.start,
+            stop=span.stop,
+            rows=0,
+            files=(),
+            columns={},
+            unit={},
+            tally={},
+            software=software(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogJob(Job):
+    """A build from logs.
 
     Attributes:
         py_files: with functions that columns are derived by.
         held_to: the recipe, where workers open logs that the driver didn't, and hold them to it.
     """
 
+    source_error = LogReadError
+    failure_kinds = MappingProxyType({LogReadError: "log", DeriveError: "derive", UsageError: "recipe"})
+
     plan: RowPlan
     open_options: OpenOptions
     py_files: tuple[PythonFile, ...] = ()
     held_to: Recipe | None = None
+
+    @property
+    def on_error(self) -> str:
+        return self.open_options.on_error
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        return _LEFT_OUT.get(self.on_error, ())
 
     @functools.cached_property
     def plan_identity(self) -> str:
@@ -171,33 +267,15 @@ class Job(Target):
     def encoded(self) -> frozenset[str]:
         return frozenset(column.name for column in self.plan.columns if column.spec.encode)
 
-    def unit_identity(self, output: str, log: LogTask, span: Span) -> str:
-        """The name of one partition's unit of one output."""
-        where = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
-        return digest_of([self.plan_identity, self.output_identity(output), where])[:32]
+    def rows_of(self, partition: PartitionTask) -> PartitionRows:
+        """See `Job.rows_of`; from the messages of a log."""
+        log, span = partition.log, partition.span
+        assert isinstance(span, Span)
+        load_files(self.py_files)
+        return build_blocks(opened(self, log), log.log_id, self.plan, span, max_bytes=self.block_bytes)
 
-    def blank_entry(self, output: str, log: LogTask, span: Span) -> Entry:
-        """The entry of a unit before it is built: which it is, and nothing of what it holds."""
-        return blank_entry(output, self.unit_identity(output, log, span), log, span)
-
-
-def blank_entry(output: str, identity: str, log: LogTask, span: Span | LogRange) -> Entry:
-    """The entry of a unit of this software, which holds nothing yet."""
-    return Entry(
-        output=output,
-        identity=identity,
-        log_id=log.log_id,
-        content_id=log.content_id,
-        partition=span.name,
-        start=span.start,
-        stop=span.stop,
-        rows=0,
-        files=(),
-        columns={},
-        unit={},
-        tally={},
-        software=software(),
-    )
+    def _place(self, log: LogTask, span: Span) -> list[Any]:
+        return [log.log_id, log.content_id, span.start, span.stop, span.ticks]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,7 +355,7 @@ def _state_of(uris: tuple[str, ...]) -> object:
     return tuple((s.st_ino, s.st_size, s.st_mtime_ns) for s in stats)
 
 
-def opened_now(job: Job, uris: Sequence[str]) -> Log:
+def opened_now(job: LogJob, uris: Sequence[str]) -> Log:
     """The log of these files, whatever it holds; kept open for the next who asks in this process.
 
     Raises:
@@ -286,7 +364,7 @@ def opened_now(job: Job, uris: Sequence[str]) -> Log:
     return _open(tuple(uris), _Hashable(job.open_options), _state_of(tuple(uris)))
 
 
-def opened(job: Job, task: LogTask) -> Log:
+def opened(job: LogJob, task: LogTask) -> Log:
     """The log of a task; kept open for the next partition that this process builds of it.
 
     Raises:

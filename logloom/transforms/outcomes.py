@@ -2,8 +2,9 @@
 
     outcomes of logs -> groups of neighbours, each written as shards in runs/<number>/ -> the version's shards
 
-Here: tasks, which come to workers the same way; grouping, writing, and merging with what stays of the parent
-version. Only names of shards and counts travel, and no step holds more records than a few shards.
+Here: what a pipeline starts from, which comes to workers the same way; grouping, writing, and merging with
+what stays of the parent version. Only names of shards and counts travel, and no step holds more records than
+a few shards.
 Elsewhere: how one log is finished, and the commit (logloom.transforms.finish); merging shards
 (logloom.io.merging); Beam (logloom.transforms.build_logs).
 """
@@ -33,6 +34,7 @@ from logloom.transforms.partition import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
 MAX_FAILURES = 200  # that travel and are shown; files list all
+MAX_REASONS = 100  # of a log in the manifest; a file lists all that was refused
 
 
 @dataclass(frozen=True)
@@ -86,25 +88,12 @@ def group_of(log_id: str, starts: Sequence[str]) -> int:
     return bisect.bisect_right(starts, log_id)
 
 
-def stage_tasks(job: Target, tasks: Iterable[LogTask]) -> tuple[RecordShard, ...]:
-    """Writes what is to be built where workers find it: engines limit what a graph may hold."""
-    ordered = sorted(tasks, key=operator.attrgetter("log_id"))
-    return write_records(job.store, map(_planned, ordered), runs_folder(job.number)).shards
+def stage_packed(job: Target, elements: Iterable[LogTask | bytes]) -> tuple[str, ...]:
+    """Writes what a pipeline starts from where workers find it: engines limit what a graph may hold.
 
-
-def _planned(task: LogTask) -> LogRecord:
-    said = task.log_id, task.uris, task.content_id, task.split, task.key
-    return LogRecord(*said, "planned", "", 0, 0, {}, 0, (task.listed,))
-
-
-def staged_tasks(shard: RecordShard, job: Target) -> Iterator[LogTask]:
-    """The tasks that a shard of `stage_tasks` holds."""
-    for one in LogRecords(job.store, [shard], runs_folder(job.number)):
-        yield LogTask(one.log_id, one.uris, one.content_id, one.split, one.key, *one.reasons)
-
-
-def stage_packed(job: Target, elements: Iterable[bytes]) -> tuple[str, ...]:
-    """As `stage_tasks`, of elements packed by `logloom.transforms.bundles`; gives the files' digests."""
+    Returns:
+        Digests of the files, which are pickles.
+    """
     digests = []
     elements = iter(elements)
     while group := list(itertools.islice(elements, GROUP)):
@@ -114,7 +103,7 @@ def stage_packed(job: Target, elements: Iterable[bytes]) -> tuple[str, ...]:
     return tuple(digests)
 
 
-def staged_packed(digest: str, job: Target) -> list[bytes]:
+def staged_packed(digest: str, job: Target) -> list[LogTask | bytes]:
     """The elements of a file of `stage_packed`.
 
     Raises:
@@ -124,7 +113,7 @@ def staged_packed(digest: str, job: Target) -> list[bytes]:
     data = job.store.read(name)
     if blake3(data).hexdigest() != digest:
         raise DatasetError(f"{job.store.uri_of(name)}: changed while the job ran; run it again")
-    elements: list[bytes] = unpacked(data)
+    elements: list[LogTask | bytes] = unpacked(data)
     return elements
 
 

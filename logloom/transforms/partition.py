@@ -1,7 +1,7 @@
 """One partition: building its units, and reading them back. All that a worker does with payloads.
 
 Here: pure functions of a job and a partition; any of them may run twice, or at the same time elsewhere.
-Elsewhere: how rows are made (logloom.transforms.rows), the formats' writers and readers (logloom.io).
+Elsewhere: where rows come from (rows, conversion), the formats' writers and readers (logloom.io).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, file_digest
-from logloom.errors import DatasetError, LogloomError, LogReadError, StorageError, UsageError
+from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.ahead import ahead
 from logloom.io.disk import start_writing
 from logloom.io.entries import Entry, FileEntry, files_in, files_of, publish_unit
@@ -39,13 +39,12 @@ from logloom.statistics.rows import RowStatistics
 from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
-from logloom.transforms.derive import NOT_OF_THE_LOG, DeriveError, load_files
+from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.finished import withdraw
 from logloom.transforms.images import check_images, image_columns
-from logloom.transforms.job import Job, LogTask, PartitionTask, Target, opened
+from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, Target, opened
 from logloom.transforms.journal import BUILDING, READING_BACK, Note
 from logloom.transforms.portions import open_portions, publish_portion
-from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.transforms.taking import taken_unit
 from logloom.words import counted
@@ -62,7 +61,7 @@ class Failure:
     """Something that stops a build, or leaves a log out of it.
 
     Attributes:
-        kind: "log" (the input is damaged), "derive" (a function of the user's fails on it), "rows" (a value
+        kind: "log" (the source is damaged), "derive" (a function of the user's fails on it), "rows" (a value
             doesn't fit the recipe or an output), "worker" (processes die of it), "recipe" (nothing of the
             log's), "machine" (another attempt may do without) or "readback" (what was written doesn't read
             back).
@@ -91,12 +90,12 @@ class PartitionResult:
     seconds: float = 0.0
 
 
-def plan_partitions(job: Job, log: LogTask) -> list[PartitionTask]:
+def plan_partitions(job: LogJob, log: LogTask) -> list[PartitionTask]:
     """The partitions of a log, from its index."""
     return [PartitionTask(log, span) for span in plan_spans(opened(job, log).summary, job.plan)]
 
 
-def plan_bundles(job: Job, log: LogTask) -> list[list[PartitionTask]]:
+def plan_bundles(job: LogJob, log: LogTask) -> list[list[PartitionTask]]:
     """The partitions of a log, those together that one worker builds after each other."""
     partitions = plan_partitions(job, log)
     index = ByteIndex(opened(job, log).summary)
@@ -107,7 +106,7 @@ def plan_bundles(job: Job, log: LogTask) -> list[list[PartitionTask]]:
 def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     """Builds the units of a partition that are not there yet.
 
-    A log that can't be read gives a failure, not an exception, so that one build lists all bad logs.
+    A source that can't be read gives a failure, not an exception, so that one build lists all that is bad.
     """
     keep_freed_memory()
     log, span = partition.log, partition.span
@@ -124,7 +123,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     except (StorageError, *NOT_OF_THE_LOG):
         raise  # the fault of this machine or store, not of the log
     except Exception as error:  # whatever a format or a library raises of a log's values
-        return PartitionResult(log, span.name, (), (_failure(log, span, error),))
+        return PartitionResult(log, span.name, (), (_failure(job, partition, error),))
     entries = _counted_once(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
@@ -141,10 +140,10 @@ def _counted_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(once)
 
 
-def _failure(log: LogTask, span: Span, error: Exception) -> Failure:
+def _failure(job: Job, partition: PartitionTask, error: Exception) -> Failure:
     """An error of building a partition as a failure of its log."""
-    kinds = {LogReadError: "log", DeriveError: "derive", UsageError: "recipe"}
-    kind = next((kind for of, kind in kinds.items() if isinstance(error, of)), "rows")
+    log, span = partition.log, partition.span
+    kind = next((kind for of, kind in job.failure_kinds.items() if isinstance(error, of)), "rows")
     if kind == "rows" and isinstance(error.__cause__, NOT_OF_THE_LOG):
         kind = "machine"
     message = str(error) if isinstance(error, LogloomError) else f"{type(error).__name__}: {error}"
@@ -159,16 +158,14 @@ class _Writing:
     def __init__(
         self,
         job: Job,
-        log: LogTask,
-        span: Span,
+        partition: PartitionTask,
         outputs: Iterable[str],
         *,
         keep_portions: bool = False,
         anew: bool = False,
         with_statistics: bool = False,
     ):
-        self._job, self._log, self._span = job, log, span
-        self._outputs = tuple(outputs)
+        self._job, self._partition, self._outputs = job, partition, tuple(outputs)
         self._keep_portions, self._anew = keep_portions, anew
         self._stack = contextlib.ExitStack()
         # Hashing leaves Python's lock to others, so it goes on beside writing.
@@ -189,9 +186,7 @@ class _Writing:
         self._stack.close()
 
     def run(self) -> None:
-        job, log, span = self._job, self._log, self._span
-        load_files(job.py_files)
-        stream = build_blocks(opened(job, log), log.log_id, job.plan, span, max_bytes=job.block_bytes)
+        stream = self._job.rows_of(self._partition)
         for block in stream:
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
@@ -201,7 +196,7 @@ class _Writing:
             digested.result()
             self.rows += len(block)
             self._write_out(block.nbytes)
-        self.tally = stream.tally.to_json()
+        self.tally = stream.account(self.rows, self._digests)
         if self._counting is not None and self.rows:
             self.statistics = noted(self._counting.close())
 
@@ -221,14 +216,13 @@ class _Writing:
         self._hasher.submit(start_writing, [path for folder in folders for path in files_in(folder)])
 
     def _open_writers(self) -> None:
-        job, log = self._job, self._log
-        span = self._span
+        job, log, span = self._job, self._partition.log, self._partition.span
         context = UnitContext(
             log.log_id,
             log.uris[0],
             span.name,
             log.split,
-            job.plan.period,
+            job.period,
             span.start,
             span.stop,
             job.store.options,
@@ -251,10 +245,9 @@ class _Writing:
 
 def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:
     """Builds and publishes the given outputs' units of a partition."""
-    log, span = partition.log, partition.span
     entries = {}
     with (
-        _Writing(job, log, span, blank, keep_portions=True, with_statistics=True) as writing,
+        _Writing(job, partition, blank, keep_portions=True, with_statistics=True) as writing,
         explained(job.store.uri),
     ):
         writing.run()
@@ -287,7 +280,9 @@ def _closed(writing: _Writing, blank: Entry) -> Entry:
 def derive_entry(job: Job, log: LogTask, span: Span, output: str) -> Entry:
     """The entry that a unit has when it is built, keeping nothing of it."""
     with (
-        _Writing(job, log, span, [output], keep_portions=True, anew=True, with_statistics=True) as writing,
+        _Writing(
+            job, PartitionTask(log, span), [output], keep_portions=True, anew=True, with_statistics=True
+        ) as writing,
         explained(job.store.uri),
     ):
         writing.run()
@@ -312,7 +307,7 @@ def rebuild_files(
         Each of the files, and why it wasn't put back; "" where it was.
     """
     with (
-        _Writing(job, log, span, [entry.output], keep_portions=True, anew=True) as writing,
+        _Writing(job, PartitionTask(log, span), [entry.output], keep_portions=True, anew=True) as writing,
         explained(job.store.uri),
     ):
         writing.run()
@@ -455,7 +450,7 @@ def derive_columns(
     Returns:
         For each output the number of rows, and the digests of its columns as its reader would give them.
     """
-    with _Writing(job, log, span, outputs) as writing:
+    with _Writing(job, PartitionTask(log, span), outputs) as writing:
         writing.run()
         return {output: (writing.rows, writing.close(output)[1]) for output in outputs}
 

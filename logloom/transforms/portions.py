@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from logloom.digests import digest_of
 from logloom.io.entries import Entry, publish_unit, unit_folder
+from logloom.io.stretches import LogRange
 from logloom.io.units import Portion, PortionedFormat, format_named
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.job import READING_SEMANTICS, Job, LogTask, plain
+from logloom.transforms.job import READING_SEMANTICS, Job, LogJob, LogTask, plain
 from logloom.transforms.taking import taken_unit
 from logloom.where import parse
 
@@ -44,10 +45,13 @@ def plan_part(plan: RowPlan, names: Iterable[str]) -> RowPlan:
     )
 
 
-def portion_identities(job: Job, output: str, log: LogTask, span: Span) -> dict[str, str]:
-    """The names of the portions of one partition's unit of one output; none where the format has no such."""
+def portion_identities(job: Job, output: str, log: LogTask, span: Span | LogRange) -> dict[str, str]:
+    """The names of the portions of one partition's unit of one output.
+
+    There are none where the format has no such, nor in conversions: there is no recipe to change.
+    """
     form = format_named(output)
-    if not isinstance(form, PortionedFormat):
+    if not (isinstance(form, PortionedFormat) and isinstance(job, LogJob) and isinstance(span, Span)):
         return {}
     reading = [READING_SEMANTICS, job.open_options.on_error]
     source = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
@@ -61,7 +65,13 @@ def portion_identities(job: Job, output: str, log: LogTask, span: Span) -> dict[
 
 
 def open_portions(
-    job: Job, output: str, log: LogTask, span: Span, scratch: contextlib.ExitStack, *, anew: bool = False
+    job: Job,
+    output: str,
+    log: LogTask,
+    span: Span | LogRange,
+    scratch: contextlib.ExitStack,
+    *,
+    anew: bool = False,
 ) -> dict[str, Portion]:
     """The portions of a unit that is to be written: finished ones, and folders for the others.
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom import where
 from logloom.blocks import Block, Ragged, Values, empty, take
+from logloom.digests import RowsDigest
 from logloom.errors import UsageError
 from logloom.io.logs.base import Log, Refusal
 from logloom.schema import TIMESTAMP
@@ -87,6 +89,10 @@ class RowStream:
         if self._tally is None:
             raise UsageError("the tally of a span is known once all its blocks were taken")
         return self._tally
+
+    def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
+        """The tally as entries hold it."""
+        return self.tally.to_json()
 
     def __iter__(self) -> Iterator[Block]:
         log, plan, span = self._log, self._plan, self._span

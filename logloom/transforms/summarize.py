@@ -23,7 +23,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import packed
-from logloom.transforms.job import Job, LogTask, PartitionTask, opened, opened_now
+from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, opened, opened_now
 from logloom.transforms.partition import Failure, plan_bundles
 from logloom.transforms.resolve import hold_to, named_topics
 
@@ -45,7 +45,7 @@ class Opened(NamedTuple):
     size: int = 0
 
 
-def summarize(job: Job, log: LogTask) -> Opened:
+def summarize(job: LogJob, log: LogTask) -> Opened:
     """A log with all that its index says, opened unless the driver has; and its partitions.
 
     Raises:
@@ -61,7 +61,7 @@ def summarize(job: Job, log: LogTask) -> Opened:
         return Opened(log, Failure(log.log_id, "", "log", str(error)))
 
 
-def _held_to_plan(job: Job, log: LogTask) -> tuple[LogTask, Failure | None]:
+def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
     """The log, opened and held to the plan unless the driver has; and why it can't be built, if so.
 
     Raises:
@@ -95,7 +95,7 @@ def remembered(job: Job, log: LogTask) -> bytes:
 
     It is the data of a `Memory`, packed.
     """
-    if job.held_to is None or not (log.listed and log.content_id):
+    if not isinstance(job, LogJob) or job.held_to is None or not (log.listed and log.content_id):
         return b""
     topics = named_topics(job.held_to)
     try:

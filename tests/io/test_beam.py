@@ -1,7 +1,10 @@
 """Any format in Beam: what `WriteTo` does beyond what the transforms named after formats need."""
 
 import dataclasses
+import pathlib
 import shutil
+import time
+from collections import Counter
 
 import apache_beam as beam
 import numpy as np
@@ -12,11 +15,13 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest, digests_of_rows
 from logloom.errors import DatasetError, UsageError
 from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.rows import LoadedReader
 from logloom.io.storage import Store
 from logloom.io.tables import read_index, row_loader, verify
 from logloom.io.tables.format import TableFormat
 from logloom.io.tables.unit import BlockReader
 from logloom.io.tar.format import TarFormat, TarOptions
+from logloom.io.units import FolderKind
 from logloom.io.zarr.format import ZarrFormat
 from logloom.io.zarr.options import ZarrOptions
 from logloom.schema import ColumnType, Schema
@@ -87,7 +92,7 @@ def test_a_unit_that_is_there_is_kept(tmp_path):
 
 
 def test_a_unit_that_is_there_needs_no_pieces(tmp_path):
-    written = WriteTo(tmp_path, TarFormat(), SPEED, file="shard.tar")._dataset
+    written = WriteTo(tmp_path, TarFormat(), SPEED)._dataset
     staged = [written.stage_block(speeds(first, 2, first))[1] for first in (0, 2)]
     said = written.join((("drive", "p0"), staged))
     shutil.rmtree(tmp_path / "tmp/pieces")  # as another pipeline with equal blocks does
@@ -106,6 +111,21 @@ def test_a_unit_in_an_object_store_is_kept_too():
         found.append(store.read("drive/p0/shard.tar"))
     assert found[0] == found[1]
     assert [name for name in store.sizes("") if not name.startswith("drive/")] == []
+
+
+@pytest.mark.parametrize("form", [TarFormat(), ZarrFormat()], ids=lambda form: form.name)
+def test_each_piece_that_was_left_over_is_removed_by_itself(tmp_path, monkeypatch, form):
+    removed = []
+    monkeypatch.setattr(
+        Store, "remove_all", lambda store, folder: removed.append(f"{store.uri}/{folder}".rstrip("/"))
+    )
+    with beam.Pipeline() as pipeline:
+        pipeline | beam.Create([speeds(n, 1, n) for n in range(4)]) | WriteTo(tmp_path / "out", form, SPEED)
+    stage = tmp_path / ("out.stage" if form.name == "zarr" else "out/tmp/pieces")
+    pieces = sorted(str(path.parent) for path in stage.rglob("entry.json"))
+    assert len(pieces) == 4
+    assert sorted(removed[:4]) == pieces
+    assert removed[4:] == ([str(stage)] if form.name == "zarr" else [])
 
 
 def test_two_write_to_one_folder_at_a_time(tmp_path):
@@ -145,6 +165,40 @@ def test_a_format_reads_what_it_wrote(tmp_path):
 
     with beam.Pipeline() as pipeline:
         assert_that(pipeline | ReadFrom(tmp_path / "one.zarr", ZarrFormat(), max_bytes=5000), check)
+
+
+class Loaded(LoadedReader):
+    """A unit that is loaded whole: a file with its first row's number."""
+
+    def __init__(self, place, loads):
+        self.place, self._loads = place, loads
+
+    def load(self):
+        (self._loads / f"{time.monotonic_ns()}-{pathlib.Path(self.place).name}").touch()
+        return SPEED, speeds(0, 3, int(pathlib.Path(self.place).read_text()))
+
+
+class LoadedFormat(FolderKind):
+    name = "loaded"
+
+    def __init__(self, loads):
+        self.loads = loads
+
+    def units(self, store):
+        return [Loaded(f"{store.uri}/{name}", self.loads) for name in store.names()]
+
+
+def test_units_that_are_loaded_whole_are_loaded_once_to_list_them_and_once_to_read_them(tmp_path):
+    for folder in ("units", "loads"):
+        (tmp_path / folder).mkdir()
+    for number in range(6):
+        (tmp_path / "units" / f"{number}").write_text(str(10 * number))
+    with beam.Pipeline() as pipeline:
+        rows = pipeline | ReadFrom(tmp_path / "units", LoadedFormat(tmp_path / "loads"))
+        stamps = rows | beam.FlatMap(lambda block: block.timestamp.tolist())
+        assert_that(stamps, equal_to([10 * n + row + 1 for n in range(6) for row in range(3)]))
+    loads = Counter(path.name.rpartition("-")[2] for path in (tmp_path / "loads").iterdir())
+    assert loads == {str(number): 2 for number in range(6)}
 
 
 def test_what_another_run_left_in_the_stage_is_not_taken_for_what_other_options_ask(tmp_path):

@@ -25,7 +25,7 @@ from logloom.io.foreign import open_foreign
 from logloom.io.manifest import entries_of, open_root, read_manifest
 from logloom.io.storage import Store
 from logloom.io.tar import TarReader
-from logloom.pipelines import convert as convert_module
+from logloom.pipelines import build as build_module
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plain import PlainFolder, can_copy, copy_out
 from logloom.pipelines.convert_plan import plan_convert
@@ -118,7 +118,7 @@ def test_the_same_bytes_come_of_one_process_and_of_two(built, tmp_path):
 
 def test_a_source_or_root_on_this_disk_is_refused_before_dataflow_is_asked(built, tmp_path):
     dataflow = RunnerOptions("dataflow")
-    with pytest.raises(UsageError, match=rf"{built} \(and 1 more\): Dataflow's workers don't see this disk"):
+    with pytest.raises(UsageError, match=r"/root \(and 1 more\): Dataflow's workers don't see this disk"):
         converted(built, tmp_path / "root", "tar", runner=dataflow)
     plan = plan_convert(open_source(str(built)), str(tmp_path / "root"), "tar")
     elsewhere = {"convert": {**plan.job.recipe["convert"], "from": "gs://bucket/root"}}
@@ -134,29 +134,27 @@ def test_parts_that_go_together_give_the_same_bytes_and_are_found_finished_one_b
         plan = dataclasses.replace(plan, job=dataclasses.replace(plan.job, bundle=bundle))
         done = convert(plan)
         units.append((done.built, done.reused))
-    assert units == [(len(plan.parts), 0)] * 2
-    assert len(plan.parts) > len(plan.logs)
+    assert units == [(plan.num_partitions, 0)] * 2
+    assert plan.num_partitions > len(plan.logs)
     assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
     (tmp_path / "root-3/versions/00000001.json").unlink()
     (output, identity), *_ = plan.unit_identities()
     shutil.rmtree(plan.job.store.path_of(unit_folder(output, identity)))
     again = convert(plan)
-    assert (again.built, again.reused) == (1, len(plan.parts) - 1)
+    assert (again.built, again.reused) == (1, plan.num_partitions - 1)
     assert digests(tmp_path / "root-1") == digests(tmp_path / "root-3")
 
 
 def test_very_many_parts_go_to_workers_by_files_and_give_the_same_bytes(built, tmp_path, monkeypatch):
     plan = plan_convert(open_source(str(built)), str(tmp_path / "graph"), "tar")
     convert(plan)
-    for module in (convert_module, outcomes):
+    for module in (build_module, outcomes):
         monkeypatch.setattr(module, "GROUP", 1)
     staged = []
-    plain = convert_module.stage_packed
-    monkeypatch.setattr(
-        convert_module, "stage_packed", lambda *told: staged.extend(plain(*told)) or (*staged,)
-    )
+    plain = build_module.stage_packed
+    monkeypatch.setattr(build_module, "stage_packed", lambda *told: staged.extend(plain(*told)) or (*staged,))
     converted(built, tmp_path / "files", "tar")
-    assert len(staged) == len(plan.parts)
+    assert len(staged) == plan.num_partitions
     assert digests(tmp_path / "graph") == digests(tmp_path / "files")
 
 
@@ -382,7 +380,7 @@ def test_damaged_parts_of_a_version_are_left_out_listed_and_tried_again(built, t
     kept = columns_of(root)
     (missing,) = before.keys() - kept.keys()
     assert kept == {key: columns for key, columns in before.items() if key != missing}
-    (record,) = done.left_out
+    (record,) = done.damaged
     assert (record.log_id, record.status) == (missing[0], "salvaged")
     assert re.search(rf"partition {missing[1]}: .*column imu reads otherwise", record.reasons[-1])
     assert record.dropped["damage of the source"] == rows - done.manifest.totals["rows"] > 0
@@ -391,7 +389,7 @@ def test_damaged_parts_of_a_version_are_left_out_listed_and_tried_again(built, t
 
     repair()
     again = convert_skipping()
-    assert (again.left_out, again.built) == ((), 1)
+    assert (again.damaged, again.built) == ((), 1)
     assert columns_of(root) == before
 
 
@@ -420,8 +418,8 @@ def test_files_of_others_that_can_not_be_read_are_left_out_and_listed(tmp_path):
         "drive.lost.000000",
         "drive.lost.000001",
     ]
-    assert "2.parquet" in done.left_out[0].reasons[0]
-    assert "3.parquet: row group 0: not all rows have" in done.left_out[1].reasons[0]
+    assert "2.parquet" in done.damaged[0].reasons[0]
+    assert "3.parquet: row group 0: not all rows have" in done.damaged[1].reasons[0]
     assert plan_convert(rows, str(tmp_path / "root"), "bags", on_error="skip").up_to_date
 
 
@@ -432,7 +430,7 @@ def test_a_part_that_is_gone_when_its_turn_comes_is_left_out(tmp_path):
     )
     (source / "1.parquet").unlink()
     done = convert(plan)
-    assert [(r.status, r.rows, r.dropped) for r in done.left_out] == [
+    assert [(r.status, r.rows, r.dropped) for r in done.damaged] == [
         ("salvaged", 3, {"damage of the source": 3})
     ]
 
@@ -539,14 +537,14 @@ def test_the_guide_runs_from_top_to_bottom(tmp_path):
 def test_a_conversion_is_seen_while_it_runs(built, tmp_path, monkeypatch):
     """So that `gc` knows how long it takes, and `purge` waits for it."""
     seen = []
-    run = convert_module.run
+    run = build_module.run
 
     def running(*told, **choices):
         store = Store.at(str(tmp_path / "root"))
         seen.extend((one.version, one.state, one.engine) for one in builds(store))
         return run(*told, **choices)
 
-    monkeypatch.setattr(convert_module, "run", running)
+    monkeypatch.setattr(build_module, "run", running)
     converted(built, tmp_path / "root", "tar")
     assert seen == [(1, "running", "direct")]
     assert [one.state for one in builds(Store.at(str(tmp_path / "root")))] == ["committed"]

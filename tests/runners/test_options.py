@@ -15,7 +15,7 @@ import pytest
 from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
 from logloom.runners import RunnerOptions, Size
 from logloom.runners.cache import fetched
-from logloom.runners.direct import IN_PROCESS_BYTES, default_workers
+from logloom.runners.direct import IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED, default_workers
 from logloom.runners.flink.engine import Flink
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
@@ -284,19 +284,25 @@ def test_settings_reach_flink_and_those_of_restarts_replace_ours(given, expected
     assert settings == always | expected
 
 
+COPIED, TRANSCODED = IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED
+
+
 @pytest.mark.parametrize(
-    ("message_bytes", "partitions", "workers"),
+    ("size", "workers"),
     [
-        (0, 0, 1),
-        (IN_PROCESS_BYTES - 1, 100, 1),
-        (IN_PROCESS_BYTES, 1, 1),
-        (IN_PROCESS_BYTES, 3, 3),
-        (IN_PROCESS_BYTES, 100, 8),
-        (100 * IN_PROCESS_BYTES, 8, 8),
+        (Size(0, 0), 1),
+        (Size(COPIED - 1, 100), 1),
+        (Size(COPIED, 1), 1),
+        (Size(COPIED, 3), 3),
+        (Size(COPIED, 100), 8),
+        (Size(100 * COPIED, 8), 8),
+        (Size(TRANSCODED, 100), 1),
+        (Size(TRANSCODED - 1, 100, transcodes=True), 1),
+        (Size(TRANSCODED, 100, transcodes=True), 8),
     ],
 )
-def test_a_build_gets_the_workers_that_its_size_is_worth(message_bytes, partitions, workers):
-    assert default_workers(message_bytes, partitions, 8) == workers
+def test_a_build_gets_the_workers_that_its_size_is_worth(size, workers):
+    assert default_workers(size, 8) == workers
 
 
 def test_a_fetch_that_fails_leaves_nothing_and_is_tried_again(monkeypatch, tmp_path):

@@ -105,4 +105,4 @@ def build_eagerly(plan: BuildPlan, rng: random.Random) -> None:
     tasks = Collection([log.task for log in plan.logs], rng)
     outcomes = tasks | build_logs.BuildLogs(plan.job)
     outcomes | build_logs.CommitVersion(plan.job, [task.log_id for task in tasks.elements])
-    raise_outcome(finish.read_outcome(plan.job))
+    raise_outcome(finish.read_outcome(plan.job), plan.job)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from logloom.errors import CommitConflictError, DatasetError, ReadBackError, StorageError, UsageError
-from logloom.io import ages, ahead, entries, removals, retries, storage
+from logloom.io import ages, ahead, removals, retries, storage
 from logloom.io.manifest import entries_of, read_manifest, version_file, version_numbers
 from logloom.io.remote import RemoteFiles
 from logloom.io.storage import Store
@@ -266,7 +266,7 @@ def logs(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """One thread an actor, and no waiting."""
-    for module in (ages, ahead, entries, storage, partition, plan_logs):
+    for module in (ages, ahead, storage, partition, plan_logs):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
     monkeypatch.setattr(Store, "create", noted_create)

@@ -49,6 +49,12 @@ class _Wrapper:
         return copy.deepcopy(self._metainfo)
 
     def full_init(self) -> None:
+        """Initialises what is wrapped, and counts it; once."""
+        if not self._fully_initialized:
+            self._count()
+            self._fully_initialized = True
+
+    def _count(self) -> None:
         raise NotImplementedError
 
     def _initialise_loudly(self) -> None:
@@ -132,14 +138,10 @@ class ConcatDataset(_Wrapper):
                         f"the first dataset: {key}"
                     )
 
-    def full_init(self) -> None:
-        """Initialises every dataset; once."""
-        if self._fully_initialized:
-            return
+    def _count(self) -> None:
         for dataset in self.datasets:
             dataset.full_init()
         self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
-        self._fully_initialized = True
 
     @force_full_init
     def __len__(self) -> int:
@@ -177,6 +179,13 @@ class _WrapperOfOne(_Wrapper):
 
     dataset: Any
 
+    def _wrap(self, dataset: Any, lazy_init: bool) -> None:
+        self.dataset = _built(dataset)
+        self._metainfo = self.dataset.metainfo
+        self._fully_initialized = False
+        if not lazy_init:
+            self.full_init()
+
     def _get_ori_dataset_idx(self, idx: int) -> int:
         raise NotImplementedError
 
@@ -203,20 +212,12 @@ class RepeatDataset(_WrapperOfOne):
         Raises:
             TypeError: neither.
         """
-        self.dataset = _built(dataset)
         self.times = times
-        self._metainfo = self.dataset.metainfo
-        self._fully_initialized = False
-        if not lazy_init:
-            self.full_init()
+        self._wrap(dataset, lazy_init)
 
-    def full_init(self) -> None:
-        """Initialises the dataset; once."""
-        if self._fully_initialized:
-            return
+    def _count(self) -> None:
         self.dataset.full_init()
         self._ori_len = len(self.dataset)
-        self._fully_initialized = True
 
     @force_full_init
     def __len__(self) -> int:
@@ -250,21 +251,13 @@ class ClassBalancedDataset(_WrapperOfOne):
             TypeError: no dataset.
             NotImplementedError: the dataset doesn't say its classes.
         """
-        self.dataset = _built(dataset)
         self.oversample_thr = oversample_thr
-        self._metainfo = self.dataset.metainfo
-        self._fully_initialized = False
-        if not lazy_init:
-            self.full_init()
+        self._wrap(dataset, lazy_init)
 
-    def full_init(self) -> None:
-        """Initialises the dataset and counts its classes; once."""
-        if self._fully_initialized:
-            return
+    def _count(self) -> None:
         self.dataset.full_init()
         factors = self._get_repeat_factors(self.dataset, self.oversample_thr)
         self.repeat_indices = [i for i, factor in enumerate(factors) for _ in range(math.ceil(factor))]
-        self._fully_initialized = True
 
     def _get_repeat_factors(self, dataset: Any, repeat_thr: float) -> list[float]:
         """How often each info is to come, before rounding up."""

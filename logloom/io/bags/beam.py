@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from logloom.errors import UsageError
 from logloom.io.bags.bag import Generation
-from logloom.io.bags.files import SPEC
 from logloom.io.bags.format import FORMAT, BagsOptions
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.beam import ReadUnits, WriteTo
@@ -53,4 +52,4 @@ class WriteToBags(WriteTo):
             options = BagsOptions(types=dict(types or {}), generation=generation)
         except ValidationError as error:
             raise UsageError(describe_first(error)) from error
-        super().__init__(root, FORMAT, schema, options, storage_options=storage_options, last=(SPEC,))
+        super().__init__(root, FORMAT, schema, options, storage_options=storage_options)

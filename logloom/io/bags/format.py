@@ -52,6 +52,7 @@ class BagsFormat(Format):
 
     name = "bags"
     semantics = 1
+    last = (SPEC,)
     Options = BagsOptions
     preference = 30
     has_stamps_at_hand = True

@@ -59,7 +59,4 @@ class WriteToL5Kit(WriteTo):
         """
         if any(f"{{{name}}}" in options.host for name in ("stem", "parent", "path")):
             raise UsageError(f"host {options.host!r}: blocks have no URI; use {{log_id}} or a fixed name")
-        stored = storage_options
-        super().__init__(
-            path, FORMAT, schema, options, period=period, storage_options=stored, last=(".zgroup",)
-        )
+        super().__init__(path, FORMAT, schema, options, period=period, storage_options=storage_options)

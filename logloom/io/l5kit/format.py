@@ -31,6 +31,7 @@ class L5KitFormat(AssembledFormat):
     name = "l5kit"
     suffix = ".zarr"
     semantics = 1
+    last = (".zgroup",)
     Options = L5KitOptions
     planned = L5KitPlanJson
     preference = 60

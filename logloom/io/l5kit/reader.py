@@ -24,7 +24,7 @@ from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.options import MAPPED_HINTS
 from logloom.io.l5kit.rows import INTERVALS, ReadRows, check_fields, read_blocks, select_columns
 from logloom.io.l5kit.rows import rows_of as rows_of_arrays
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, Share
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches
 
@@ -142,9 +142,9 @@ class L5KitReader(RowSource):
             logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
         return logs
 
-    def shares(self) -> Sequence[tuple[int, int | None]]:
+    def shares(self) -> Sequence[Share]:
         """See `RowSource.shares`: the scenes."""
-        return [(first, stop) for _, first, stop in self.stretches.spans()]
+        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
 
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None

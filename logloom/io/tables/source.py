@@ -13,7 +13,7 @@ from logloom.errors import UsageError
 from logloom.io.checks import is_checked, with_check
 from logloom.io.entries import FileEntry
 from logloom.io.folders import content_of
-from logloom.io.sources import BLOCK_BYTES, Columns
+from logloom.io.sources import BLOCK_BYTES, Columns, Share
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.tables import description as d
@@ -95,10 +95,10 @@ class TableSource(BlockReader):
     def __len__(self) -> int:
         return self.stretches.num_rows
 
-    def shares(self) -> Sequence[tuple[int, int | None]]:
+    def shares(self) -> Sequence[Share]:
         """See `RowSource.shares`: the logs."""
         self._check_keys()
-        return [(first, stop) for _, first, stop in self.stretches.spans()]
+        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
 
     def _check_keys(self) -> None:
         if tuple(self._table.keys) != d.KEYS:

@@ -50,6 +50,7 @@ class TarFormat(Format):
 
     name = "tar"
     semantics = 1
+    last = (SHARD,)
     Options: type[BaseModel] = TarOptions
     preference = 40
     compares_files = True

@@ -51,5 +51,4 @@ class WriteToZarr(WriteTo):
         Raises:
             UsageError: a column can't be an array.
         """
-        last = ("zarr.json", ".zgroup")
-        super().__init__(path, FORMAT, schema, options, storage_options=storage_options, last=last)
+        super().__init__(path, FORMAT, schema, options, storage_options=storage_options)

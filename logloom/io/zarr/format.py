@@ -28,6 +28,7 @@ class ZarrFormat(AssembledFormat):
     name = "zarr"
     suffix = ".zarr"
     semantics = 1
+    last = ("zarr.json", ".zgroup")
     Options = ZarrOptions
     preference = 20
     has_stamps_at_hand = True

@@ -22,7 +22,7 @@ from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
 from logloom.io.folders import content_of, files_below
 from logloom.io.metadata import parsed
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, Share
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.zarr.array import ArrayReader
@@ -156,9 +156,9 @@ class ZarrReader(RowSource):
             self._logs.setdefault(log_id, reader)  # of two threads the first
         return self._logs[log_id]
 
-    def shares(self) -> Sequence[tuple[int, int | None]]:
+    def shares(self) -> Sequence[Share]:
         """See `RowSource.shares`: the logs."""
-        return [(first, stop) for _, first, stop in self.stretches.spans()]
+        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
 
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`."""
