@@ -43,15 +43,16 @@ VALUES = (
 )
 BENEATH = {
     **{room: VALUES[:number] for number, room in enumerate(VALUES)},
-    "io": VALUES,
+    "statistics": VALUES,
+    "io": (*VALUES, "statistics"),
     "resample": (*VALUES, "io"),
     "recipe": (*VALUES, "io", "resample"),
-    "transforms": (*VALUES, "io", "resample", "recipe"),
+    "transforms": (*VALUES, "statistics", "io", "resample", "recipe"),
     "runners": VALUES,
     "demo": VALUES,
-    "pipelines": (*VALUES, "io", "resample", "recipe", "transforms", "runners", "demo"),
+    "pipelines": (*VALUES, "statistics", "io", "resample", "recipe", "transforms", "runners", "demo"),
     "cli": (*VALUES, "io", "resample", "recipe", "transforms", "runners", "demo", "pipelines"),
-    "datasets": (*VALUES, "io"),
+    "datasets": (*VALUES, "statistics", "io"),
     "testing": (*VALUES, "io"),
 }
 UPWARDS = {

@@ -25,7 +25,7 @@ from logloom.uris import shown
 
 # Each adds its commands to the app, so this is the order of `--help`.
 # isort: off
-from logloom.cli import info, doctor, build, status, plan, head, versions, diff, tags, amending  # noqa: F401
+from logloom.cli import info, doctor, build, status, plan, head, stats, versions, diff, tags, amending  # noqa: F401
 from logloom.cli import verify, repair, view, gc, purge, convert, demo  # noqa: F401
 # isort: on
 

@@ -213,6 +213,55 @@ class Dataset(Generic[Sample]):
         """Tensors for numbers and arrays that torch has a type for; the rest stays as it is."""
         return cast("Dataset[Any]", self).map(batches.to_tensors)
 
+    def normalized(
+        self, columns: str | Sequence[str], like: Dataset[Any] | None = None
+    ) -> Dataset[dict[str, Any]]:
+        """The same samples with columns brought to zero mean and unit standard deviation, as float32.
+
+            train, val = (logloom.datasets.open(root, split=split) for split in ("train", "val"))
+            train, val = train.normalized("ego.*"), val.normalized("ego.*", like=train)
+
+        Of vectors each element, of points each field and of images each channel by its own mean; what doesn't
+        vary becomes 0. NaN stays.
+
+        Args:
+            columns: names or globs; of numbers.
+            like: the rows whose statistics count; these by default.
+
+        Raises:
+            UsageError: a column isn't there, or holds no numbers.
+        """
+        from logloom.datasets.statistics import Normalize, stats_of
+
+        source = (self if like is None else like).source
+        names = names_of(columns, source.schema, None, source.place)
+        stats = stats_of(self if like is None else like, names)
+        normalize = Normalize(stats, source.schema.part(names), source.place)
+        return cast("Dataset[Any]", self).map(normalize)
+
+    def stats(self, column: str) -> dict[str, Any]:
+        """Statistics of a column over the rows of this view, whatever `window` and `map` make of them.
+
+        What builds counted is put together where this view shows all rows of its splits; else they are read.
+
+        Args:
+            column: its name, or that of an age.
+
+        Returns:
+            count, unavailable, min, max, mean, std, quantiles and their errors, histogram, …: the keys that
+            `logloom stats --json` has, see docs/statistics.md.
+
+        Raises:
+            UsageError: there is no such column.
+            DatasetError: what must be read is damaged.
+        """
+        from logloom.datasets.statistics import stats_of
+
+        names = names_of([column], self._source.schema, None, self._source.place)
+        if len(names) > 1 or names[0].endswith(".available"):
+            raise UsageError(f"stats: {column!r} names no single column; its name, or that of an age, does")
+        return stats_of(self, [names[0].removesuffix(".age")])[names[0]]
+
     # --- what there is ----------------------------------------------------------------------------------
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from logloom.datasets.picking import near
+from logloom.datasets.statistics import counted_logs
 from logloom.datasets.units import LogsSource, stretches_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.assembled import assembled_store
@@ -57,15 +58,18 @@ def open_version(
     logs = _logs_of(manifest, splits, place)
     source = functools.partial(_source, store, manifest, logs=logs, check=check)
     timed_by = None if format_named(output).has_stamps_at_hand else _timed_by(manifest, source)
-    return source(output, max_gap=max_gap_of(manifest), timed_by=timed_by)
+    rows, order = source(output, max_gap=max_gap_of(manifest), timed_by=timed_by)
+    if format_named(output).keeps_columns:
+        rows.counted = functools.partial(counted_logs, store, logs)
+    return rows, order
 
 
 def _logs_of(manifest: Manifest, splits: Sequence[str] | None, place: str) -> pa.Table:
-    """log_id, split, part and rows of the logs of some splits that have rows."""
+    """log_id, split, part, rows and statistics of the logs of some splits that have rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    logs = manifest.logs.columns("log_id", "split", "part", "rows")
+    logs = manifest.logs.columns("log_id", "split", "part", "rows", "statistics")
     logs = logs.filter(pc.not_equal(logs["part"], ""))
     known = sorted(set(logs["split"].unique().to_pylist()) | set(_named_splits(manifest)))
     if splits is not None:

@@ -104,6 +104,8 @@ class Entry:
         unit: what the writer said on closing.
         tally: how messages and ticks were used (see logloom.transforms.rows).
         software: that made it (see logloom.software); empty where a logloom made it that didn't note it.
+        statistics: of its rows (see logloom.io.log_statistics); "" without rows, in the log's part, and where
+            a logloom made it that counted none.
     """
 
     __pydantic_config__ = STRICT
@@ -121,6 +123,7 @@ class Entry:
     unit: Mapping[str, Any]
     tally: Mapping[str, Any]
     software: Mapping[str, Text] = field(default_factory=dict)
+    statistics: Text = ""
 
     @property
     def folder(self) -> str:
@@ -141,10 +144,11 @@ class Entry:
         return sum(file.size for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        """What stands in entry.json; an entry of before, without software, keeps its bytes."""
+        """What stands in entry.json; one of before, without software or statistics, keeps its bytes."""
         data = asdict(self)
-        if not self.software:
-            del data["software"]
+        for name in ("software", "statistics"):
+            if not data[name]:
+                del data[name]
         return data
 
 
@@ -294,7 +298,7 @@ def _part_schema(*, has_software: bool) -> pa.Schema:
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:
-    row = entry.to_json() | {"size": entry.size}
+    row = replace(entry, statistics="").to_json() | {"size": entry.size}
     return row | {name: canonical(row[name]).decode() for name in (*_JSON_COLUMNS, "software") if name in row}
 
 

@@ -43,7 +43,11 @@ _LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
 _JSON = {"uris": "[]", "dropped": "{}", "reasons": "[]"}  # and what stands there for nothing
 _REPEATED = ["split", "status", "verified", "dropped", "reasons"]  # worth a dictionary
 # One part of a path, as `logloom.io.metadata.Name` says it, for columns that are read without their records.
-_NAMES = {"split": r"^[^/\\\x00-\x1f]{1,255}$", "part": r"^[^/\\\x00-\x1f]{0,255}$"}
+_NAMES = {
+    "split": r"^[^/\\\x00-\x1f]{1,255}$",
+    "part": r"^[^/\\\x00-\x1f]{0,255}$",
+    "statistics": r"^[^/\\\x00-\x1f]{0,255}$",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class LogRecord:
         verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
             logs without units, and where that wasn't noted.
         units: of all outputs; None where that wasn't noted.
+        statistics: digest that names logs/<statistics>.parquet, what is known of the values of its columns;
+            "" without rows, and where a logloom made its units that counted none.
     """
 
     __pydantic_config__ = STRICT
@@ -77,6 +83,7 @@ class LogRecord:
     reasons: tuple[Text, ...] = ()
     verified: Unicode = ""
     units: Count | None = None
+    statistics: NameOrNone = ""
 
     @property
     def refusal_list(self) -> str:
@@ -135,10 +142,7 @@ def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def schema() -> pa.Schema:
-    """The columns of a shard.
-
-    `statistics` is null: it is to name a file with statistics of the log's columns.
-    """
+    """The columns of a shard; `statistics` is null where a log has none."""
     import pyarrow as pa
 
     return pa.schema(
@@ -154,7 +158,9 @@ def table_of(records: Iterable[LogRecord]) -> pa.Table:
 
     # Paths may hold what no UTF-8 has, which JSON escapes.
     rows = [
-        vars(record) | {name: canonical(getattr(record, name)).decode() for name in _JSON}
+        vars(record)
+        | {name: canonical(getattr(record, name)).decode() for name in _JSON}
+        | {"statistics": record.statistics or None}
         for record in records
     ]
     return pa.Table.from_pylist(rows, schema=schema())
@@ -166,9 +172,10 @@ def records_of(table: pa.Table, place: str) -> list[LogRecord]:
     Raises:
         DatasetError: a value is of another type than it should be; names the row.
     """
-    rows = table.drop_columns(["statistics"]).to_pylist()
+    rows = table.to_pylist()
     for number, row in enumerate(rows):
         where = f"{place}: row {number}"
+        row["statistics"] = row["statistics"] or ""
         for name, nothing in _JSON.items():
             row[name] = () if row[name] == "[]" else parsed(row[name] or nothing, f"{where}: {name}")
     return [checked(LogRecord, row, f"{place}: row {number}") for number, row in enumerate(rows)]
@@ -387,7 +394,7 @@ def _check(table: pa.Table, place: str, shard: RecordShard) -> None:
         if name in _COUNTS and (pc.min(column).as_py() or 0) < 0:
             raise DatasetError(f"{place}: {name} is below 0 in a row; {_WAY_OUT}")
         if name in _NAMES:
-            values = column.unique()
+            values = column.drop_null().unique()
             named = pc.match_substring_regex(values, _NAMES[name]).to_pylist()
             if not all(named) or {".", ".."} & set(values.to_pylist()):
                 raise DatasetError(f"{place}: {name} is no name in a row; {_WAY_OUT}")

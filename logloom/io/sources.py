@@ -14,7 +14,7 @@ import abc
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import DatasetError, UsageError
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches
 from logloom.schema import Schema
+from logloom.statistics.state import Statistics
 
 BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; what None means, each function says
@@ -46,6 +47,8 @@ class RowSource(abc.ABC):
         unknown: what can't be checked, for people; "" where all that is read can.
         left_out: what lies there that rows don't have, and why.
         kind: what `--from` calls it.
+        counted: gives the statistics of some columns over all rows, where builds counted them, else None;
+            None itself where nobody did. See `logloom.statistics`.
         period: of a rate clock, in ns; None where rows have none.
     """
 
@@ -56,6 +59,7 @@ class RowSource(abc.ABC):
     has_stamps: bool = True
     unknown: str = ""
     left_out: Mapping[str, str] = MappingProxyType({})
+    counted: Callable[[Sequence[str]], Statistics | None] | None = None
     _schema: Schema
     _opened: tuple[int, Any] | None = None
 

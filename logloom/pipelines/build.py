@@ -232,7 +232,7 @@ def _check_purged(plan: Plan) -> None:
     """
     purged = Purged(plan.job.store)
     for task in dict.fromkeys(task for task, _ in plan.partitions) if len(purged) else ():
-        if purged.has(task.log_id, task.content_id):
+        if purged.has_rows_of(task.content_id):
             raise PurgedError(f"{task.log_id}: was purged since this build was planned; build again")
 
 

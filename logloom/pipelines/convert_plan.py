@@ -135,7 +135,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
         if known is not None and known.status == DROPPED:
             left_out.append(record.log_id)  # and so its record stays
         elif not log.parts:  # listed only: skipped, or without a tick
-            listed.append(replace(record, key=key, part="", verified="", units=0))
+            listed.append(replace(record, key=key, part="", verified="", units=0, statistics=""))
         elif known is None or known.key != key:
             named = record.log_id, record.uris, record.content_id, record.split, key
             planned.append(LogToConvert(ConvertTask(*named, record=record), log.parts))

@@ -96,11 +96,13 @@ class Needed:
         are_told, purged = True, Purged(store)
         for manifest in manifests:
             for logs in _new_logs(store, manifest, shards):
-                columns = logs.columns("part", "content_id", "uris", "reasons")
+                columns = logs.columns("part", "content_id", "uris", "reasons", "statistics")
                 names.add(columns["content_id"].to_pylist())
                 names.add(_listed(logs, columns["reasons"].to_pylist()))
                 are_told &= all(uris.count('","') == 0 for uris in columns["uris"].to_pylist())
                 parts.update(columns["part"].to_pylist())
+                counted = filter(None, columns["statistics"].to_pylist())
+                names.add(f"logs/{digest}.parquet" for digest in counted)
             for part in manifest.assembled:
                 if unit_folder(part.output, part.identity) in purged.folders:
                     continue

@@ -19,6 +19,7 @@ from typing import Any
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import Entry, unit_folder
 from logloom.io.filesystems import with_access
+from logloom.io.log_statistics import statistics_file
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
@@ -42,14 +43,27 @@ from logloom.pipelines.repair_units import (
     damage_of,
     mend_entries,
     mend_part,
+    mend_statistics,
     mend_unit,
 )
-from logloom.pipelines.verify import Task, check_view, damaged_refusal_lists, read_parts, run_tasks
+from logloom.pipelines.verify import (
+    Task,
+    check_view,
+    damaged_refusal_lists,
+    read_parts,
+    reading_of,
+    run_tasks,
+)
 from logloom.pipelines.verify_claims import Finding, output_order, whole_logs
 from logloom.pipelines.verify_logs import job_again, task_of
 from logloom.pipelines.versions import new_run
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
+from logloom.transforms.counted import (
+    log_statistics_problem,
+    restore_log_statistics,
+    unit_statistics_problem,
+)
 from logloom.transforms.finish import restore_refusal_list
 from logloom.transforms.finished import assembled_problems
 from logloom.transforms.job import Committed, LogJob
@@ -191,6 +205,10 @@ class _Mending:
             found.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
         if listings and not dry_run:
             self._mend_refusal_lists({record.log_id: name for record, name, _ in listings}, entries)
+        lost_counts = [one for one in manifest.logs if log_statistics_problem(store, one)]
+        found += [Finding(one.log_id, "", log_statistics_problem(store, one)) for one in lost_counts]
+        if lost_counts and not dry_run:
+            self._mend_log_statistics(lost_counts, entries)
         readable = not (broken or _readable_entries(store, manifest.logs)[1])
         # A link to a file that was damaged and is no more is found wrong only now.
         found += check_view(store, manifest) if readable and not self._done else ()
@@ -293,6 +311,24 @@ class _Mending:
         made_by = self._manifest.software
         tasks = [Task(mend_unit, (self._store, builders[d.record.log_id], d, made_by)) for d in rest]
         self._done += self._all(tasks)
+        self._mend_unit_statistics(damaged)
+
+    def _mend_unit_statistics(self, damaged: Sequence[UnitDamage]) -> None:
+        """Puts statistics back into entries; those that were lost were written without them."""
+        reading = reading_of(self._store, self._manifest)
+        lost = [one for one in damaged if unit_statistics_problem(self._store, one.record, one.entry)]
+        builders = self._builders(list({one.record.log_id: one.record for one in lost}.values()))
+        tasks = [Task(mend_statistics, (reading, builders[one.record.log_id], one)) for one in lost]
+        known = {one.name for one in self._done if not one.why_not}
+        self._done += [one for one in self._all(tasks) if one.why_not or one.name not in known]
+
+    def _mend_log_statistics(
+        self, records: Sequence[LogRecord], entries: Sequence[tuple[LogRecord, Entry]]
+    ) -> None:
+        for record in records:
+            own = [entry for other, entry in entries if other.log_id == record.log_id]
+            why = restore_log_statistics(self._store, record, own)
+            self._done.append(Mended(record.log_id, "", self._store.uri_of(statistics_file(record)), why))
 
     def _made_all(self) -> Mapping[str, str]:
         """The software of all versions up to this one; none where they differ, or one can't be read."""

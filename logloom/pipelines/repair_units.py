@@ -15,7 +15,7 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError, LogloomError
-from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes
+from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes, read_log_part
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
@@ -23,9 +23,10 @@ from logloom.pipelines.verify_logs import task_of
 from logloom.software import software
 from logloom.transforms.assembly import Assembly, assembled_format, described
 from logloom.transforms.columns import Span
+from logloom.transforms.counted import put_statistics, restore_unit_statistics, unit_statistics_problem
 from logloom.transforms.finished import check_file, entry_problems, portion_entries
 from logloom.transforms.job import LogJob, LogTask, opened
-from logloom.transforms.partition import derive_entry, rebuild_files
+from logloom.transforms.partition import Reading, derive_entry, rebuild_files
 from logloom.transforms.spans import plan_spans
 
 
@@ -51,6 +52,7 @@ class Mended:
 
 def damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[UnitDamage]:
     problems = list(entry_problems(store, entry))
+    problems += filter(None, [unit_statistics_problem(store, record, entry)] if not problems else [])
     files = []
     for file in entry.files:
         wrong = list(check_file(store, entry.path_of(file), file))
@@ -61,7 +63,7 @@ def damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[UnitDam
 
 
 def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -> Iterator[Mended]:
-    """Writes the entries of a unit again, from what the log's part of the manifest says of it.
+    """Writes a unit's entries again, without statistics, from what its log's part says of it.
 
     Args:
         made_by: the software that made its portions, which the part leaves out; empty where unknown.
@@ -100,6 +102,35 @@ def mend_unit(
             yield mended(file, left and left + other_software(entry.software or made_by))
     except LogloomError as error:
         yield from (mended(file, str(error)) for file in damage.files)
+
+
+def mend_statistics(reading: Reading, builder: LogJob | str, damage: UnitDamage) -> Iterator[Mended]:
+    """Puts statistics back into a unit's entry, from other entries, its rows or its log."""
+    record, entry, store = damage.record, damage.entry, reading.store
+    if not unit_statistics_problem(store, record, entry):
+        return
+    place = store.uri_of(f"{entry.folder}/{ENTRY}")
+    if restore_unit_statistics(reading, entry, read_log_part(store, record.part)):
+        why = ""
+    elif isinstance(builder, str):
+        why = builder
+    else:
+        why = _derive_statistics(store, builder, task_of(record), entry)
+    yield Mended(entry.log_id, entry.partition, place, why)
+
+
+def _derive_statistics(store: Store, job: LogJob, task: LogTask, entry: Entry) -> str:
+    """Counts a unit's rows as they are built again from their log; says why it couldn't, or ""."""
+    try:
+        spans = plan_spans(opened(job, task).summary, job.plan)
+        span = next((span for span in spans if span.name == entry.partition), None)
+        if span is None:
+            return "its log has no such partition"
+        found = derive_entry(job, task, span, entry.output).statistics
+    except LogloomError as error:
+        return str(error)
+    put_statistics(store, entry, found)
+    return ""
 
 
 def mend_part(job: LogJob, record: LogRecord, order: Sequence[str]) -> str:

@@ -32,7 +32,15 @@ from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs
 from logloom.pipelines.verify_logs import check_spans, derive_again, job_again, task_of
 from logloom.pipelines.view import view_files
+from logloom.statistics.rows import RowStatistics
 from logloom.transforms.assembly import assembled_differences
+from logloom.transforms.counted import (
+    columns_held,
+    found_entries,
+    log_statistics_problem,
+    unit_statistics_problem,
+    unit_statistics_problems,
+)
 from logloom.transforms.finish import refusal_list_problem
 from logloom.transforms.finished import assembled_problems, check_file, unit_problems
 from logloom.transforms.job import Committed, LogJob
@@ -218,6 +226,9 @@ class _Checking:
         self.rows += sum(entry.rows for entry in chosen)
         self.bytes += sum(entry.size for entry in chosen)
         self.num_tasks += len(tasks)
+        if record.statistics:
+            yield Task(_check_log_statistics, (reading.store, record, tuple(units)))
+            self.num_tasks += 1
         yield from tasks
 
 
@@ -296,9 +307,21 @@ def reading_of(store: Store, manifest: Manifest) -> Reading:
 def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
     problems = list(unit_problems(reading.store, entry))
     if not problems and entry.rows:
-        problems = list(differences(reading, entry))
+        held = columns_held(reading, entry.output)
+        counting = RowStatistics(held)
+        problems = list(differences(reading, entry, counting.update if held.columns else None))
+        if held.columns and not problems:
+            problems = list(unit_statistics_problems(reading.store, entry, counting.close()))
     for problem in problems:
         yield Finding(entry.log_id, entry.partition, problem)
+
+
+def _check_log_statistics(store: Store, record: LogRecord, units: Sequence[Entry]) -> Iterator[Finding]:
+    for entry in units:
+        if problem := unit_statistics_problem(store, record, entry):
+            yield Finding(record.log_id, entry.partition, problem)
+    if problem := log_statistics_problem(store, record, found_entries(store, units)):
+        yield Finding(record.log_id, "", problem)
 
 
 def _check_assembled(reading: Reading, part: Assembled) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.entries import Entry, write_log_part
+from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.stretches import DAMAGE, LogRange
@@ -129,6 +130,7 @@ def converted_record(
         log.record,
         key=log.key,
         part=write_log_part(job.store, entries),
+        statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
         units=len(entries),
         rows=sum(entry.rows for entry in entries),
         verified=job.read_share,

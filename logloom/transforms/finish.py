@@ -18,6 +18,7 @@ from blake3 import blake3
 from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
+from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.logs.base import Refusal
 from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
 from logloom.io.manifest_digest import write_digest
@@ -106,6 +107,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
         refused=refused,
         reasons=_reasons(job.store, [_told(refusal) for refusal in refusals]),
         verified=job.read_share,
+        statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
     )
 
 
@@ -300,10 +302,10 @@ def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled])
     """What the version would name and is no more."""
     made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
     purged = Purged(job.store)
-    known = job.open_options.redactions if isinstance(job, Job) else {}
+    known = job.open_options.redactions if isinstance(job, LogJob) else {}
     for record in made if len(purged) else ():
         log = digest_of_log(record.log_id)
-        is_redacted = isinstance(job, Job) and known.get(log) != purged.redactions.get(log)
+        is_redacted = isinstance(job, LogJob) and known.get(log) != purged.redactions.get(log)
         if record.part and (is_redacted or purged.has_rows_of(record.content_id)):
             yield Failure(
                 record.log_id, "", "log", "was purged while this build ran; build again, without it"

@@ -13,7 +13,7 @@ import itertools
 import logging
 import pathlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
@@ -28,6 +28,7 @@ from logloom.io.ahead import ahead
 from logloom.io.disk import start_writing
 from logloom.io.entries import Entry, FileEntry, files_in, files_of, publish_unit
 from logloom.io.filesystems import explained
+from logloom.io.log_statistics import noted
 from logloom.io.memory import keep_freed_memory
 from logloom.io.metadata import Text
 from logloom.io.remote import MISSING
@@ -36,6 +37,7 @@ from logloom.io.steps import each, step
 from logloom.io.storage import Store
 from logloom.io.units import Portion, UnitContext, Writer, closed, format_named
 from logloom.schema import Schema
+from logloom.statistics.rows import RowStatistics
 from logloom.transforms import memory
 from logloom.transforms.bundles import bundled
 from logloom.transforms.columns import Span
@@ -124,11 +126,20 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
         raise  # the fault of this machine or store, not of the log
     except Exception as error:  # whatever a format or a library raises of a log's values
         return PartitionResult(log, span.name, (), (_failure(job, partition, error),))
-    entries = tuple(entry for output in blank if (entry := found[output] or built.get(output)))
+    entries = _counted_once(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
     job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built))
     return PartitionResult(log, span.name, entries, (), len(built), seconds)
+
+
+def _counted_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Entries of one partition, but for statistics that one before has, too: they cross shuffles."""
+    once: list[Entry] = []
+    for entry in entries:
+        is_known = any(other.statistics for other in once)
+        once.append(dataclasses.replace(entry, statistics="") if is_known else entry)
+    return tuple(once)
 
 
 def _failure(job: Job, partition: PartitionTask, error: Exception) -> Failure:
@@ -154,6 +165,7 @@ class _Writing:
         *,
         keep_portions: bool = False,
         anew: bool = False,
+        with_statistics: bool = False,
     ):
         self._job, self._partition, self._outputs = job, partition, tuple(outputs)
         self._keep_portions, self._anew = keep_portions, anew
@@ -162,10 +174,12 @@ class _Writing:
         self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
         self._writers: dict[str, Writer] = {}
         self._digests = RowsDigest(job.schema)
+        self._counting = RowStatistics(job.schema) if with_statistics else None
         self.folders: dict[str, pathlib.Path] = {}
         self.portions: dict[str, dict[str, Portion]] = {}
         self.rows = self._unwritten = 0
         self.tally: dict[str, Any] = {}
+        self.statistics = ""
 
     def __enter__(self) -> Self:
         return self
@@ -175,10 +189,11 @@ class _Writing:
 
     def run(self) -> None:
         stream = self._job.rows_of(self._partition)
+        count = None if self._counting is None else self._counting.update
         for block in each("make rows", stream):
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
-            digested = self._hasher.submit(_digest, self._digests, block)
+            digested = self._hasher.submit(_digest, self._digests, count, block)
             for output, writer in self._writers.items():
                 with step(f"write {output}", block.nbytes):
                     writer.append(block)
@@ -186,6 +201,8 @@ class _Writing:
             self.rows += len(block)
             self._write_out(block.nbytes)
         self.tally = stream.account(self.rows, self._digests)
+        if self._counting is not None and self.rows:
+            self.statistics = noted(self._counting.close())
 
     def _write_out(self, nbytes: int) -> None:
         """Has the disk busy while the next rows are made, so that little is left to wait for when all are."""
@@ -229,7 +246,10 @@ class _Writing:
 def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:
     """Builds and publishes the given outputs' units of a partition."""
     entries = {}
-    with _Writing(job, partition, blank, keep_portions=True) as writing, explained(job.store.uri):
+    with (
+        _Writing(job, partition, blank, keep_portions=True, with_statistics=True) as writing,
+        explained(job.store.uri),
+    ):
         writing.run()
         for output in blank:
             entry = _closed(writing, blank[output])
@@ -253,13 +273,16 @@ def _closed(writing: _Writing, blank: Entry) -> Entry:
         columns=columns,
         unit=unit,
         tally=writing.tally,
+        statistics=writing.statistics,
     )
 
 
 def derive_entry(job: Job, log: LogTask, span: Span, output: str) -> Entry:
     """The entry that a unit has when it is built, keeping nothing of it."""
     with (
-        _Writing(job, PartitionTask(log, span), [output], keep_portions=True, anew=True) as writing,
+        _Writing(
+            job, PartitionTask(log, span), [output], keep_portions=True, anew=True, with_statistics=True
+        ) as writing,
         explained(job.store.uri),
     ):
         writing.run()
@@ -364,10 +387,13 @@ def damaged(job: Target, entry: Entry, problems: Iterable[str]) -> list[Failure]
     return [Failure(entry.log_id, entry.partition, "readback", f"{one}; {way_out}") for one in found]
 
 
-def _digest(digests: RowsDigest, block: Block) -> Block:
-    """Takes the block's rows into digests of columns; gives it back."""
+def _digest(digests: RowsDigest, count: Callable[[Block], object] | None, block: Block) -> Block:
+    """Takes the block's rows into digests of columns and, where asked, into statistics; gives it back."""
     with step("hash columns", block.nbytes):
         digests.update(block)
+    if count is not None:
+        with step("count statistics", block.nbytes):
+            count(block)
     return block
 
 
@@ -379,8 +405,13 @@ def is_sampled(verify: str, identity: str) -> bool:
     return int(blake3(identity.encode()).hexdigest()[:8], 16) < share * 2**32
 
 
-def differences(reading: Reading, entry: Entry) -> Iterator[str]:
+def differences(
+    reading: Reading, entry: Entry, on_block: Callable[[Block], object] | None = None
+) -> Iterator[str]:
     """Says how a unit differs, read through its reader, from what its entry promises.
+
+    Args:
+        on_block: called with all that is read.
 
     Raises:
         StorageError: it can't be read.
@@ -396,7 +427,7 @@ def differences(reading: Reading, entry: Entry) -> Iterator[str]:
             with memory.ROWS.reserved(min(_AT_A_TIME * reading.block_bytes, _UNPACKED * entry.size)):
                 # Hashing leaves Python's lock to whoever reads the next block.
                 blocks = each("read rows", reader.blocks(max_bytes=reading.block_bytes))
-                for block in ahead(functools.partial(_digest, digests), blocks, threads=1):
+                for block in ahead(functools.partial(_digest, digests, on_block), blocks, threads=1):
                     rows += len(block)
                     yield from check_images(place, block, images & set(block.columns))
     except StorageError:

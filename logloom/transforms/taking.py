@@ -144,7 +144,8 @@ def _named(
 ) -> Iterator[_Named]:
     store = job.store
     for record in made:
-        for name in filter(None, [record.refusal_list, record.part and f"logs/{record.part}.parquet"]):
+        digests = filter(None, [record.part, record.statistics])
+        for name in filter(None, [record.refusal_list, *(f"logs/{digest}.parquet" for digest in digests)]):
             yield record.log_id, name, functools.partial(store.exists, name)
         with contextlib.suppress(DatasetError):  # the part's own line says that it is gone
             for entry in read_log_part(store, record.part) if record.part else ():

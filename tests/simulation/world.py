@@ -355,7 +355,7 @@ class World:
             dropped = [one.log_id for one in read_manifest(self.store).logs if one.status == "dropped"]
             if dropped:
                 build_eagerly(plan_drop(self.store, dropped, undo=True), random.Random(0))
-        names = [name for name in LOGS if not purged.has(name)]
+        names = [name for name in LOGS if not purged.has_named(name)]
         if names:
             build_all(self, names)
         return names

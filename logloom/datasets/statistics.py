@@ -1,0 +1,120 @@
+"""Statistics of the rows of a dataset, and rows brought to zero mean and unit deviation by them.
+
+Here: which rows builds have counted already, and reading the others; `Normalize`.
+Elsewhere: what statistics are (logloom.statistics).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logloom.blocks import Array, Block
+from logloom.errors import UsageError
+from logloom.io.ahead import ahead
+from logloom.io.log_statistics import read_statistics_file
+from logloom.io.sources import values_of
+from logloom.io.storage import Store
+from logloom.schema import ColumnType, Schema
+from logloom.statistics.rows import RowStatistics
+from logloom.statistics.state import Statistics
+from logloom.statistics.summary import summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logloom.datasets.dataset import Dataset
+
+_AT_ONCE = 256  # rows that are read together
+
+
+def counted_logs(store: Store, logs: pa.Table, columns: Sequence[str]) -> Statistics | None:
+    """What builds counted of some columns of logs; None where they didn't.
+
+    Args:
+        logs: statistics and part of each.
+    """
+    names, parts = logs["statistics"].to_pylist(), logs["part"].to_pylist()
+    if not all(names):
+        return None
+    pairs = zip(names, parts, strict=True)
+    found = ahead(lambda pair: read_statistics_file(store, *pair), pairs)
+    return Statistics.merged(one.part(columns) for one in found)
+
+
+def stats_of(dataset: Dataset[Any], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What is said of columns over the rows of a dataset: as builds counted them, where these are all rows
+    that it could show; else the rows are read.
+
+    Args:
+        columns: of the schema.
+    """
+    source = dataset.source
+    positions = dataset.positions
+    schema = source.schema.part(columns)
+    known = None
+    if source.counted is not None and np.array_equal(np.sort(positions), np.arange(len(source))):
+        known = source.counted(tuple(columns))
+    if known is None:
+        counting = RowStatistics(schema)
+        for at in range(0, len(positions), _AT_ONCE):
+            some = positions[at : at + _AT_ONCE]
+            batch = source.batch(some, tuple(schema.all))
+            values = {name: values_of(batch[name], f"{source.place}: {name}") for name in schema.all}
+            counting.update(Block("", "", 0, {"timestamp": some, **values}))
+        known = counting.close()
+    return summary(known, schema)
+
+
+class Normalize:
+    """Brings columns of a sample to zero mean and unit standard deviation, as float32."""
+
+    def __init__(self, stats: Mapping[str, Mapping[str, Any]], schema: Schema, place: str):
+        """
+        Args:
+            stats: see `stats_of`.
+
+        Raises:
+            UsageError: a column holds no numbers, or none that are finite.
+        """
+        self._scales: dict[str, tuple[Array, Array]] = {}
+        for name, ctype in schema.columns.items():
+            said = stats.get(name, {})
+            if "mean" not in said:
+                raise UsageError(f"normalized: column {name} of {place} holds no numbers; leave it out")
+            if None in np.ravel(np.array(said["mean"], object)):
+                raise UsageError(f"normalized: column {name} of {place} has no finite number")
+            mean, std = (_shaped(said[key], ctype) for key in ("mean", "std"))
+            self._scales[name] = mean, np.where(std > 0, std, 1.0)
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """
+        Raises:
+            UsageError: the sample lacks a column.
+        """
+        changed = dict(sample)
+        for name, (mean, std) in self._scales.items():
+            if name not in changed:
+                raise UsageError(f"normalized: no {name!r} among {', '.join(map(str, sample))}")
+            value = changed[name]
+            changed[name] = (
+                [_normal(one, mean, std) for one in value]
+                if isinstance(value, list)
+                else _normal(value, mean, std)
+            )
+        return changed
+
+
+def _normal(value: Any, mean: Array, std: Array) -> Array:
+    return np.asarray((np.asarray(value, np.float64) - mean) / std, np.float32)
+
+
+def _shaped(said: Any, ctype: ColumnType) -> Array:
+    """Numbers of lanes in a shape that goes with values: of all elements, or of the last axis."""
+    numbers = np.array(said, np.float64)
+    if numbers.size == math.prod(ctype.tail) and (ctype.tail or not ctype.is_ragged):
+        return numbers.reshape(ctype.tail)
+    return numbers.reshape(-1) if numbers.size > 1 else numbers.reshape(())

@@ -1,0 +1,212 @@
+"""All that is known of rows, by column: merging it, and its bytes.
+
+Here: `Statistics`, a Parquet file with a row for each lane.
+Elsewhere: lanes (logloom.statistics.lanes), making them (logloom.statistics.rows), what people see of them
+(logloom.statistics.summary), which files of a root hold them (logloom.io.log_statistics).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from logloom.errors import DatasetError
+from logloom.statistics.cells import CELLS, MAX_LEVEL, RELATIVE, Cells
+from logloom.statistics.exact import Dyadic
+from logloom.statistics.lanes import MAX_TEXTS, Lane, Numbers, Texts, merged_lanes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS, LENGTHS, VALUES = "rows", "lengths", "values"  # what is counted: rows, lengths by axis, elements
+_COUNTS = ("count", "nan", "below", "above", "left_out")
+_NUMBERS = ("low", "high", "total", "squares")
+_LISTS = {f"{name}.list.element": "DELTA_BINARY_PACKED" for name in ("cells", "counts")}
+_MAX_LANES = 1 << 20
+_MAX_BYTES = 1 << 30
+
+
+class Key(NamedTuple):
+    """Which lane: its column, the path of its field (of structured ones), what is counted, and its number."""
+
+    column: str
+    field: str
+    part: str
+    lane: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of some rows.
+
+    Attributes:
+        lanes: sorted by key. Of ROWS, `count` rows are available and `nan` aren't, and `left_out` positions
+            of large values weren't looked at.
+    """
+
+    lanes: Mapping[Key, Lane]
+
+    @classmethod
+    def of(cls, known: Mapping[Key, Sequence[Lane]]) -> Self:
+        """From what is known of each lane's parts."""
+        return cls({key: merged_lanes(known[key]) for key in sorted(known)})
+
+    @classmethod
+    def merged(cls, parts: Iterable[Statistics]) -> Self:
+        """What is known of the rows of all parts: the same in any order, and however rows were parted."""
+        known: dict[Key, list[Lane]] = {}
+        for number, part in enumerate(parts, 1):
+            for key, lane in part.lanes.items():
+                known.setdefault(key, []).append(lane)
+            if number % _AT_ONCE == 0:  # so that many parts take no more room than some
+                known = {key: [merged_lanes(lanes)] for key, lanes in known.items()}
+        return cls.of(known)
+
+    def part(self, columns: Iterable[str]) -> Statistics:
+        """Of some columns and their ages."""
+        own = {name for column in columns for name in (column, f"{column}.age")}
+        return Statistics({key: lane for key, lane in self.lanes.items() if key.column in own})
+
+    def only(self, column: str) -> Mapping[Key, Lane]:
+        """The lanes of a column."""
+        return {key: lane for key, lane in self.lanes.items() if key.column == column}
+
+    def columns(self) -> Iterator[str]:
+        """The names of columns, ages among them."""
+        return iter(dict.fromkeys(key.column for key in self.lanes))
+
+    def to_bytes(self, log_id: str = "") -> bytes:
+        """A Parquet file; equal for equal statistics.
+
+        Args:
+            log_id: whose they are, so that no two logs have one file; "" where nothing is to say so.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = [key._asdict() | _row(lane) for key, lane in self.lanes.items()]
+        buffer = io.BytesIO()
+        with pq.ParquetWriter(
+            buffer,
+            _schema(),
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding=_LISTS,
+            write_statistics=False,
+            write_page_checksum=True,
+            store_schema=False,
+        ) as file:
+            file.write_table(pa.Table.from_pylist(rows, schema=_schema()))
+            if log_id:
+                file.add_key_value_metadata({"log_id": log_id.encode(errors="surrogateescape")})
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, place: str) -> Self:
+        """The inverse of `to_bytes`.
+
+        Raises:
+            DatasetError: the file is damaged, or holds something else; names `place`.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+                if file.schema_arrow != _schema():
+                    raise ValueError("its columns are others")
+                sizes = [file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups)]
+                if file.metadata.num_rows > _MAX_LANES or sum(sizes) > _MAX_BYTES:
+                    raise ValueError("it is too large")
+                # Arrow's threads would let go of Python's bytes a little later, which aborts a process that
+                # ends.
+                table = file.read(use_threads=False)
+            return cls(dict(_lanes(table)))
+        except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+            raise DatasetError(f"{place}: not statistics of columns ({error})") from error
+
+
+_AT_ONCE = 64  # statistics that are merged at once
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    numbers = pa.list_(pa.field("element", pa.int64()))
+    return pa.schema(
+        [("column", pa.string()), ("field", pa.string()), ("part", pa.string()), ("lane", pa.int64())]
+        + [(name, pa.int64()) for name in _COUNTS]
+        + [(name, pa.string()) for name in _NUMBERS]
+        + [("level", pa.int64()), ("cells", numbers), ("counts", numbers)]
+        + [("texts", pa.list_(pa.field("element", pa.string())))]
+    )
+
+
+def _row(lane: Lane) -> dict[str, Any]:
+    if isinstance(lane, Texts):
+        known = lane.known
+        listed = {} if known is None else {"texts": list(known), "counts": list(known.values())}
+        return {"count": lane.count, **listed}
+    counts = {name: getattr(lane, name) for name in _COUNTS}
+    numbers = {name: None if (x := getattr(lane, name)) is None else str(x) for name in _NUMBERS}
+    cells = {"level": lane.cells.level, "cells": lane.cells.numbers, "counts": lane.cells.counts}
+    return counts | numbers | cells
+
+
+def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
+    """
+    Raises:
+        ValueError: a row says what no lane is.
+    """
+    lists = {name: _split(table[name]) for name in ("cells", "counts")}
+    rows = table.drop_columns(["cells", "counts"]).to_pylist()
+    before: Key | None = None
+    for row, cells, counts in zip(rows, lists["cells"], lists["counts"], strict=True):
+        key = Key(row["column"], row["field"], row["part"], row["lane"])
+        if before is not None and not before < key:
+            raise ValueError(f"{key} stands after {before}")
+        before = key
+        yield key, _numbers(row, cells, counts) if row["level"] is not None else _texts(row, counts)
+
+
+def _split(lists: pa.ChunkedArray) -> list[Any]:
+    whole = lists.combine_chunks()
+    flat = whole.flatten().to_numpy()
+    ends = np.cumsum(whole.value_lengths().fill_null(0).to_numpy())
+    return np.split(flat, ends[:-1]) if len(ends) else []
+
+
+def _numbers(row: Mapping[str, Any], numbers: Any, counts: Any) -> Numbers:
+    said = {name: row[name] for name in _COUNTS}
+    low, high = (None if row[name] is None else Dyadic.parse(row[name]) for name in ("low", "high"))
+    total, squares = (Dyadic.parse(row[name]) for name in ("total", "squares"))
+    cells = Cells(row["level"], numbers, counts)
+    lane = Numbers(**said, low=low, high=high, total=total, squares=squares, cells=cells)
+    is_known = low is not None and high is not None and not high < low
+    if min(said.values()) < 0 or (lane.finite > 0 and row["part"] != ROWS) != is_known:
+        raise ValueError(f"counts of column {row['column']!r} make no sense")
+    if not 0 <= row["level"] <= MAX_LEVEL or len(numbers) > CELLS or len(numbers) != len(counts):
+        raise ValueError(f"column {row['column']!r} has no such cells")
+    if (
+        (numbers[1:] <= numbers[:-1]).any()
+        or (counts <= 0).any()
+        or (is_known and counts.sum() != lane.finite)
+    ):
+        raise ValueError(f"cells of column {row['column']!r} don't fit its counts")
+    limit = 1 << (63 - min(row["level"], RELATIVE))
+    if len(numbers) and not -limit <= numbers[0] <= numbers[-1] < limit:
+        raise ValueError(f"column {row['column']!r} has cells beyond all numbers")
+    return lane
+
+
+def _texts(row: Mapping[str, Any], counts: Any) -> Texts:
+    texts = row["texts"]
+    if texts is None:
+        return Texts(row["count"], None)
+    if len(texts) != len(counts) or len(texts) > MAX_TEXTS:
+        raise ValueError(f"texts of column {row['column']!r} don't fit their counts")
+    return Texts(row["count"], dict(zip(texts, counts.tolist(), strict=True)))

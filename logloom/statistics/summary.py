@@ -1,0 +1,234 @@
+"""What people see of statistics: one object for each column, in numbers that JSON holds.
+
+Here: `summary`; quantiles and histograms, with what is not known of them.
+Elsewhere: what is kept to make them from (logloom.statistics.lanes).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.schema import AGE, ColumnType, Schema
+from logloom.statistics.cells import Cells
+from logloom.statistics.exact import Dyadic, mean_of, std_of
+from logloom.statistics.lanes import Lane, Numbers, Texts
+from logloom.statistics.state import LENGTHS, ROWS, Key, Statistics
+
+PERCENTS = (1, 10, 50, 90, 99)
+MAX_BINS = 64  # of a histogram
+MAX_DISTINCT = 64  # whole numbers that are shown with their counts
+_TINY = 2.0**-1000
+_WHOLE = 2**53
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of finite numbers in bins of one width, which is a power of two.
+
+    A number on an edge belongs to the bin on the far side of zero.
+
+    Attributes:
+        edges: (bins + 1) multiples of the width.
+        counts: (bins) exact.
+    """
+
+    edges: list[float]
+    counts: list[int]
+
+
+def summary(statistics: Statistics, schema: Schema) -> dict[str, dict[str, Any]]:
+    """An object for each column, ages among them, in the schema's order.
+
+    What has several numbers for each row, such as a vector or an image's channels, has lists.
+    """
+    own: dict[str, dict[Key, Lane]] = {}
+    for key, lane in statistics.lanes.items():
+        own.setdefault(key.column, {})[key] = lane
+    found = {}
+    for name, ctype in schema.columns.items():
+        for column, kind in ((name, ctype), (f"{name}.age", AGE)):
+            if column in own:
+                found[column] = _column(own[column], kind)
+    return found
+
+
+def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
+    said: dict[str, Any] = {"type": str(ctype)} | ({"unit": ctype.unit} if ctype.unit else {})
+    parts: dict[tuple[str, str], list[Lane]] = {}
+    for key, lane in lanes.items():
+        parts.setdefault((key.part, key.field), []).append(lane)
+    for rows in parts.pop((ROWS, ""), []):
+        assert isinstance(rows, Numbers)
+        said |= {"rows": rows.count + rows.nan, "unavailable": rows.nan}
+        if rows.left_out:
+            said["left_out"] = rows.left_out
+    lengths = parts.pop((LENGTHS, ""), None)
+    is_list = bool(ctype.shape) and ctype.kind == "array"
+    fields = {field: found for (_, field), found in parts.items()}
+    if "" in fields:
+        said |= _described(fields.pop(""), ctype.dtype, is_list=is_list)
+    elif fields:
+        said["fields"] = {
+            field: _described(found, _field_dtype(ctype.dtype, field), is_list=len(found) > 1)
+            for field, found in fields.items()
+        }
+    if lengths is not None:
+        said["lengths"] = _described(lengths, np.dtype("i8"), is_list=len(lengths) > 1)
+    return said
+
+
+def _field_dtype(dtype: np.dtype[Any], field: str) -> np.dtype[Any]:
+    for name in field.split("."):
+        if dtype.names is None:  # a complex number's part
+            return np.dtype("f8")
+        dtype = dtype[name].base
+    return dtype
+
+
+def _described(lanes: Sequence[Lane], dtype: np.dtype[Any], *, is_list: bool) -> dict[str, Any]:
+    """What is said of lanes, each value a list where they may be several."""
+    told = [describe(lane, dtype) for lane in lanes]
+    return _listed(told) if is_list else told[0]
+
+
+def _listed(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Objects as one object of lists."""
+    names = dict.fromkeys(name for one in told for name in one)
+    nested = {name for name in names if isinstance(told[0].get(name), Mapping) and name != "histogram"}
+    return {
+        name: _listed([one[name] for one in told]) if name in nested else [one.get(name) for one in told]
+        for name in names
+    }
+
+
+def describe(lane: Lane, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """What is said of one lane.
+
+    Args:
+        dtype: of its values; whole numbers are shown as such.
+    """
+    if isinstance(lane, Texts):
+        if lane.known is None:
+            return {"count": lane.count}
+        return {"count": lane.count, "distinct": _distinct(list(lane.known), list(lane.known.values()))}
+    is_whole = dtype.kind in "biu"
+    finite = lane.finite
+    low, high = (_number(end, is_whole) for end in (lane.low, lane.high))
+    said: dict[str, Any] = {"count": lane.count, "nan": lane.nan, "infinite": lane.below + lane.above}
+    if is_whole:
+        del said["nan"], said["infinite"]
+    said |= {"min": low, "max": high, "mean": None, "std": None}
+    if finite:
+        said["mean"] = mean_of(lane.total, finite)
+        said["std"] = std_of(lane.total, lane.squares, finite)
+    values, errors = quantiles(lane, [percent / 100 for percent in PERCENTS])
+    named = list(map(str, PERCENTS))
+    said["quantiles"] = dict(zip(named, values, strict=True))
+    said["errors"] = dict(zip(named, errors, strict=True))
+    if finite:
+        said["histogram"] = asdict(histogram(lane.cells, is_whole=is_whole))
+    if is_whole and lane.cells.level == 0 and len(lane.cells.numbers) <= MAX_DISTINCT and _is_exact(lane):
+        shown = [int(value) for value in lane.cells.bounds[0].tolist()]
+        said["distinct"] = _distinct(shown, lane.cells.counts.tolist())
+    return said
+
+
+def _distinct(values: list[Any], counts: list[int]) -> dict[str, Any]:
+    return {"values": values, "counts": counts}
+
+
+def _number(number: Dyadic | None, is_whole: bool) -> float | int | None:
+    if number is None:
+        return None
+    return int(number.fraction) if is_whole else float(number)
+
+
+def _is_exact(lane: Numbers) -> bool:
+    """Whether a cell of level 0 is one number: floats hold whole ones up to 2**53."""
+    return all(end is None or abs(end.fraction) <= _WHOLE or end.e < 0 for end in (lane.low, lane.high))
+
+
+def quantiles(lane: Numbers, shares: Sequence[float]) -> tuple[list[float | None], list[float | None]]:
+    """Quantiles of the finite numbers, between two by linear interpolation, as numpy's; and how far off each
+    may be, 0 for exact ones.
+
+    Returns:
+        None for each where there are no numbers.
+    """
+    finite = lane.finite
+    if not finite or lane.low is None or lane.high is None:
+        return [None] * len(shares), [None] * len(shares)
+    low, high = float(lane.low), float(lane.high)
+    firsts, lasts = (np.clip(np.nan_to_num(bound, nan=np.inf), low, high) for bound in lane.cells.bounds)
+    if not _is_exact(lane):
+        firsts, lasts = (np.clip(bound, low, high) for bound in (firsts - 4096, lasts + 4096))
+    ends = np.cumsum(lane.cells.counts)
+
+    def at(rank: int) -> tuple[float, float, float]:
+        """The least and the greatest that a number may be, and what it is if those of a cell lie evenly."""
+        cell = int(np.searchsorted(ends, rank, "right"))
+        first, last, count = float(firsts[cell]), float(lasts[cell]), int(lane.cells.counts[cell])
+        if first == last or rank in (0, finite - 1):
+            end = first if first == last else (low if rank == 0 else high)
+            return end, end, end
+        if max(-first, last) < _TINY:  # what else is there than zeros
+            return first, last, 0.0
+        share = (rank - (int(ends[cell]) - count) + 0.5) / count
+        return first, last, min(max(first + (last - first) * share, first), last)
+
+    values: list[float | None] = []
+    errors: list[float | None] = []
+    for share in shares:
+        place = share * (finite - 1)
+        rank = min(math.floor(place), finite - 1)
+        pair = zip(at(rank), at(min(rank + 1, finite - 1)), strict=True)
+        least, greatest, value = (_between(a, b, place - rank) for a, b in pair)
+        values.append(value)
+        errors.append(max(value - least, greatest - value))
+    return values, errors
+
+
+def _between(a: float, b: float, share: float) -> float:
+    """As numpy interpolates, to the bit."""
+    return a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share)
+
+
+def histogram(cells: Cells, *, is_whole: bool = False) -> Histogram:
+    """The counts of cells, none of which lies across an edge.
+
+    Args:
+        cells: at least one.
+        is_whole: whether edges are to be whole numbers.
+    """
+    least, greatest = cells.bounds
+    negative = cells.numbers < 0
+    inner, outer = np.where(negative, greatest, least), np.where(negative, least, greatest)
+    widest = float(np.max(np.abs(outer) - np.abs(inner))) if cells.level else 0.0
+    # As few as may be, and not so narrow that a float can't number them.
+    power = max(math.frexp(float(np.abs(inner).max()))[1] - 53, -1074, *([0] if is_whole else []))
+    power = max(power, math.frexp(widest)[1] if widest else power)
+    bins = _bins(inner, negative, power)
+    while bins[-1] - bins[0] >= MAX_BINS:
+        power += 1
+        bins = _bins(inner, negative, power)
+    first, last = int(bins[0]), int(bins[-1])
+    counts = np.zeros(last - first + 1, np.int64)
+    np.add.at(counts, (bins - first).astype(np.int64), cells.counts)
+    with np.errstate(over="ignore"):
+        edges = np.clip(np.ldexp(np.arange(first, last + 2, dtype=np.float64), power), -_MOST, _MOST)
+    return Histogram(edges.tolist(), counts.tolist())
+
+
+_MOST = float(np.finfo(np.float64).max)
+
+
+def _bins(inner: NDArray[np.float64], negative: NDArray[np.bool_], power: int) -> NDArray[np.float64]:
+    """(k,) in which bin of 2**power each cell lies; -1 is the one just below 0."""
+    numbers = np.floor(np.ldexp(np.abs(inner), -power))
+    return np.where(negative, -1 - numbers, numbers)

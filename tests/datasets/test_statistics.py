@@ -1,0 +1,80 @@
+"""Statistics of the rows of a dataset, and rows normalized by them."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import logloom.datasets
+from logloom.errors import UsageError
+from logloom.pipelines.stats import column_statistics
+from tests.pipelines.conftest import built, drive  # noqa: F401  # fixtures
+
+
+@pytest.fixture
+def rows(built):  # noqa: F811
+    return logloom.datasets.open(str(built), output="tar")
+
+
+def test_what_builds_counted_is_told_without_reading_a_row(rows, built, monkeypatch):  # noqa: F811
+    said = column_statistics(str(built)).columns()
+    monkeypatch.setattr(type(rows.source), "batch", None)
+    for name in ("ego.speed", "ego.speed.age", "lidar.points", "camera.front"):
+        assert rows.stats(name) == said[name]
+    assert rows.shuffle(seed=1).stats("ego.speed") == said["ego.speed"]
+
+
+def test_rows_that_are_read_have_the_same_statistics(rows, built):  # noqa: F811
+    said = column_statistics(str(built)).columns()
+    rows.source.counted = None
+    for name in ("ego.speed", "objects", "lidar.points", "imu"):
+        assert rows.stats(name) == said[name]
+
+
+def test_of_some_rows_only_these_are_counted(rows):
+    some = rows.take(slice(3, 20))
+    speeds = np.array([row["ego.speed"] for row in some])
+    said = some.stats("ego.speed")
+    assert (said["count"], said["min"], said["max"]) == (17, speeds.min(), speeds.max())
+    assert said["mean"] == pytest.approx(speeds.mean(), rel=1e-14)
+
+
+def test_normalized_columns_have_zero_mean_and_unit_deviation(rows):
+    scaled = pickle.loads(pickle.dumps(rows.normalized(["ego.position", "lidar.points"])))
+    positions = np.array([row["ego.position"] for row in scaled])
+    assert positions.dtype == np.float32
+    assert positions.mean(axis=0) == pytest.approx([0, 0, 0], abs=1e-5)
+    assert positions.std(axis=0) == pytest.approx([1, 1, 0], abs=1e-5)
+    points = np.concatenate([row["lidar.points"] for row in scaled])
+    assert points.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.1)
+    assert points.std(axis=0) == pytest.approx(np.ones(4), abs=0.1)
+    assert scaled[0]["objects"].dtype == rows[0]["objects"].dtype
+
+
+def test_other_rows_are_normalized_by_the_statistics_of_these(rows):
+    some = rows.take(slice(0, 5)).normalized("ego.speed", like=rows)
+    assert [row["ego.speed"] for row in some] == [row["ego.speed"] for row in rows.normalized("ego.speed")][
+        :5
+    ]
+
+
+def test_windows_are_normalized_too(rows):
+    window = rows.window(range(-2, 1)).normalized(["ego.position", "imu"])[0]
+    assert window["ego.position"].shape == (3, 3)
+    assert [part.dtype for part in window["imu"]] == [np.float32] * 3
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda rows: rows.normalized("camera.front"), "camera.front .* holds no numbers"),
+        (lambda rows: rows.normalized("objects"), "objects .* holds no numbers"),
+        (lambda rows: rows.stats("ego.spead"), "ego.speed"),
+        (lambda rows: rows.stats("ego.*"), "names no single column"),
+        (lambda rows: rows.stats("ego.speed.available"), "names no single column"),
+        (lambda rows: rows.select("imu").normalized("ego.speed")[0], "no 'ego.speed' among"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(rows, call, says):
+    with pytest.raises(UsageError, match=says):
+        call(rows)

@@ -1,0 +1,189 @@
+"""Statistics of rows: which lanes columns have, whatever the blocks; and their bytes."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from logloom.blocks import Block, Ragged
+from logloom.errors import DatasetError
+from logloom.schema import ColumnType, Schema
+from logloom.statistics.rows import SAMPLE, RowStatistics, places
+from logloom.statistics.state import LENGTHS, ROWS, VALUES, Key, Statistics
+from logloom.statistics.summary import summary
+from logloom.testing.rows import SCHEMA, TYPES, cut, random_block
+
+EVERY_TYPE = Schema({f"c{number}": ctype for number, ctype in enumerate(TYPES)}, ("c0", "c3"))
+IMAGE = ColumnType(np.dtype("u1"), (None, None, None))
+
+
+def counted(blocks, schema, **choices):
+    counting = RowStatistics(schema, **choices)
+    for block in blocks:
+        counting.update(block)
+    return counting.close()
+
+
+def told(values, ctype, *, available=None, **choices):
+    """What is said of one column of these values."""
+    schema = Schema({"c": ctype}, ("c",) if available is not None else ())
+    columns = {"timestamp": np.arange(len(values)), "c": values}
+    if available is not None:
+        columns |= {"c.available": np.array(available), "c.age": np.arange(len(values)) * 10}
+    return summary(counted([Block("log", "0", 0, columns)], schema, **choices), schema)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, EVERY_TYPE], ids=["demo", "every type"])
+def test_blocks_cut_anywhere_and_merged_in_any_order_give_the_same_bytes(schema):
+    block = random_block(schema, 40, seed=3)
+    whole = counted([block], schema)
+    assert counted(cut(block, [1, 2, 17]), schema) == whole
+    parts = [counted([part], schema) for part in cut(block, [5, 6, 30])]
+    for order in itertools.permutations(parts):
+        merged = Statistics.merged(order)
+        assert merged == whole
+        assert merged.to_bytes() == whole.to_bytes()
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 60), max_size=4))
+def test_any_rows_in_any_parts_give_the_same(seed, at):
+    block = random_block(SCHEMA, 60, seed=seed)
+    parts = [counted([part], SCHEMA) for part in cut(block, at)]
+    assert Statistics.merged(parts[::-1]) == counted([block], SCHEMA)
+
+
+def test_bytes_read_back():
+    found = counted([random_block(EVERY_TYPE, 20, seed=1)], EVERY_TYPE)
+    assert Statistics.from_bytes(found.to_bytes("car/1"), "here") == found
+    assert found.to_bytes("car/1") != found.to_bytes("car/2")
+    assert Statistics.from_bytes(Statistics({}).to_bytes(), "here") == Statistics({})
+
+
+def test_damaged_bytes_are_refused_by_name():
+    data = counted([random_block(SCHEMA, 20, seed=1)], SCHEMA).to_bytes()
+    damaged = [data[: len(data) // 2], b"", b"PAR1" * 9]
+    damaged += [data[:at] + bytes([data[at] ^ 64]) + data[at + 1 :] for at in range(0, len(data), 97)]
+    refused = []
+    for one in damaged:
+        try:
+            Statistics.from_bytes(one, "there")  # some of the footer's bytes nobody reads
+        except DatasetError as error:
+            refused.append(str(error))
+    assert len(refused) > len(damaged) / 2
+    assert all(text.startswith("there: not statistics of columns") for text in refused)
+
+
+def test_a_number_is_described_as_numpy_describes_it():
+    values = np.random.default_rng(0).normal(size=300).astype("f4")
+    said = told(values, ColumnType(np.dtype("f4"), unit="m"))["c"]
+    exact = values.astype("f8")
+    assert (said["rows"], said["unavailable"], said["count"], said["nan"]) == (300, 0, 300, 0)
+    assert (said["min"], said["max"], said["unit"]) == (exact.min(), exact.max(), "m")
+    assert said["mean"] == pytest.approx(exact.mean(), rel=1e-14)
+    assert said["std"] == pytest.approx(exact.std(), rel=1e-14)
+    assert list(said["quantiles"].values()) == np.quantile(exact, [0.01, 0.1, 0.5, 0.9, 0.99]).tolist()
+    assert set(said["errors"].values()) == {0.0}
+    assert sum(said["histogram"]["counts"]) == 300
+
+
+def test_rows_without_a_message_are_counted_apart_from_nan():
+    values = np.array([1.0, np.nan, np.nan, 4.0])
+    said = told(values, ColumnType(np.dtype("f8")), available=[True, True, False, True])
+    assert said["c"] | {"quantiles": 0, "errors": 0, "histogram": 0} == {
+        "type": "float64",
+        "rows": 4,
+        "unavailable": 1,
+        "count": 2,
+        "nan": 1,
+        "infinite": 0,
+        "min": 1.0,
+        "max": 4.0,
+        "mean": 2.5,
+        "std": 1.5,
+        "quantiles": 0,
+        "errors": 0,
+        "histogram": 0,
+    }
+    assert (said["c.age"]["count"], said["c.age"]["max"]) == (3, 30)
+
+
+def test_whole_numbers_and_texts_are_listed_with_their_counts():
+    said = told(np.array([3, 1, 3], "i2"), ColumnType(np.dtype("i2")))["c"]
+    assert said["distinct"] == {"values": [1, 3], "counts": [1, 2]}
+    said = told(np.array([True, False, True]), ColumnType(np.dtype("?")))["c"]
+    assert said["distinct"] == {"values": [0, 1], "counts": [1, 2]}
+    texts = Ragged.from_bytes([b"car", "né".encode(), b"car"])
+    said = told(texts, ColumnType(np.dtype("u1"), (None,), "string"))["c"]
+    assert said["distinct"] == {"values": ["car", "né"], "counts": [2, 1]}
+    assert said["lengths"]["distinct"] == {"values": [3], "counts": [3]}
+    stamps = np.array([2**62, 2**62 + 1], "i8")
+    assert told(stamps, ColumnType(np.dtype("i8")))["c"]["max"] == 2**62 + 1
+
+
+def test_a_vector_has_lists_and_a_list_of_structs_its_fields():
+    said = told(np.arange(6.0).reshape(2, 3), ColumnType(np.dtype("f8"), (3,)))["c"]
+    assert (said["count"], said["mean"], said["quantiles"]["50"]) == (
+        [2, 2, 2],
+        [1.5, 2.5, 3.5],
+        [1.5, 2.5, 3.5],
+    )
+    dtype = np.dtype([("kind", "<U4"), ("at", "<f4", (2,)), ("inner", [("id", "<i8")])])
+    values = np.zeros(3, dtype)
+    values["kind"], values["at"], values["inner"]["id"] = (
+        ["car", "car", "bus"],
+        [[1, 2], [3, 4], [5, 6]],
+        [7, 7, 8],
+    )
+    said = told(Ragged(values, [1, 2]), ColumnType(dtype, (None,)))["c"]
+    assert said["fields"]["kind"]["distinct"] == {"values": ["bus", "car"], "counts": [1, 2]}
+    assert said["fields"]["at"]["mean"] == [3.0, 4.0]
+    assert said["fields"]["inner.id"]["distinct"] == {"values": [7, 8], "counts": [2, 1]}
+    assert (said["lengths"]["min"], said["lengths"]["max"]) == (1, 2)
+
+
+def test_an_image_has_its_channels_and_bytes_their_lengths():
+    images = [np.full((4, 5, 3), [1, 2, 3], "u1"), np.full((6, 7, 3), [1, 2, 5], "u1")]
+    said = told(Ragged.from_rows(images, IMAGE), IMAGE)["c"]
+    assert said["count"] == [62, 62, 62]
+    assert said["mean"] == [1.0, 2.0, pytest.approx((20 * 3 + 42 * 5) / 62)]
+    assert said["lengths"]["max"] == [6, 7, 3]
+    said = told(Ragged.from_bytes([b"abc", b""]), ColumnType(np.dtype("u1"), (None,), "bytes"))["c"]
+    assert said["lengths"]["mean"] == 1.5
+    assert "count" not in said
+
+
+def test_of_large_values_a_sample_is_counted_unless_all_are_asked_for():
+    rows = [np.random.default_rng(n).normal(size=(1000 + n, 4)).astype("f4") for n in range(3)]
+    ctype = ColumnType(np.dtype("f4"), (None, 4))
+    said = told(Ragged.from_rows(rows, ctype), ctype)["c"]
+    assert said["count"] == [3 * SAMPLE] * 4
+    assert said["left_out"] == 3003 - 3 * SAMPLE
+    every = told(Ragged.from_rows(rows, ctype), ctype, every_value=True)["c"]
+    values = np.concatenate(rows).astype("f8")
+    assert every["count"] == [3003] * 4
+    assert "left_out" not in every
+    assert every["mean"] == pytest.approx(values.mean(axis=0), rel=1e-12)
+    assert every["min"] == values.min(axis=0).tolist()
+    assert np.abs(np.subtract(said["mean"], every["mean"])).max() < 0.2
+    large = told(np.zeros((2, 9, 10), "f4"), ColumnType(np.dtype("f4"), (9, 10)))["c"]
+    assert large["count"] == [18] * 10
+
+
+@given(st.integers(0, 10**7), st.integers(1, 500))
+def test_places_of_a_sample_are_different_and_spread_evenly(count, limit):
+    found = places(count, limit)
+    assert len(found) == min(count, limit)
+    assert (np.diff(found) > 0).all()
+    stretches = np.arange(len(found) + 1) * count // max(1, len(found))
+    assert ((stretches[:-1] <= found) & (found < stretches[1:])).all()
+
+
+def test_no_rows_are_no_numbers():
+    said = told(np.empty(0), ColumnType(np.dtype("f8")))["c"]
+    assert (said["count"], said["min"], said["quantiles"]["50"]) == (0, None, None)
+    found = counted([random_block(SCHEMA, 0, seed=0)], SCHEMA)
+    assert found.lanes[Key("steps", "", ROWS, 0)].count == 0
+    assert {key.part for key in found.lanes} <= {ROWS, LENGTHS, VALUES}
