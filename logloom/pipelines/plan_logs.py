@@ -219,9 +219,8 @@ class PlanLogs(Mapping[str, Outline]):
             LogReadError: see `open`.
         """
         chosen = _spread(rows, self._sample)
-        if len(
-            self._purged
-        ):  # whether one that was purged is there again, under whichever name, its content says
+        if len(self._purged):
+            # Whether one that was purged is there again, under whichever name, its content says.
             may_have = self._purged.may_have
             same = [row for row, log in self.at(rows) if may_have(log.log_id, self._size_of(log))]
             chosen = np.union1d(chosen, np.array(same, np.int64))

@@ -88,6 +88,23 @@ def test_what_the_logs_give_is_what_the_version_says_and_no_build_adds_it_again(
     assert not repair(str(root), num_workers=1, dry_run=True).damaged
 
 
+def test_what_was_built_since_stays_when_the_same_time_is_purged_again(erased, tmp_path, monkeypatch):
+    recipe, root, time = erased
+    shutil.copytree(root, tmp_path / "root")
+    again = str(tmp_path / "root")
+    monkeypatch.chdir(root.parent)
+    path = f"logs/{time.log}.mcap"
+    done = purge(again, [], [dataclasses.replace(time, log=path)])
+    assert (done.is_proven, done.logs, done.versions, done.units) == (True, [time.log], [1], 0)
+    assert plan_build(recipe, again).up_to_date
+    assert verify(again, num_workers=1).is_proven
+    more = dataclasses.replace(time, stop=time.stop + SECOND)
+    assert purge(again, [], [more], dry_run=True).versions == [1, 2]
+    assert purge(again, [path], dry_run=True).versions == [1, 2]
+    with pytest.raises(UsageError, match=r"no version has logs/none\.mcap;"):
+        purge(again, ["logs/none.mcap"])
+
+
 def test_a_unit_that_is_lost_afterwards_is_repaired_without_it(erased, tmp_path):
     _, root, _ = erased
     shutil.copytree(root, tmp_path / "root")
