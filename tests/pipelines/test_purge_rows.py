@@ -105,6 +105,17 @@ def test_what_was_built_since_stays_when_the_same_time_is_purged_again(erased, t
         purge(again, ["logs/none.mcap"])
 
 
+def test_a_plan_from_before_a_purge_of_a_log_that_stays_is_refused(erased, tmp_path):
+    recipe, root, time = erased
+    shutil.copytree(root, tmp_path / "root")
+    before = plan_build(recipe, str(tmp_path / "root"))
+    assert before.up_to_date
+    purge(str(tmp_path / "root"), [], [dataclasses.replace(time, stop=time.stop + SECOND)])
+    with pytest.raises(PurgedError, match="was purged since this build was planned; build again"):
+        build(before)
+    assert [log.task.log_id for log in plan_build(recipe, str(tmp_path / "root")).logs] == [time.log]
+
+
 def test_a_unit_that_is_lost_afterwards_is_repaired_without_it(erased, tmp_path):
     _, root, _ = erased
     shutil.copytree(root, tmp_path / "root")
