@@ -25,7 +25,6 @@ from logloom.io.ages import FoundFile, listed, remove_files, remove_folder
 from logloom.io.ahead import ahead
 from logloom.io.entries import find_entry, unit_folder, unit_names
 from logloom.io.filesystems import absolute_uri
-from logloom.io.log_statistics import statistics_file
 from logloom.io.logs.match import size_of_files
 from logloom.io.manifest import as_laid_out, resolve_version, version_file, version_numbers, view_folder
 from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
@@ -186,8 +185,7 @@ class _Purging:
         self._remove_unfinished()
         self._remove_notes()
         self._remove_single([f"logs/{part}.parquet" for part in found.parts])
-        self._remove_single(sorted({r.refusal_list for r in found.every() if r.refusal_list}))
-        self._remove_single(sorted({statistics_file(r) for r in found.every() if r.statistics}))
+        self._remove_single(found.files())
         if store.local is not None:
             os.sync()  # what is proven to be gone stays gone if the power fails
         self.done.names = found.named_in()

@@ -7,13 +7,14 @@ Elsewhere: erasing it (logloom.pipelines.purge), which time of a log goes (purge
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from logloom.errors import DatasetError, PurgedError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.log_statistics import statistics_file
 from logloom.io.manifest import Assembled, Manifest, all_versions, manifest_at, read_assembled
 from logloom.io.metadata import parsed
 from logloom.io.purged import Purged, merged_ranges
@@ -73,6 +74,7 @@ class Found:
         """
         newest = self._newest()
         done = {id: content_without(self._store, *newest[id], ranges) for id, ranges in self.ranges.items()}
+        self._done = [record for record in self._every() if record.content_id == done.get(record.log_id)]
         left = {
             number: [record for record in own if record.content_id != done.get(record.log_id)]
             for number, own in self.records.items()
@@ -106,6 +108,10 @@ class Found:
             return read_log_part(self._store, part, brief=True)
         except PurgedError:
             return ()
+
+    def files(self) -> list[str]:
+        """Files that list what was refused of the logs, and their statistics, but for those of what stays."""
+        return sorted(_files_of(self._every()) - _files_of(self._done))
 
     def num_rows(self) -> int:
         """How many rows go, of the newest version that has each log."""
@@ -159,6 +165,11 @@ class Found:
         for number in self.records:
             names += view_users(self._store, number)
         return sorted({user_of(self._store, name) for name in names})
+
+
+def _files_of(records: Iterable[LogRecord]) -> set[str]:
+    told = [(record.refusal_list, statistics_file(record) if record.statistics else "") for record in records]
+    return {name for names in told for name in names if name}
 
 
 def _records(manifest: Manifest, wanted: set[str]) -> Iterator[LogRecord]:

@@ -8,10 +8,11 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import PurgedError, UsageError
+from logloom.io.log_statistics import statistics_file
 from logloom.io.logs.base import OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.redacted import RedactedLog
-from logloom.io.manifest import read_manifest
+from logloom.io.manifest import as_laid_out, read_manifest
 from logloom.io.merging import write_records
 from logloom.io.purged import Tombstone, digest_of_log
 from logloom.io.storage import Store
@@ -19,6 +20,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.head_why import Explainer
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
+from logloom.pipelines.purge_found import Found
 from logloom.pipelines.purge_rows import ErasedTime
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
@@ -103,6 +105,18 @@ def test_what_was_built_since_stays_when_the_same_time_is_purged_again(erased, t
     assert purge(again, [path], dry_run=True).versions == [1, 2]
     with pytest.raises(UsageError, match=r"no version has logs/none\.mcap;"):
         purge(again, ["logs/none.mcap"])
+
+
+def test_statistics_that_came_out_the_same_stay_with_what_was_built_since(erased, tmp_path):
+    _, root, time = erased
+    shutil.copytree(root, tmp_path / "root")
+    store = as_laid_out(Store.at(str(tmp_path / "root")))
+    first, second = (next(iter(read_manifest(store, number).logs)) for number in (1, 2))
+    assert first.log_id == second.log_id == time.log
+    found = Found(store, [], [time])
+    assert (found.of(time.log), found.files()) == ([first], [statistics_file(first)])
+    found.records[1] = [dataclasses.replace(first, statistics=second.statistics)]
+    assert found.files() == []
 
 
 def test_a_plan_from_before_a_purge_of_a_log_that_stays_is_refused(erased, tmp_path):
