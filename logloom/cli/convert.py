@@ -110,9 +110,9 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
 
     storage = parse_storage_options(options.storage_option)
     chosen = parse_options(what.options)
-    runner = engine.with_workers(options.workers)
     if what.plain and engine.detach:
         raise UsageError("--plain: this command makes the folder once the job is over; leave --detach out")
+    runner = engine.with_workers(options.workers)
     folder = PlainFolder.at(what.destination, storage) if what.plain else None
     source = open_source(
         what.source,
