@@ -65,7 +65,7 @@ def unit_statistics_problem(store: Store, record: LogRecord, entry: Entry) -> st
             return ""  # whoever looks at entries says so
         if not found.statistics:
             return f"{place}: without statistics"
-        statistics_in(found, place)
+        statistics_in(store, found)
     except DatasetError as error:
         return str(error).rpartition(";")[0] or str(error)
     return ""
@@ -83,7 +83,7 @@ def unit_statistics_problems(store: Store, entry: Entry, counted: Statistics) ->
     if found is None or not found.statistics:
         return  # units of before have none
     try:
-        said = statistics_in(found, place)
+        said = statistics_in(store, found)
     except DatasetError:
         return  # whoever looks at the log's statistics says so
     other = [name for name in counted.columns() if said.only(name) != counted.only(name)]
@@ -145,7 +145,7 @@ def restore_unit_statistics(reading: Reading, entry: Entry, siblings: Iterable[E
 
 def _is_damaged(store: Store, entry: Entry) -> bool:
     try:
-        statistics_in(entry, store.uri_of(entry.folder))
+        statistics_in(store, entry)
     except DatasetError:
         return True
     return False
