@@ -23,7 +23,7 @@ from logloom.schema import Schema
 from logloom.statistics.state import Statistics
 from logloom.statistics.summary import summary
 from logloom.transforms.counted import columns_held, count_unit
-from logloom.transforms.partition import Reading
+from logloom.transforms.reading_back import Reading
 
 
 @dataclass(frozen=True)

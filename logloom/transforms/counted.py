@@ -1,7 +1,7 @@
 """Statistics that units and logs have: what is wrong with them, and counting them again.
 
 Here: the statistics in entries and in the file of a log, against each other and against rows that are read.
-Elsewhere: counting them in a build (logloom.transforms.partition), where they lie
+Elsewhere: counting them in a build (logloom.transforms.writing), where they lie
 (logloom.io.log_statistics).
 """
 
@@ -28,7 +28,7 @@ from logloom.io.units import format_named
 from logloom.schema import Schema
 from logloom.statistics.rows import RowStatistics
 from logloom.statistics.state import Statistics
-from logloom.transforms.partition import Reading
+from logloom.transforms.reading_back import Reading
 
 
 def count_unit(reading: Reading, entry: Entry, schema: Schema, *, every_value: bool = False) -> Statistics:
