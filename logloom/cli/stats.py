@@ -78,27 +78,12 @@ def stats(
 
 def _lines(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Rows of the table: one for each number, and for each length, of a column."""
+    from logloom.pipelines.stats import elements
+
     missing = str(said["unavailable"]) if "unavailable" in said else ""
-    for label, told in _elements(name, said):
+    for label, told in elements(name, said):
         yield (label, missing, *_cells(told))
         missing = ""
-
-
-def _elements(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What is said of each element of a column, and of each length; lists are taken apart."""
-    own = [(name, said), *((f"{name} {field}", one) for field, one in said.get("fields", {}).items())]
-    own += [(f"{name} lengths", said["lengths"])] if "lengths" in said else []
-    for label, one in own:
-        counts = one.get("count")
-        if isinstance(counts, list):
-            yield from ((f"{label}[{number}]", _element(one, number)) for number in range(len(counts)))
-        else:
-            yield label, one
-
-
-def _element(said: Mapping[str, Any], number: int) -> dict[str, Any]:
-    nested = {key: _element(said[key], number) for key in ("quantiles", "distinct") if key in said}
-    return {key: value[number] for key, value in said.items() if isinstance(value, list)} | nested
 
 
 def _cells(said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -110,8 +95,10 @@ def _cells(said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _texts(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """How often the texts and the few whole numbers of a column occur."""
+    from logloom.pipelines.stats import elements
+
     values_alone = {key: one for key, one in said.items() if key != "lengths"}
-    for label, one in _elements(name, values_alone):
+    for label, one in elements(name, values_alone):
         distinct = one.get("distinct", {})
         values, counts = (distinct.get(key) or [] for key in ("values", "counts"))
         if 0 < len(values) <= _MOST_VALUES:
