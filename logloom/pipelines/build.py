@@ -52,7 +52,7 @@ from logloom.transforms import finish
 from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.outcomes import GROUP, stage_packed, staged_packed
-from logloom.transforms.partition import listed
+from logloom.transforms.results import listed
 from logloom.transforms.running_note import Announced
 from logloom.transforms.spread import SpreadByKey
 from logloom.uris import is_local

@@ -22,7 +22,7 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.schema import TimeRanges
 from logloom.transforms.job import Committed
-from logloom.transforms.partition import Reading
+from logloom.transforms.reading_back import Reading
 from logloom.words import human_time
 
 

@@ -13,7 +13,7 @@ from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.verify import reading_of, verify
 from logloom.recipe import Recipe
 from logloom.transforms.assembly import assembled_differences
-from logloom.transforms.partition import differences
+from logloom.transforms.reading_back import differences
 from tests import faulty
 from tests.io.tables.making import drive as table_rows
 from tests.pipelines.conftest import build_at
