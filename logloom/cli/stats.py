@@ -101,7 +101,7 @@ def _texts(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for label, one in elements(name, values_alone):
         distinct = one.get("distinct", {})
         values, counts = (distinct.get(key) or [] for key in ("values", "counts"))
-        if 0 < len(values) <= _MOST_VALUES:
+        if 0 < len(values) <= min(_MOST_VALUES, sum(counts) / 2):  # those that occur once each say nothing
             pairs = sorted(zip(counts, values, strict=True), key=lambda pair: -pair[0])
             yield label, ", ".join(f"{value} ({count})" for count, value in pairs)
 
