@@ -27,6 +27,7 @@ from logloom.runners.local_imports import local_imports
 from logloom.runners.worker import described, end_after, work
 
 _LOOK_EVERY = 0.2  # seconds
+_STDERR = 2  # `sys.stderr` may be no file, as in notebooks
 _early: contextvars.ContextVar[ForkServer | None] = contextvars.ContextVar("early", default=None)
 
 
@@ -67,11 +68,13 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
+                stdout=_STDERR,
                 pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,  # Ctrl-C is for this process alone
             )
-        self._send(sorted({*modules, *filter(_is_shared, sys.modules)}))
+        loaded = list(sys.modules)  # other threads may import meanwhile
+        self._send(sorted({*modules, *filter(_is_shared, loaded)}))
         threading.Thread(target=self._listen, name="logloom-forks", daemon=True).start()
 
     @property
@@ -196,15 +199,24 @@ def _serve(driver: Connection, workers: dict[str, BaseProcess]) -> None:
     if driver in ready:
         asked: _Fork | _Kill = driver.recv()
         if isinstance(asked, _Fork):
-            forked = multiprocessing.get_context("fork").Process(target=_work, args=(driver, asked))
-            forked.start()
-            workers[asked.worker_id] = forked
+            _start(driver, asked, workers)
         elif asked.worker_id in workers:
             workers[asked.worker_id].kill()
     for worker_id, worker in list(workers.items()):
         if worker.exitcode is not None:
             del workers[worker_id]
             driver.send(_Ended(worker_id, worker.exitcode))
+
+
+def _start(driver: Connection, asked: _Fork, workers: dict[str, BaseProcess]) -> None:
+    forked = multiprocessing.get_context("fork").Process(target=_work, args=(driver, asked))
+    try:
+        forked.start()
+    except OSError as error:  # there are as many processes as may be
+        print(f"logloom: no worker can be forked: {error}", file=sys.stderr, flush=True)
+        driver.send(_Ended(asked.worker_id, os.EX_OSERR))
+    else:
+        workers[asked.worker_id] = forked
 
 
 def _work(driver: Connection, asked: _Fork) -> NoReturn:

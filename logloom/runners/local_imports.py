@@ -12,6 +12,7 @@ import contextlib
 import importlib.abc
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +33,7 @@ LEFT_OUT = frozenset(
 
 
 class _LeaveOut(importlib.abc.MetaPathFinder):
-    """Finds nothing; says so of what is left out, unless it was imported before.
+    """Finds nothing; says so of what is left out, unless it was imported before. For one thread.
 
     Attributes:
         asked: what was asked for, and left out.
@@ -40,16 +41,17 @@ class _LeaveOut(importlib.abc.MetaPathFinder):
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
+        self._thread = threading.get_ident()
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        if fullname in LEFT_OUT:
+        if fullname in LEFT_OUT and threading.get_ident() == self._thread:
             self.asked.add(fullname)
             raise ModuleNotFoundError(f"{fullname} is left out: a local run needs none", name=fullname)
 
 
 @contextlib.contextmanager
 def local_imports() -> Iterator[set[str]]:
-    """Imports of Beam in the block leave out what a local run doesn't need.
+    """Imports of Beam in the block leave out what a local run doesn't need; those of other threads don't.
 
     Afterwards all can be imported; only names that Beam takes over (`beam.io.ReadFromBigQuery`) stay away.
 

@@ -107,7 +107,7 @@ def test_a_store_that_fails_while_a_table_s_blobs_are_read_never_shortens_a_conv
     faults.set()
     done = convert_skipping()
     assert done.manifest.totals["rows"] == 12
-    assert done.left_out == ()
+    assert done.damaged == ()
 
 
 def test_a_table_whose_creation_had_its_answer_lost_is_made_and_another_writer_s_is_refused(

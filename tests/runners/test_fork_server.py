@@ -1,6 +1,9 @@
 """Worker processes that are forked from one that has imported everything."""
 
 import contextlib
+import errno
+import io
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,7 +12,8 @@ import threading
 
 import pytest
 
-from logloom.runners.fork_server import ForkServer, fork_server, started_early
+from logloom.runners.fork_server import ForkServer, _Fork, _serve, fork_server, started_early
+from tests.runners.breaking import marked, wait_until
 
 NOWHERE = {"control": "127.0.0.1:1"}  # nobody listens there, so a worker tries and tries
 
@@ -40,12 +44,16 @@ def test_to_kill_a_worker_that_has_ended_does_nothing(server):
     assert again.result(60) == -signal.SIGKILL
 
 
-def test_workers_of_a_server_that_was_killed_have_ended_too():
+def test_workers_of_a_server_that_was_killed_end_too(tmp_path, monkeypatch):
+    mark = str(tmp_path)
+    monkeypatch.setenv("LOGLOOM_TEST_MARK", mark)
     with contextlib.closing(ForkServer()) as server:
-        end = server.fork("one", NOWHERE, {})
+        ends = [server.fork(name, NOWHERE, {}) for name in ("one", "two", "three")]
+        wait_until(lambda: len(marked(mark)) == 4)
         os.kill(server.pid, signal.SIGKILL)
-        assert end.result(60) == -signal.SIGKILL
-        assert server.fork("two", NOWHERE, {}).result(60) == -signal.SIGKILL
+        assert [end.result(60) for end in ends] == [-signal.SIGKILL] * 3
+        assert server.fork("four", NOWHERE, {}).result(60) == -signal.SIGKILL
+        wait_until(lambda: not marked(mark), lambda: marked(mark), 60)
 
 
 def test_the_server_that_was_started_early_is_the_one_that_is_used():
@@ -67,6 +75,35 @@ def _pid_of_own():
 
 def test_a_server_that_cannot_import_a_module_forks_all_the_same():
     with contextlib.closing(ForkServer(["logloom.no_such_module"])) as server:
+        end = server.fork("one", NOWHERE, {})
+        server.kill("one")
+        assert end.result(60) == -signal.SIGKILL
+
+
+def test_a_worker_that_cannot_be_forked_has_ended_and_the_server_goes_on(monkeypatch, capfd):
+    def refuse():
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs:
+        ours.send(_Fork("one", NOWHERE, {}))
+        _serve(theirs, {})
+        assert ours.recv() == ("one", os.EX_OSERR)
+    assert "no worker can be forked: [Errno 11] Resource temporarily unavailable" in capfd.readouterr().err
+
+
+def test_a_server_imports_from_where_its_starter_does(tmp_path, monkeypatch):
+    folder = tmp_path / "mes données, 数据"
+    folder.mkdir()
+    (folder / "only_here.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(folder)
+    with contextlib.closing(ForkServer(["only_here"])):
+        wait_until((tmp_path / "imported").exists)
+
+
+def test_a_server_starts_where_standard_error_was_replaced():
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.closing(ForkServer()) as server:
         end = server.fork("one", NOWHERE, {})
         server.kill("one")
         assert end.result(60) == -signal.SIGKILL

@@ -19,6 +19,26 @@ collects = gc.isenabled()
 import apache_beam.io.gcp.bigquery, apache_beam.io.gcp.gcsfilesystem, pandas
 print(json.dumps([sorted(asked), sorted(LEFT_OUT), loaded, collects]))
 """
+OTHERS = """\
+import sys, threading
+from logloom.runners.local_imports import _LeaveOut, local_imports
+def user():
+    import pandas
+    pandas.DataFrame()
+try:
+    with local_imports():
+        try:
+            user()
+        except ModuleNotFoundError as error:
+            print(error)
+        other = threading.Thread(target=user)
+        other.start()
+        other.join()
+        user()
+        raise ZeroDivisionError
+except ZeroDivisionError:
+    assert not [hook for hook in sys.meta_path if isinstance(hook, _LeaveOut)]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +59,8 @@ def test_no_client_of_a_cloud_is_imported_and_no_pandas(said):
 
 def test_garbage_is_collected_again_afterwards(said):
     assert said[3]
+
+
+def test_other_threads_import_what_they_like_and_an_error_leaves_nothing_behind():
+    done = subprocess.run([sys.executable, "-c", OTHERS], check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("pandas is left out: a local run needs none\n", "")
