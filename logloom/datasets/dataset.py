@@ -22,7 +22,7 @@ from logloom.datasets.display import described
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import Pick, instead_of, names_of
 from logloom.datasets.scanning import mask_of
-from logloom.datasets.windows import mapped_windows, window_batch
+from logloom.datasets.windows import mapped_windows, window_batch, window_spec
 from logloom.errors import UsageError
 from logloom.io.sources import RowSource
 from logloom.io.stretches import Ints
@@ -130,16 +130,9 @@ class Dataset(Generic[Sample]):
         """
         if self._window is not None:
             raise UsageError("window: these rows are windows already; give all offsets in one call")
-        if on_edge not in views.ON_EDGE:
-            raise UsageError(f"window: on_edge={on_edge!r}; there are {', '.join(views.ON_EDGE)}")
         if on_edge == "pad" and mask in (*self.columns, *_STAMP_KEYS):
             raise UsageError(f"window: {mask!r} is a column; name the mask otherwise, with mask=…")
-        gap = self._source.max_gap if max_gap == "recipe" else max_gap
-        if gap is not None and max_gap != "recipe" and self._source.stamps is None:
-            raise UsageError(f"window: rows of {self._source.place} have no timestamps: max_gap=None")
-        stamps = self._source.stamps if gap is not None else None
-        runs = views.runs_of(self._source.stretches, stamps, gap)
-        window = views.WindowSpec(views.steps_of(offsets, stride), runs, on_edge, mask)
+        window = window_spec(self._source, views.steps_of(offsets, stride), on_edge, max_gap, mask)
         rows = window.whole(self.positions) if on_edge == "drop" else self._rows
         made = self._with(_rows=rows, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
         return cast("Dataset[dict[str, Any]]", made)
@@ -334,24 +327,9 @@ class Dataset(Generic[Sample]):
     @property
     def index(self) -> pd.DataFrame:
         """A row for each row: log_id, timestamp, partition, split, its number in its log, index columns."""
-        import pandas as pd
+        from logloom.datasets.indexed import index_of
 
-        stretches, positions = self._source.stretches.by_partition, self.positions
-        numbers = stretches.number_of(positions)
-
-        def texts(values: Sequence[str]) -> Any:
-            known, codes = np.unique(np.asarray(values, object), return_inverse=True)
-            return pd.Categorical.from_codes(codes[numbers], pd.Index(known, dtype=str))
-
-        columns: dict[str, Any] = {"log_id": texts(stretches.log_ids)}
-        if self._source.stamps is not None:
-            columns["timestamp"] = self._source.stamps[positions]
-        columns["partition"] = texts(stretches.partitions)
-        columns["split"] = texts(stretches.splits)
-        columns["row"] = positions - stretches.log_starts()[numbers]
-        for name, values in self._source.small.items():
-            columns.setdefault(name, values[positions])
-        return pd.DataFrame(columns)
+        return index_of(self._source, self.positions)
 
     # --- rows -------------------------------------------------------------------------------------------
 

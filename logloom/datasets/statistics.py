@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from logloom.datasets.dataset import Dataset
 
-_AT_ONCE = 256  # rows that are read together
+_FIRST_ROWS = 32  # that are read together, which tell what a row takes
+_AT_ONCE = 64 << 20  # bytes of rows that are read together, about
 
 
 def counted_logs(store: Store, logs: pa.Table, columns: Sequence[str]) -> Statistics | None:
@@ -60,11 +61,14 @@ def stats_of(dataset: Dataset[Any], columns: Sequence[str]) -> dict[str, dict[st
         known = source.counted(tuple(columns))
     if known is None:
         counting = RowStatistics(schema)
-        for at in range(0, len(positions), _AT_ONCE):
-            some = positions[at : at + _AT_ONCE]
+        at, step = 0, _FIRST_ROWS
+        while at < len(positions):
+            some = positions[at : at + step]
             batch = source.batch(some, tuple(schema.all))
             values = {name: values_of(batch[name], f"{source.place}: {name}") for name in schema.all}
-            counting.update(Block("", "", 0, {"timestamp": some, **values}))
+            block = Block("", "", 0, {"timestamp": some, **values})
+            counting.update(block)
+            at, step = at + len(some), max(1, _AT_ONCE * len(some) // max(1, block.nbytes))
         known = counting.close()
     return summary(known, schema)
 

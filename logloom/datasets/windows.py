@@ -1,13 +1,13 @@
 """Reading the windows of rows: each row once, however many windows share it.
 
-Here: windows as batches, and windows of rows that functions made.
+Here: what `Dataset.window` means, windows as batches, and windows of rows that functions made.
 Elsewhere: which rows a window has (logloom.datasets.views).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,27 @@ from numpy.typing import NDArray
 from logloom import batches
 from logloom.batches import Batch
 from logloom.blocks import Array
-from logloom.datasets.views import WindowSpec
+from logloom.datasets.views import ON_EDGE, OnEdge, WindowSpec, runs_of
 from logloom.errors import UsageError
 from logloom.io.sources import RowSource
 from logloom.io.stretches import Ints
+
+
+def window_spec(
+    source: RowSource, steps: Ints, on_edge: OnEdge, max_gap: int | Literal["recipe"] | None, mask: str
+) -> WindowSpec:
+    """See `Dataset.window`.
+
+    Raises:
+        UsageError: an argument makes no sense.
+    """
+    if on_edge not in ON_EDGE:
+        raise UsageError(f"window: on_edge={on_edge!r}; there are {', '.join(ON_EDGE)}")
+    gap = source.max_gap if max_gap == "recipe" else max_gap
+    if gap is not None and max_gap != "recipe" and source.stamps is None:
+        raise UsageError(f"window: rows of {source.place} have no timestamps: max_gap=None")
+    runs = runs_of(source.stretches, source.stamps if gap is not None else None, gap)
+    return WindowSpec(steps, runs, on_edge, mask)
 
 
 def _window_rows(source: RowSource, window: WindowSpec, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:
