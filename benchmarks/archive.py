@@ -50,7 +50,7 @@ from logloom.pipelines.verify import sampled_logs
 from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.job import Committed
-from logloom.transforms.partition import is_sampled
+from logloom.transforms.reading_back import is_sampled
 from logloom.transforms.resolve import named_topics
 
 UNITS, ROWS = 100, 10  # of a log, of a unit

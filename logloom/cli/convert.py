@@ -110,9 +110,9 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
 
     storage = parse_storage_options(options.storage_option)
     chosen = parse_options(what.options)
-    runner = engine.with_workers(options.workers)
     if what.plain and engine.detach:
         raise UsageError("--plain: this command makes the folder once the job is over; leave --detach out")
+    runner = engine.with_workers(options.workers)
     folder = PlainFolder.at(what.destination, storage) if what.plain else None
     source = open_source(
         what.source,
@@ -126,6 +126,10 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
     is_whole = what.on_error == SourceDamage.fail  # files that are copied stand for each other
     as_it_is = is_whole and not (chosen or what.columns or what.limit) and what.output in (None, what.format)
     if folder is not None and as_it_is and can_copy(source, what.format):
+        if engine.dry_run:
+            raise UsageError(
+                "--dry-run: this command copies a version's own format itself; no job is submitted"
+            )
         _copy(source, folder, what.format, options)
         return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,6 +52,7 @@ def diff(
     from logloom.io.manifest import read_manifest, split_root
     from logloom.io.storage import Store
     from logloom.pipelines.comparison import compare
+    from logloom.pipelines.stats import changes_of, known_columns
 
     if md and json:
         raise UsageError("give --md or --json, one of both")
@@ -73,6 +75,9 @@ def diff(
         stores, found = [store, store], [read_manifest(store, manifest.parent), manifest]
     names = [f"{store.uri}@{manifest.version}" for store, manifest in zip(stores, found, strict=True)]
     compared = compare((names[0], names[1]), found[0], found[1], logs)
+    known = [known_columns(store, manifest) for store, manifest in zip(stores, found, strict=True)]
+    if known[0] is not None and known[1] is not None:
+        compared = dataclasses.replace(compared, statistics=changes_of(known[0], known[1]))
     if json:
         print_json(compared.to_json())
     else:
@@ -123,6 +128,8 @@ def _sections(compared: VersionComparison) -> Iterator[tuple[str, list[str]]]:
     for heading in ("columns", "outputs", "software"):
         if lines := list(_pairs(getattr(compared, heading))):
             yield heading, lines
+    if compared.statistics:
+        yield "statistics", [_changed(*pair) for pair in compared.statistics.items()]
     if compared.recipe:
         yield "recipe", list(compared.recipe)
 
@@ -131,6 +138,15 @@ def _total(name: str, before: int | None, after: int | None) -> str:
     words = ["unknown" if count is None else f"{count:,}" for count in (before, after)]
     change = "" if before is None or after is None or before == after else f" ({after - before:+,})"
     return f"{name.replace('_', ' ')}: {words[0]} -> {words[1]}{change}"
+
+
+def _changed(label: str, changes: Mapping[str, tuple[Any, Any]]) -> str:
+    told = (f"{name} {_short(before)} -> {_short(after)}" for name, (before, after) in changes.items())
+    return f"~ {label}: {', '.join(told)}"
+
+
+def _short(number: float | None) -> str:
+    return "none" if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
 def _log_lines(compared: VersionComparison) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from logloom.recipe import Keep
 
 DatasetRoot = Annotated[str, typer.Argument(metavar="ROOT", help="A dataset's folder or URI.")]
-_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
 @app.command(
@@ -110,10 +108,12 @@ def seconds(text: str, option: str) -> float:
     Raises:
         UsageError: it is none.
     """
-    found = re.fullmatch(r"([0-9]{1,6})(s|min|h|d)", text)
-    if found is None:
-        raise UsageError(f"{option} {text!r}: expected a duration like 7d, 12h, 90min or 30s")
-    return float(found[1]) * _UNITS[found[2]]
+    from logloom.recipe.values import length_of_time
+
+    try:
+        return length_of_time(text) / 1e9
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r}: {error}") from None
 
 
 def _show(done: Collected, grace: str) -> None:

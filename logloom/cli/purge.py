@@ -46,7 +46,7 @@ def purge(
     *,
     log: Annotated[
         list[str] | None,
-        typer.Option(metavar="LOG_ID|URI", help="Log to erase, by log_id or URI. May be repeated."),
+        typer.Option(metavar="LOG_ID|FILE", help="Log to erase, by log_id, path or URI. May be repeated."),
     ] = None,
     rows: Annotated[
         list[str] | None,

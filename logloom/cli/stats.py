@@ -78,25 +78,12 @@ def stats(
 
 def _lines(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Rows of the table: one for each number, and for each length, of a column."""
+    from logloom.pipelines.stats import elements
+
     missing = str(said["unavailable"]) if "unavailable" in said else ""
-    own = [(name, said), *((f"{name} {field}", one) for field, one in said.get("fields", {}).items())]
-    own += [(f"{name} lengths", said["lengths"])] if "lengths" in said else []
-    for label, one in own:
-        for element, told in _elements(one):
-            yield (f"{label}{element}", missing, *_cells(told))
-            missing = ""
-
-
-def _elements(said: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What is said of each element of a column; lists are taken apart."""
-    counts = said.get("count")
-    if not isinstance(counts, list):
-        yield "", said
-        return
-    for number in range(len(counts)):
-        quantiles = {percent: values[number] for percent, values in said.get("quantiles", {}).items()}
-        told = {key: value[number] for key, value in said.items() if isinstance(value, list)}
-        yield f"[{number}]", {**told, "quantiles": quantiles}
+    for label, told in elements(name, said):
+        yield (label, missing, *_cells(told))
+        missing = ""
 
 
 def _cells(said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -108,12 +95,15 @@ def _cells(said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _texts(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """How often the texts and the few whole numbers of a column occur."""
-    for label, one in ((name, said), *((f"{name} {f}", one) for f, one in said.get("fields", {}).items())):
-        distinct = one.get("distinct")
-        if isinstance(distinct, Mapping) and isinstance(distinct.get("values"), list):
-            pairs = sorted(zip(distinct["counts"], distinct["values"], strict=True), key=lambda p: -p[0])
-            if pairs and not isinstance(pairs[0][0], list | type(None)) and len(pairs) <= _MOST_VALUES:
-                yield label, ", ".join(f"{value} ({count})" for count, value in pairs)
+    from logloom.pipelines.stats import elements
+
+    values_alone = {key: one for key, one in said.items() if key != "lengths"}
+    for label, one in elements(name, values_alone):
+        distinct = one.get("distinct", {})
+        values, counts = (distinct.get(key) or [] for key in ("values", "counts"))
+        if 0 < len(values) <= min(_MOST_VALUES, sum(counts) / 2):  # those that occur once each say nothing
+            pairs = sorted(zip(counts, values, strict=True), key=lambda pair: -pair[0])
+            yield label, ", ".join(f"{value} ({count})" for count, value in pairs)
 
 
 _MOST_VALUES = 20  # that are shown

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -131,7 +131,20 @@ def _print_stay(one: LogStay) -> None:
     for folder, unit in one.units:
         size = f"{counted(unit.rows, 'row')}, {human_bytes(unit.size)}"
         rows += [("unit", f"{unit.output} {unit.partition}, {size}"), ("", folder)]
+    rows += [("column", line) for name, said in (one.columns or {}).items() for line in _told(name, said)]
     print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", ""), rows)
+
+
+def _told(name: str, said: Mapping[str, Any]) -> Iterator[str]:
+    """What was counted of a column, in short; a line for each of its elements."""
+    from logloom.pipelines.stats import elements
+
+    for label, told in elements(name, said):
+        if told.get("min") is not None:
+            low, high, mean = (f"{told[key]:.6g}" for key in ("min", "max", "mean"))
+            yield f"{label}: {told['count']:,}, {low} to {high}, mean {mean}"
+    if said.get("unavailable"):
+        yield f"{name}: {counted(said['unavailable'], 'row')} unavailable"
 
 
 def _in_words(numbers: tuple[int, ...]) -> str:

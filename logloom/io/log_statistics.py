@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.entries import Entry, repair_hint
+from logloom.io.entries import ENTRY, Entry, repair_hint
 from logloom.io.purged import check_purged
 from logloom.io.remote import MISSING
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.statistics.state import Statistics
+from logloom.statistics.lanes import Lane
+from logloom.statistics.state import Key, Statistics
 
 
 def statistics_file(record: LogRecord) -> str:
@@ -33,21 +34,33 @@ def noted(statistics: Statistics) -> str:
     return base64.b64encode(statistics.to_bytes()).decode()
 
 
-def statistics_in(entry: Entry, place: str) -> Statistics:
+def statistics_in(store: Store, entry: Entry) -> Statistics:
     """The statistics in an entry that has some.
 
     Raises:
-        DatasetError: they are damaged; names `place`.
+        DatasetError: they are damaged; names the file.
     """
+    place = store.uri_of(f"{entry.folder}/{ENTRY}")
     try:
         data = base64.b64decode(entry.statistics, validate=True)
     except (binascii.Error, ValueError) as error:
         raise DatasetError(f"{place}: statistics: {error}; {repair_hint(place)}") from error
-    return Statistics.from_bytes(data, place)
+    return _parsed(data, place)
+
+
+def _parsed(data: bytes, place: str) -> Statistics:
+    try:
+        return Statistics.from_bytes(data, place)
+    except DatasetError as error:
+        raise DatasetError(f"{error}; {repair_hint(place)}") from error
 
 
 def of_units(store: Store, entries: Iterable[Entry]) -> Statistics | None:
-    """The statistics of a log, from the entries of its units; None where those of a partition lack them."""
+    """The statistics of a log, from the entries of its units; None where those of a partition lack them.
+
+    Raises:
+        DatasetError: some are damaged; names the file.
+    """
     found: dict[tuple[int, int], Entry] = {}
     for entry in entries:
         span = entry.start, entry.stop
@@ -55,7 +68,22 @@ def of_units(store: Store, entries: Iterable[Entry]) -> Statistics | None:
             found[span] = entry
     if not all(entry.statistics for entry in found.values()):
         return None
-    return Statistics.merged(statistics_in(entry, store.uri_of(entry.folder)) for entry in found.values())
+    return Statistics.merged(_of_one_kind(store, found.values()))
+
+
+def _of_one_kind(store: Store, entries: Iterable[Entry]) -> Iterator[Statistics]:
+    """The statistics in entries that have some, each lane of numbers in all of them, or of texts."""
+    kinds: dict[Key, type[Lane]] = {}
+    for entry in entries:
+        found = statistics_in(store, entry)
+        for key, lane in found.lanes.items():
+            if kinds.setdefault(key, type(lane)) is not type(lane):
+                place = store.uri_of(f"{entry.folder}/{ENTRY}")
+                raise DatasetError(
+                    f"{place}: statistics: column {key.column!r} has other values than in other units of its "
+                    f"log; {repair_hint(place)}"
+                )
+        yield found
 
 
 def write_statistics(store: Store, log_id: str, statistics: Statistics | None) -> str:
@@ -93,4 +121,4 @@ def read_statistics_file(store: Store, digest: str, part: str) -> Statistics:
         raise DatasetError(f"{place}: the statistics of a log are missing; {repair_hint(place)}") from None
     if blake3(data).hexdigest() != digest:
         raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
-    return Statistics.from_bytes(data, place)
+    return _parsed(data, place)

@@ -50,9 +50,9 @@ from logloom.runners.options import Spread
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
 from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
-from logloom.transforms.job import Job, LogTask, Target
+from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.outcomes import GROUP, stage_packed, staged_packed
-from logloom.transforms.partition import listed
+from logloom.transforms.results import listed
 from logloom.transforms.running_note import Announced
 from logloom.transforms.spread import SpreadByKey
 from logloom.uris import is_local
@@ -231,6 +231,11 @@ def _check_purged(plan: Plan) -> None:
         PurgedError: a log was purged since it was planned; a purge doesn't begin once a build is announced.
     """
     purged = Purged(plan.job.store)
+    if isinstance(plan.job, LogJob) and plan.job.open_options.redactions != purged.redactions:
+        # Also of a log that stays: what is remembered of it says that nothing changed.
+        raise PurgedError(
+            f"{plan.job.store.uri}: some time of a log was purged since this build was planned; build again"
+        )
     for task in dict.fromkeys(task for task, _ in plan.partitions) if len(purged) else ():
         if purged.has_rows_of(task.content_id):
             raise PurgedError(f"{task.log_id}: was purged since this build was planned; build again")

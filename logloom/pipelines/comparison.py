@@ -153,6 +153,8 @@ class VersionComparison:
         outputs: by name, the options before and after, likewise.
         software: by package, the version before and after, likewise.
         recipe: lines of a unified diff of the two recipes as YAML.
+        statistics: by column, field and element, what differs in them, before and after; None where nobody
+            looked, as not both versions have some.
     """
 
     names: tuple[str, str]
@@ -162,6 +164,7 @@ class VersionComparison:
     outputs: Mapping[str, tuple[Any, Any]]
     software: Mapping[str, tuple[str | None, str | None]]
     recipe: Sequence[str]
+    statistics: Mapping[str, Mapping[str, tuple[Any, Any]]] | None = None
 
     @property
     def is_same(self) -> bool:
@@ -188,6 +191,7 @@ class VersionComparison:
             "outputs": self.outputs,
             "software": self.software,
             "recipe": list(self.recipe),
+            "statistics": self.statistics,
         }
 
 

@@ -17,13 +17,21 @@ from pydantic import BaseModel, ValidationError
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.manifest import Manifest, check_root
+from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import Format, format_named
 from logloom.pipelines.planned import Plan
-from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
+from logloom.pipelines.versions import (
+    Before,
+    check_verify,
+    is_unchanged,
+    left_out_note,
+    next_version,
+    purged_notes,
+)
 from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size, bundled, packed
@@ -123,7 +131,9 @@ def plan_convert(
 
 def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceLog]) -> ConvertPlan:
     """Sorts the logs into those to convert and those whose records stay."""
-    before = Before(parent)
+    before, purged = Before(parent), Purged(job.store)
+    erased = {log.record.log_id for log in logs if purged.has_rows_of(log.record.content_id)}
+    logs = [log for log in logs if log.record.log_id not in erased]
     listed: list[LogRecord] = []
     planned: list[LogToConvert] = []
     left_out: list[str] = []
@@ -143,7 +153,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     changes = before.changes(listed, gone)
     job = replace(job, bundle=bundle_size(sum(len(log.parts) for log in planned)))
     same = parent is not None and not planned and not changes and is_unchanged(job, parent)
-    notes = (*job.source.notes, *left_out_note(job.store, left_out))
+    notes = (*job.source.notes, *left_out_note(job.store, left_out), *purged_notes(purged, erased))
     return ConvertPlan(job=job, logs=tuple(planned), notes=notes, up_to_date=same, changes=changes)
 
 

@@ -23,7 +23,7 @@ from logloom.io.units import format_named, format_names
 from logloom.pipelines.verify import reading_of
 from logloom.schema import Schema
 from logloom.transforms.job import Committed
-from logloom.transforms.partition import Reading
+from logloom.transforms.reading_back import Reading
 
 
 def open_source(

@@ -13,6 +13,7 @@ from typing import Any
 from logloom.errors import LogloomError, PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.log_statistics import read_statistics
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import (
     Manifest,
@@ -28,6 +29,8 @@ from logloom.io.storage import Store
 from logloom.io.tags import read_tags
 from logloom.pipelines.comparison import LogChanges, sums_of
 from logloom.pipelines.status import builds_of
+from logloom.schema import Schema
+from logloom.statistics.summary import summary
 
 MAX_PARTS = 1000  # of logs, that are read to say how large versions are
 
@@ -167,11 +170,14 @@ class LogStay:
         versions: their numbers, ascending.
         units: of all outputs, each with its folder within the root; none where the log has no rows or was
             purged.
+        columns: what the build counted of its columns (see docs/statistics.md); None where it didn't, or the
+            log was purged.
     """
 
     versions: tuple[int, ...]
     record: LogRecord
     units: tuple[tuple[str, Entry], ...] = field(default=(), repr=False)
+    columns: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """See docs/versions.md."""
@@ -188,7 +194,8 @@ class LogStay:
             }
             for folder, unit in self.units
         ]
-        return {"versions": list(self.versions), **asdict(self.record), "units": units}
+        said = {"units": units, "columns": self.columns}
+        return {"versions": list(self.versions), **asdict(self.record), **said}
 
 
 def follow(store: Store, log_id: str) -> list[LogStay]:
@@ -213,7 +220,20 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
         raise UsageError(
             f"{store.uri}: no version has a log {log_id!r}; `logloom diff` and `head` show log_ids"
         )
-    return [LogStay(tuple(numbers), record, _units(store, record)) for numbers, record in reversed(found)]
+    return [
+        LogStay(tuple(numbers), record, _units(store, record), _columns(store, numbers[-1], record))
+        for numbers, record in reversed(found)
+    ]
+
+
+def _columns(store: Store, version: int, record: LogRecord) -> dict[str, dict[str, Any]] | None:
+    if not record.statistics:
+        return None
+    try:
+        found = read_statistics(store, record)
+    except PurgedError:
+        return None
+    return summary(found, Schema.from_json(manifest_at(store, version).schema))
 
 
 def _units(store: Store, record: LogRecord) -> tuple[tuple[str, Entry], ...]:

@@ -31,7 +31,7 @@ from logloom.transforms.bundles import bundle_size
 from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import LogJob, LogTask
-from logloom.transforms.partition import Failure
+from logloom.transforms.results import Failure
 from logloom.uris import shown
 from logloom.words import counted, human_seconds
 

@@ -32,7 +32,7 @@ from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
-from logloom.pipelines.versions import Before
+from logloom.pipelines.versions import Before, purged_notes
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.columns import RowPlan
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OnOpened = Callable[[int, int], None]
-_SHOWN = 20  # names of logs that a plan tells of
 SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
 _SETTLING = 64  # threads that ask a file system when files changed
 
@@ -198,13 +197,8 @@ class PlanLogs(Mapping[str, Outline]):
         return any(self._purged.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
     def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
-        """Says which logs are left out since they were purged."""
-        for log_id in sorted(log_ids)[:_SHOWN]:
-            named = self._purged.has_named(log_id)
-            why = "it was purged" if named else "it has the content of a log that was purged"
-            yield f"{log_id}: left out, since {why}"
-        if len(log_ids) > _SHOWN:
-            yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
+        """See `logloom.pipelines.versions.purged_notes`."""
+        return purged_notes(self._purged, log_ids)
 
     def _size_of(self, log: LogFiles) -> int | None:
         """Bytes of a log's files; None where nobody can tell."""
@@ -219,9 +213,8 @@ class PlanLogs(Mapping[str, Outline]):
             LogReadError: see `open`.
         """
         chosen = _spread(rows, self._sample)
-        if len(
-            self._purged
-        ):  # whether one that was purged is there again, under whichever name, its content says
+        if len(self._purged):
+            # Whether one that was purged is there again, under whichever name, its content says.
             may_have = self._purged.may_have
             same = [row for row, log in self.at(rows) if may_have(log.log_id, self._size_of(log))]
             chosen = np.union1d(chosen, np.array(same, np.int64))

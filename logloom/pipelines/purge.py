@@ -24,7 +24,7 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ages import FoundFile, listed, remove_files, remove_folder
 from logloom.io.ahead import ahead
 from logloom.io.entries import find_entry, unit_folder, unit_names
-from logloom.io.log_statistics import statistics_file
+from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.match import size_of_files
 from logloom.io.manifest import as_laid_out, resolve_version, version_file, version_numbers, view_folder
 from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
@@ -85,7 +85,7 @@ def purge(
     """Erases logs, or some time of logs, from all versions of a root.
 
     Args:
-        logs: log_ids, or URIs of any of their files.
+        logs: log_ids, or URIs or paths of any of their files.
         times: of logs, of which the rest is to stay; the next build makes it again.
         reason: stands in the tombstone, for whoever meets it.
         dry_run: only tell.
@@ -122,7 +122,7 @@ def _purge(
         raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
     is_first = not seen
     seen.add(store.uri)
-    found = Found(store, logs, times)
+    found = _found(store, logs, times) if is_first else Found(store, logs, times)
     # Roots that refer to this one have some of the logs.
     unknown = found.unknown if is_first or not found.records else []
     if unknown:
@@ -130,6 +130,18 @@ def _purge(
         words = ", ".join(unknown[:5])
         raise UsageError(f"{store.uri}: no version has {words}; `logloom diff` and `head` show log_ids")
     return _Purging(store, found, dry_run, seen).run(reason, on_progress)
+
+
+def _found(store: Store, logs: Sequence[str], times: Sequence[ErasedTime]) -> Found:
+    """What versions say of these; a name that no version knows may be a path from the working folder."""
+    found = Found(store, logs, times)
+    paths = {name: absolute_uri(name) for name in found.unknown}
+    if not paths:
+        return found
+    meant = [paths.get(name, name) for name in logs]
+    found = Found(store, meant, [replace(time, log=paths.get(time.log, time.log)) for time in times])
+    found.unknown = [name for name, path in paths.items() if path in found.unknown]
+    return found
 
 
 class _Purging:
@@ -173,8 +185,7 @@ class _Purging:
         self._remove_unfinished()
         self._remove_notes()
         self._remove_single([f"logs/{part}.parquet" for part in found.parts])
-        self._remove_single(sorted({r.refusal_list for r in found.every() if r.refusal_list}))
-        self._remove_single(sorted({statistics_file(r) for r in found.every() if r.statistics}))
+        self._remove_single(found.files())
         if store.local is not None:
             os.sync()  # what is proven to be gone stays gone if the power fails
         self.done.names = found.named_in()
@@ -188,7 +199,7 @@ class _Purging:
         shared = tuple(sorted(set(folders)))
         for log_id in self._found.log_ids:
             own = self._found.of(log_id)
-            contents = tuple(sorted({record.content_id for record in own}))
+            contents = tuple(sorted({record.content_id for record in own if record.content_id}))
             parts = tuple(sorted({record.part for record in own if record.part}))
             stone = Tombstone(digest_of_log(log_id), (), parts, shared, reason)
             if ranges := self._found.ranges.get(log_id):

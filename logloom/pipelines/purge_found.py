@@ -7,13 +7,14 @@ Elsewhere: erasing it (logloom.pipelines.purge), which time of a log goes (purge
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from logloom.errors import DatasetError, PurgedError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.log_statistics import statistics_file
 from logloom.io.manifest import Assembled, Manifest, all_versions, manifest_at, read_assembled
 from logloom.io.metadata import parsed
 from logloom.io.purged import Purged, merged_ranges
@@ -21,7 +22,7 @@ from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
 from logloom.io.tables.references import USERS
 from logloom.pipelines.gc_needed import Needed, user_of, view_users
-from logloom.pipelines.purge_rows import ErasedTime, check_times, count_rows
+from logloom.pipelines.purge_rows import ErasedTime, content_without, count_rows
 from logloom.schema import TimeRanges
 
 
@@ -31,7 +32,7 @@ class Found:
     Attributes:
         manifests: of all versions.
         needed: names of what these need.
-        records: of the logs, by version.
+        records: of the logs, by version; none that was made without the time that goes.
         parts: digests that name their parts of manifests.
         log_ids: of the logs.
         unknown: what was asked for and no version has.
@@ -53,7 +54,6 @@ class Found:
         found = {manifest.version: list(_records(manifest, wanted)) for manifest in self.manifests}
         self.records = {number: own for number, own in found.items() if own}
         distinct = list({(one.log_id, one.uris, one.content_id): one for one in self._every()}.values())
-        self.parts = sorted({record.part for record in self._every() if record.part})
         self.log_ids = sorted({record.log_id for record in distinct})
         self.unknown = sorted(wanted - {name for one in distinct for name in (one.log_id, *one.uris)})
         self.ranges: dict[str, TimeRanges] = {}
@@ -63,6 +63,30 @@ class Found:
             if own and record.log_id not in named_whole:
                 known = self.ranges.get(record.log_id, ())
                 self.ranges[record.log_id] = merged_ranges([*known, *own])
+        self._leave_out_done()
+        self.parts = sorted({record.part for record in self._every() if record.part})
+
+    def _leave_out_done(self) -> None:
+        """Leaves out what was built since an earlier purge of these times: nothing of them is in it.
+
+        Raises:
+            UsageError: see `content_without`.
+        """
+        newest = self._newest()
+        done = {id: content_without(self._store, *newest[id], ranges) for id, ranges in self.ranges.items()}
+        self._done = [record for record in self._every() if record.content_id == done.get(record.log_id)]
+        left = {
+            number: [record for record in own if record.content_id != done.get(record.log_id)]
+            for number, own in self.records.items()
+        }
+        self.records = {number: own for number, own in left.items() if own}
+
+    def _newest(self) -> dict[str, tuple[Manifest, LogRecord]]:
+        """The newest version that has each log, and its record there."""
+        newest: dict[str, tuple[Manifest, LogRecord]] = {}
+        for manifest in sorted(self.manifests, key=lambda manifest: manifest.version):
+            newest |= {r.log_id: (manifest, r) for r in self.records.get(manifest.version, ())}
+        return newest
 
     def _every(self) -> Iterator[LogRecord]:
         return (record for own in self.records.values() for record in own)
@@ -85,19 +109,15 @@ class Found:
         except PurgedError:
             return ()
 
-    def num_rows(self) -> int:
-        """How many rows go, of the newest version that has each log.
+    def files(self) -> list[str]:
+        """Files that list what was refused of the logs, and their statistics, but for those of what stays."""
+        return sorted(_files_of(self._every()) - _files_of(self._done))
 
-        Raises:
-            UsageError: see `check_times`.
-        """
-        newest: dict[str, tuple[Manifest, LogRecord]] = {}
-        for manifest in sorted(self.manifests, key=lambda manifest: manifest.version):
-            newest |= {r.log_id: (manifest, r) for r in self.records.get(manifest.version, ())}
+    def num_rows(self) -> int:
+        """How many rows go, of the newest version that has each log."""
         rows = 0
-        for log_id, (manifest, record) in newest.items():
+        for log_id, (manifest, record) in self._newest().items():
             if ranges := self.ranges.get(log_id):
-                check_times(self._store, manifest, record, ranges)
                 rows += count_rows(self._store, manifest, record, ranges)
             else:
                 rows += record.rows
@@ -145,6 +165,11 @@ class Found:
         for number in self.records:
             names += view_users(self._store, number)
         return sorted({user_of(self._store, name) for name in names})
+
+
+def _files_of(records: Iterable[LogRecord]) -> set[str]:
+    told = [(record.refusal_list, statistics_file(record) if record.statistics else "") for record in records]
+    return {name for names in told for name in names if name}
 
 
 def _records(manifest: Manifest, wanted: set[str]) -> Iterator[LogRecord]:

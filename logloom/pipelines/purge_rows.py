@@ -1,6 +1,6 @@
 """Rows that are to be erased: which time of which log, and whether the rest of it can be built again.
 
-Here: `ErasedTime`, `check_times`, and `count_rows`.
+Here: `ErasedTime`, `content_without`, and `count_rows`.
 Elsewhere: erasing (logloom.pipelines.purge), logs without that time (logloom.io.logs.redacted).
 Times are int64 nanoseconds since the Unix epoch; ranges are half-open.
 """
@@ -15,13 +15,14 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.redacted import lie_in
+from logloom.io.logs.redacted import RedactedLog, lie_in, redacted_ranges
 from logloom.io.manifest import Manifest
+from logloom.io.purged import Purged, digest_of_log, merged_ranges
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.schema import TimeRanges
 from logloom.transforms.job import Committed
-from logloom.transforms.partition import Reading
+from logloom.transforms.reading_back import Reading
 from logloom.words import human_time
 
 
@@ -46,14 +47,14 @@ class ErasedTime:
             )
 
 
-def check_times(store: Store, manifest: Manifest, record: LogRecord, ranges: TimeRanges) -> None:
-    """Whether a log has messages around these times, and its other rows can be built again.
+def content_without(store: Store, manifest: Manifest, record: LogRecord, ranges: TimeRanges) -> str:
+    """The content id that a log has without these times, and without those that were erased before.
 
     Args:
         manifest: the newest version that has the log.
 
     Raises:
-        UsageError: not so.
+        UsageError: it has no messages around these times, or its other rows can't be built again.
     """
     if source := manifest.recipe.get("convert"):
         raise UsageError(
@@ -62,7 +63,8 @@ def check_times(store: Store, manifest: Manifest, record: LogRecord, ranges: Tim
         )
     options = OpenOptions("salvage", store.options, hash=manifest.recipe.get("hash", "ends"))
     try:
-        summary = open_log(record.uris, options).summary
+        log = open_log(record.uris, options)
+        summary = log.summary
     except (LogloomError, OSError) as error:
         raise UsageError(
             f"{record.log_id}: its files are needed to build its other rows again, and can't be read "
@@ -75,6 +77,9 @@ def check_times(store: Store, manifest: Manifest, record: LogRecord, ranges: Tim
                 f"{summary.first} to {summary.last} ns ({human_time(summary.first)} to "
                 f"{human_time(summary.last)})"
             )
+    before = redacted_ranges(Purged(store).redactions, record.log_id, summary.content_id)
+    redactions = {digest_of_log(record.log_id): merged_ranges([*before, *ranges])}
+    return RedactedLog(log, record.log_id, redactions).summary.content_id
 
 
 def count_rows(store: Store, manifest: Manifest, record: LogRecord, ranges: TimeRanges) -> int:

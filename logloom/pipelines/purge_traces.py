@@ -39,8 +39,9 @@ class Traces:
         self._digests: dict[int, set[str]] = {}  # of erased files, by size
         texts = {text for record in records for text in (record.log_id, record.content_id, *record.uris)}
         said = {form for text in texts if text for form in (_encoded(text), _as_json(text))}
-        # Whole words: a log may be called "a".
-        self._names = re.compile(rb"(?<![\w.-])(" + b"|".join(map(re.escape, said)) + rb")(?![\w.-])")
+        # Whole words: a log may be called "a". Without a record nothing is to be found.
+        words = b"|".join(map(re.escape, said)) or rb"(?!)"
+        self._names = re.compile(rb"(?<![\w.-])(" + words + rb")(?![\w.-])")
 
     def remember(self, files: Iterable[FileEntry]) -> None:
         """Notes bytes that must not be found any more."""

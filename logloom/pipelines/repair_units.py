@@ -26,7 +26,8 @@ from logloom.transforms.columns import Span
 from logloom.transforms.counted import put_statistics, restore_unit_statistics, unit_statistics_problem
 from logloom.transforms.finished import check_file, entry_problems, portion_entries
 from logloom.transforms.job import LogJob, LogTask, opened
-from logloom.transforms.partition import Reading, derive_entry, rebuild_files
+from logloom.transforms.partition import derive_entry, rebuild_files
+from logloom.transforms.reading_back import Reading
 from logloom.transforms.spans import plan_spans
 
 

@@ -1,6 +1,6 @@
 """Statistics of a version's columns, as its builds counted them; of logs without any, by reading their rows.
 
-Here: `column_statistics`, by split where asked.
+Here: `column_statistics`, by split where asked; what differs between those of two versions.
 Elsewhere: what statistics are (logloom.statistics), where a root keeps them (logloom.io.log_statistics).
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from logloom.errors import UsageError
+from logloom.errors import PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part
 from logloom.io.log_statistics import read_statistics
@@ -23,7 +23,10 @@ from logloom.schema import Schema
 from logloom.statistics.state import Statistics
 from logloom.statistics.summary import summary
 from logloom.transforms.counted import columns_held, count_unit
-from logloom.transforms.partition import Reading
+from logloom.transforms.reading_back import Reading
+
+MAX_LOGS = 1000  # whose statistics are read to tell two versions apart
+COMPARED = ("unavailable", "count", "min", "max", "mean")
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,65 @@ def statistics_of(
         chosen,
         Statistics.merged(parts()),
     )
+
+
+def known_columns(store: Store, manifest: Manifest) -> dict[str, dict[str, Any]] | None:
+    """What builds counted of each column of a version; None where some log has no statistics or was purged,
+    and where they are more than MAX_LOGS.
+    """
+    said = manifest.logs.columns("rows", "statistics").to_pydict()
+    names = [name for name, rows in zip(said["statistics"], said["rows"], strict=True) if rows]
+    if not all(names) or len(names) > MAX_LOGS:
+        return None
+    try:
+        return statistics_of(store, manifest).columns()
+    except PurgedError:
+        return None
+
+
+def changes_of(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """What differs in numbers that both have, before and after, by column, field and element.
+
+    Args:
+        before, after: see `VersionStatistics.columns`.
+    """
+    old, new = (
+        {
+            label: {"unavailable": said.get("unavailable"), **told} if label == name else told
+            for name, said in columns.items()
+            for label, told in ((name, {}), *elements(name, said))
+        }
+        for columns in (before, after)
+    )
+    found = {
+        label: {
+            key: (old[label].get(key), told.get(key))
+            for key in COMPARED
+            if told.get(key) != old[label].get(key)
+        }
+        for label, told in new.items()
+        if label in old
+    }
+    return {label: changed for label, changed in found.items() if changed}
+
+
+def elements(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What is said of each element of a column, and of each length; lists are taken apart."""
+    own = [(name, said), *((f"{name} {field}", one) for field, one in said.get("fields", {}).items())]
+    own += [(f"{name} lengths", said["lengths"])] if "lengths" in said else []
+    for label, one in own:
+        counts = one.get("count")
+        if isinstance(counts, list):
+            yield from ((f"{label}[{number}]", _element(one, number)) for number in range(len(counts)))
+        else:
+            yield label, one
+
+
+def _element(said: Mapping[str, Any], number: int) -> dict[str, Any]:
+    nested = {key: _element(said[key], number) for key in ("quantiles", "distinct") if key in said}
+    return {key: value[number] for key, value in said.items() if isinstance(value, list)} | nested
 
 
 def _by_reading(

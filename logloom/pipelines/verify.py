@@ -44,7 +44,7 @@ from logloom.transforms.counted import (
 from logloom.transforms.finish import refusal_list_problem
 from logloom.transforms.finished import assembled_problems, check_file, unit_problems
 from logloom.transforms.job import Committed, LogJob
-from logloom.transforms.partition import Reading, differences, is_sampled
+from logloom.transforms.reading_back import Reading, differences, is_sampled
 
 _LEAST_LOGS = 64  # that a sample looks at
 

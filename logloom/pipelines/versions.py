@@ -21,6 +21,7 @@ from logloom.io.entries import fan_out_of_new
 from logloom.io.logs.log_list import rows_in
 from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at, runs_folder, version_numbers
 from logloom.io.merging import GONE, write_records
+from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
+_SHOWN = 20  # names of logs that a plan tells of
 
 
 def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
@@ -151,6 +153,15 @@ def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:
         f"{counted(len(log_ids), 'log')} left out, as somebody dropped them ({names}); "
         f"`logloom drop --undo {store.uri} LOG` takes that back"
     ]
+
+
+def purged_notes(purged: Purged, log_ids: Collection[str]) -> Iterator[str]:
+    """Says which logs a build leaves out since they were purged."""
+    for log_id in sorted(log_ids)[:_SHOWN]:
+        why = "it was purged" if purged.has_named(log_id) else "it has the content of a log that was purged"
+        yield f"{log_id}: left out, since {why}"
+    if len(log_ids) > _SHOWN:
+        yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
 
 
 def _same(before: LogRecord | None, record: LogRecord) -> bool:

@@ -28,6 +28,7 @@ _STEP = 4
 _CELLS = 1 << _STEP  # of a power of two
 RELATIVE = 52 - _STEP
 MAX_LEVEL = RELATIVE + 2046  # of which no power of two keeps its own cells
+_END = 0x7FF << 52  # the bits of infinity
 _SIGNLESS = np.int64(2**63 - 1)
 Ints = NDArray[np.int64]
 
@@ -84,6 +85,11 @@ def keys_of(values: NDArray[np.float64]) -> Ints:
 def floats_of(keys: Ints) -> NDArray[np.float64]:
     """The inverse of `keys_of`."""
     return (keys ^ ((keys >> 63) & _SIGNLESS)).view(np.float64)
+
+
+def end_of(level: int) -> int:
+    """The number after that of the last cell of a level, which finite floats end in."""
+    return _END >> level if level <= RELATIVE else (_END >> RELATIVE) - _CELLS * (level - RELATIVE)
 
 
 # --- levels -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK = 4096  # values that are summed at once: 2**12 products of 2**40 stay below 2**53
+FLOAT_BITS = 1024  # finite floats are below 2**1024
 _BITS = 20  # of a limb
 _LARGE, _SMALL = 500, -500  # binary exponents beyond which scaling might lose bits
 _TEXT = re.compile(r"(-?[0-9a-f]{1,2000})p(-?[0-9]{1,5})")
@@ -75,6 +77,12 @@ class Dyadic:
         least = min(self.e, other.e)
         return self.m << (self.e - least) < other.m << (other.e - least)
 
+    def times(self, count: int) -> Dyadic:
+        return Dyadic.scaled(self.m * count, self.e)
+
+    def squared(self) -> Dyadic:
+        return Dyadic.scaled(self.m**2, 2 * self.e)
+
     def __str__(self) -> str:
         return f"{self.m:x}p{self.e}"
 
@@ -103,8 +111,8 @@ def std_of(total: Dyadic, squares: Dyadic, count: int) -> float:
     scaled = variance / 4**half if half >= 0 else variance * 4**-half
     try:
         return math.ldexp(math.sqrt(float(scaled)), half)
-    except OverflowError:  # of values near the largest float
-        return math.inf
+    except OverflowError:  # by an ulp, of values that are plus and minus the largest float
+        return sys.float_info.max
 
 
 # value     = q0 * 2**s  +  q1 * 2**(s-20)  +  q2 * 2**(s-40) + …    q whole, at most 2**20
@@ -143,7 +151,7 @@ def sums_of(values: NDArray[np.float64]) -> tuple[list[Dyadic], list[Dyadic]]:
 def slow_sums(values: Iterable[float]) -> tuple[Dyadic, Dyadic]:
     """The sum, and that of the squares, of ints or floats of any size."""
     numbers = [Dyadic.of(value) for value in values]
-    return Dyadic.total(numbers), Dyadic.total(Dyadic.scaled(one.m**2, 2 * one.e) for one in numbers)
+    return Dyadic.total(numbers), Dyadic.total(one.squared() for one in numbers)
 
 
 def _limb_sums(

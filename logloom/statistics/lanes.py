@@ -137,10 +137,11 @@ def texts_of(values: Iterable[str]) -> Texts:
     counts: dict[str, int] = {}
     for value in values:
         counts[value] = counts.get(value, 0) + 1
-    return _texts(sum(counts.values()), counts)
+    return texts_known(sum(counts.values()), counts)
 
 
-def _texts(count: int, known: Mapping[str, int] | None) -> Texts:
+def texts_known(count: int, known: Mapping[str, int] | None) -> Texts:
+    """Texts that occur so often, which aren't known where they are too many or too long."""
     if known is not None and (len(known) > MAX_TEXTS or any(len(text) > MAX_TEXT for text in known)):
         known = None
     return Texts(count, None if known is None else dict(sorted(known.items())))
@@ -180,4 +181,4 @@ def _merged_texts(parts: Sequence[Texts]) -> Texts:
             return Texts(count, None)
         for text, number in part.known.items():
             known[text] = known.get(text, 0) + number
-    return _texts(count, known)
+    return texts_known(count, known)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array, Block, Ragged
 from logloom.schema import ColumnType, Schema
 from logloom.statistics.exact import CHUNK
-from logloom.statistics.lanes import Lane, Numbers, numbers_of, texts_of, whole_numbers_of
+from logloom.statistics.lanes import Lane, Numbers, merged_lanes, numbers_of, texts_of, whole_numbers_of
 from logloom.statistics.state import LENGTHS, ROWS, VALUES, Key, Statistics
 
 MAX_LANES = 64  # elements of a vector or matrix that have lanes of their own
@@ -34,6 +34,7 @@ MAX_CHANNELS = 16  # of the last axis of larger ones
 SAMPLE = 64  # positions of a large value that are looked at
 _WAITING = 1 << 17  # numbers that wait to be counted together
 _AT_ONCE = 1 << 14  # numbers that are counted together, so that they stay in a processor's cache
+_MERGED = 64  # parts of a lane that wait to be merged
 _WHOLE = 2**53
 
 
@@ -85,7 +86,7 @@ class RowStatistics:
         for name, rows in self._rows.items():
             missing = self._missing[name]
             rows_lane = Numbers(rows - missing, missing, left_out=self._left_out[name])
-            self._known[Key(name, "", ROWS, 0)].append(rows_lane)
+            self._know(Key(name, "", ROWS, 0), rows_lane)
         return Statistics.of(self._known)
 
     # --- columns
@@ -107,7 +108,7 @@ class RowStatistics:
         self._numbers(name, "", LENGTHS, values.shapes)
         if ctype.kind == "string":
             texts = (row.tobytes().decode(errors="replace") for row in values)
-            self._known[Key(name, "", VALUES, 0)].append(texts_of(texts))
+            self._know(Key(name, "", VALUES, 0), texts_of(texts))
         elif ctype.kind == "array":
             is_image = ctype.shape == (None, None, None)
             if not is_image and (self._limit is None or values.lengths.max(initial=0) <= self._limit):
@@ -129,8 +130,10 @@ class RowStatistics:
         elif dtype.kind == "c":
             self._elements(name, f"{field}.real" if field else "real", values.real)
             self._elements(name, f"{field}.imag" if field else "imag", values.imag)
-        elif dtype.kind in "US":
-            self._known[Key(name, field, VALUES, 0)].append(texts_of(map(str, values.reshape(-1).tolist())))
+        elif dtype.kind == "U":
+            # Half of a surrogate pair is no text that a file could hold.
+            texts = (text.encode(errors="replace").decode() for text in values.reshape(-1).tolist())
+            self._know(Key(name, field, VALUES, 0), texts_of(texts))
         elif dtype.kind in "biuf":
             if math.prod(values.shape[1:]) > MAX_LANES:
                 values = values.reshape(-1, channels_of(values.shape[1:]))
@@ -141,7 +144,7 @@ class RowStatistics:
         lanes = values.reshape(len(values), math.prod(values.shape[1:])).T
         if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and _are_large(values):
             for number, lane in enumerate(lanes):
-                self._known[Key(name, field, part, number)].append(whole_numbers_of(lane))
+                self._know(Key(name, field, part, number), whole_numbers_of(lane))
             return
         with np.errstate(invalid="ignore"):  # NaNs that would signal
             self._waiting[name, field, part, len(lanes)].append(lanes.astype(np.float64))
@@ -161,7 +164,13 @@ class RowStatistics:
                 chosen = lanes[at : at + step]
                 found = numbers_of(np.stack([lane for _, lane in chosen]))
                 for (key, _), one in zip(chosen, found, strict=True):
-                    self._known[key].append(one)
+                    self._know(key, one)
+
+    def _know(self, key: Key, lane: Lane) -> None:
+        known = self._known[key]
+        known.append(lane)
+        if len(known) >= _MERGED:  # so that many rows take no more room than some
+            known[:] = [merged_lanes(known)]
 
 
 def channels_of(shape: tuple[int, ...]) -> int:

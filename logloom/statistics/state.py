@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from logloom.errors import DatasetError
-from logloom.statistics.cells import CELLS, MAX_LEVEL, RELATIVE, Cells
-from logloom.statistics.exact import Dyadic
-from logloom.statistics.lanes import MAX_TEXTS, Lane, Numbers, Texts, merged_lanes
+from logloom.statistics.cells import CELLS, MAX_LEVEL, NO_CELLS, Cells, end_of
+from logloom.statistics.exact import FLOAT_BITS, Dyadic
+from logloom.statistics.lanes import Lane, Numbers, Texts, merged_lanes, texts_known
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,12 +165,20 @@ def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
     lists = {name: _split(table[name]) for name in ("cells", "counts")}
     rows = table.drop_columns(["cells", "counts"]).to_pylist()
     before: Key | None = None
+    kinds: dict[tuple[str, str, str], type[Lane]] = {}
     for row, cells, counts in zip(rows, lists["cells"], lists["counts"], strict=True):
         key = Key(row["column"], row["field"], row["part"], row["lane"])
         if before is not None and not before < key:
             raise ValueError(f"{key} stands after {before}")
         before = key
-        yield key, _numbers(row, cells, counts) if row["level"] is not None else _texts(row, counts)
+        try:
+            lane = _texts(row, counts) if row["level"] is None else _numbers(row, cells, counts)
+        except ValueError as error:
+            raise ValueError(f"column {key.column!r}: {error}") from error
+        kind = Numbers if key.part in (ROWS, LENGTHS) else kinds.setdefault(key[:3], type(lane))
+        if None in key or key.part not in (ROWS, LENGTHS, VALUES) or key.lane < 0 or type(lane) is not kind:
+            raise ValueError(f"column {key.column!r}: no such lane")
+        yield key, lane
 
 
 def _split(lists: pa.ChunkedArray) -> list[Any]:
@@ -184,29 +192,45 @@ def _numbers(row: Mapping[str, Any], numbers: Any, counts: Any) -> Numbers:
     said = {name: row[name] for name in _COUNTS}
     low, high = (None if row[name] is None else Dyadic.parse(row[name]) for name in ("low", "high"))
     total, squares = (Dyadic.parse(row[name]) for name in ("total", "squares"))
-    cells = Cells(row["level"], numbers, counts)
-    lane = Numbers(**said, low=low, high=high, total=total, squares=squares, cells=cells)
-    is_known = low is not None and high is not None and not high < low
-    if min(said.values()) < 0 or (lane.finite > 0 and row["part"] != ROWS) != is_known:
-        raise ValueError(f"counts of column {row['column']!r} make no sense")
-    if not 0 <= row["level"] <= MAX_LEVEL or len(numbers) > CELLS or len(numbers) != len(counts):
-        raise ValueError(f"column {row['column']!r} has no such cells")
-    if (
-        (numbers[1:] <= numbers[:-1]).any()
-        or (counts <= 0).any()
-        or (is_known and counts.sum() != lane.finite)
-    ):
-        raise ValueError(f"cells of column {row['column']!r} don't fit its counts")
-    limit = 1 << (63 - min(row["level"], RELATIVE))
-    if len(numbers) and not -limit <= numbers[0] <= numbers[-1] < limit:
-        raise ValueError(f"column {row['column']!r} has cells beyond all numbers")
-    return lane
+    lane = Numbers(**said, low=low, high=high, total=total, squares=squares, cells=NO_CELLS)
+    if min(said.values()) < 0 or lane.finite < 0:
+        raise ValueError("its counts make no sense")
+    num = 0 if row["part"] == ROWS else lane.finite
+    if not _are_sums(lane, num):
+        raise ValueError("its sums don't fit its range")
+    level = row["level"]
+    if not 0 <= level <= MAX_LEVEL or not len(numbers) == len(counts) <= CELLS:
+        raise ValueError("it has no such cells")
+    if (numbers[1:] <= numbers[:-1]).any() or (counts <= 0).any() or sum(counts.tolist()) != num:
+        raise ValueError("its cells don't fit its counts")
+    end = end_of(level)
+    if num and not -end <= numbers[0] <= numbers[-1] < end:
+        raise ValueError("it has cells beyond all numbers")
+    return replace(lane, cells=Cells(level, numbers, counts))
+
+
+def _are_sums(lane: Numbers, num: int) -> bool:
+    """Whether so many numbers may have this range and these sums."""
+    low, high = lane.low, lane.high
+    if not num or low is None or high is None:
+        return num == 0 and low is None and high is None and lane.total == lane.squares == Dyadic()
+    if any(end.e + end.m.bit_length() > FLOAT_BITS for end in (low, high)):
+        return False
+    least, most, deviation = low.times(num), high.times(num), lane.squares.times(num)
+    furthest = max(low.squared(), high.squared()).times(num)
+    is_in_range = not (lane.total < least or most < lane.total or furthest < lane.squares)
+    return is_in_range and not deviation < lane.total.squared()
 
 
 def _texts(row: Mapping[str, Any], counts: Any) -> Texts:
-    texts = row["texts"]
+    texts, count = row["texts"], row["count"]
+    if count < 0:
+        raise ValueError("its counts make no sense")
     if texts is None:
-        return Texts(row["count"], None)
-    if len(texts) != len(counts) or len(texts) > MAX_TEXTS:
-        raise ValueError(f"texts of column {row['column']!r} don't fit their counts")
-    return Texts(row["count"], dict(zip(texts, counts.tolist(), strict=True)))
+        return Texts(count, None)
+    known = dict(zip(texts, counts.tolist(), strict=True))
+    lane = texts_known(count, known)
+    is_whole = len(known) == len(texts) and sum(known.values()) == count and (counts > 0).all()
+    if not is_whole or lane.known is None:
+        raise ValueError("its texts don't fit their counts")
+    return lane

@@ -85,7 +85,7 @@ def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
 
 def _field_dtype(dtype: np.dtype[Any], field: str) -> np.dtype[Any]:
     for name in field.split("."):
-        if dtype.names is None:  # a complex number's part
+        if name not in (dtype.names or ()):  # a complex number's part
             return np.dtype("f8")
         dtype = dtype[name].base
     return dtype
@@ -98,11 +98,12 @@ def _described(lanes: Sequence[Lane], dtype: np.dtype[Any], *, is_list: bool) ->
 
 
 def _listed(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Objects as one object of lists."""
+    """Objects as one object of lists, with None for what one of them lacks."""
     names = dict.fromkeys(name for one in told for name in one)
-    nested = {name for name in names if isinstance(told[0].get(name), Mapping) and name != "histogram"}
     return {
-        name: _listed([one[name] for one in told]) if name in nested else [one.get(name) for one in told]
+        name: _listed([one.get(name, {}) for one in told])
+        if name in ("quantiles", "errors", "distinct")
+        else [one.get(name) for one in told]
         for name in names
     }
 
@@ -127,13 +128,13 @@ def describe(lane: Lane, dtype: np.dtype[Any]) -> dict[str, Any]:
     if finite:
         said["mean"] = mean_of(lane.total, finite)
         said["std"] = std_of(lane.total, lane.squares, finite)
-    values, errors = quantiles(lane, [percent / 100 for percent in PERCENTS])
+    values, errors = quantiles(lane, [percent / 100 for percent in PERCENTS], is_whole=is_whole)
     named = list(map(str, PERCENTS))
     said["quantiles"] = dict(zip(named, values, strict=True))
     said["errors"] = dict(zip(named, errors, strict=True))
     if finite:
         said["histogram"] = asdict(histogram(lane.cells, is_whole=is_whole))
-    if is_whole and lane.cells.level == 0 and len(lane.cells.numbers) <= MAX_DISTINCT and _is_exact(lane):
+    if is_whole and lane.cells.level == 0 and len(lane.cells.numbers) <= MAX_DISTINCT and not _is_cut(lane):
         shown = [int(value) for value in lane.cells.bounds[0].tolist()]
         said["distinct"] = _distinct(shown, lane.cells.counts.tolist())
     return said
@@ -149,14 +150,19 @@ def _number(number: Dyadic | None, is_whole: bool) -> float | int | None:
     return int(number.fraction) if is_whole else float(number)
 
 
-def _is_exact(lane: Numbers) -> bool:
-    """Whether a cell of level 0 is one number: floats hold whole ones up to 2**53."""
-    return all(end is None or abs(end.fraction) <= _WHOLE or end.e < 0 for end in (lane.low, lane.high))
+def _is_cut(lane: Numbers) -> bool:
+    """Whether some of these whole numbers stand for others near them: floats hold all up to 2**53."""
+    return any(end is not None and abs(end.fraction) > _WHOLE for end in (lane.low, lane.high))
 
 
-def quantiles(lane: Numbers, shares: Sequence[float]) -> tuple[list[float | None], list[float | None]]:
+def quantiles(
+    lane: Numbers, shares: Sequence[float], *, is_whole: bool = False
+) -> tuple[list[float | None], list[float | None]]:
     """Quantiles of the finite numbers, between two by linear interpolation, as numpy's; and how far off each
     may be, 0 for exact ones.
+
+    Args:
+        is_whole: whether the numbers were integers, of which cells cut large ones.
 
     Returns:
         None for each where there are no numbers.
@@ -166,7 +172,7 @@ def quantiles(lane: Numbers, shares: Sequence[float]) -> tuple[list[float | None
         return [None] * len(shares), [None] * len(shares)
     low, high = float(lane.low), float(lane.high)
     firsts, lasts = (np.clip(np.nan_to_num(bound, nan=np.inf), low, high) for bound in lane.cells.bounds)
-    if not _is_exact(lane):
+    if is_whole and _is_cut(lane):
         firsts, lasts = (np.clip(bound, low, high) for bound in (firsts - 4096, lasts + 4096))
     ends = np.cumsum(lane.cells.counts)
 
@@ -195,7 +201,9 @@ def quantiles(lane: Numbers, shares: Sequence[float]) -> tuple[list[float | None
 
 
 def _between(a: float, b: float, share: float) -> float:
-    """As numpy interpolates, to the bit."""
+    """As numpy interpolates, to the bit, but for numbers whose difference no float holds."""
+    if math.isinf(b - a):
+        return a * (1 - share) + b * share
     return a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share)
 
 

@@ -44,8 +44,9 @@ from logloom.transforms.finished import check_files, withdraw_assembled, withdra
 from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
 from logloom.transforms.outcomes import LogOutcomes, kept_records, records_of
-from logloom.transforms.partition import Failure, Reading, damaged, differences, is_sampled
 from logloom.transforms.read_marks import is_marked, leave_mark, mark_of
+from logloom.transforms.reading_back import Reading, damaged, differences, is_sampled
+from logloom.transforms.results import Failure
 from logloom.transforms.taking import refresh_assembled, taken_portion
 
 

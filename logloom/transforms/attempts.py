@@ -35,7 +35,8 @@ from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.software import software
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask
-from logloom.transforms.partition import Failure, PartitionResult, build_partition
+from logloom.transforms.partition import build_partition
+from logloom.transforms.results import Failure, PartitionResult
 from logloom.transforms.running_note import is_over
 from logloom.transforms.summarize import Opened, summarize
 from logloom.words import counted

@@ -16,7 +16,7 @@ from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.entries import FileEntry
 from logloom.io.steps import recorded, step
-from logloom.transforms import assembly, finish, partition
+from logloom.transforms import assembly, finish
 from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, Target
@@ -29,8 +29,9 @@ from logloom.transforms.outcomes import (
     merge_outcomes,
     write_outcomes,
 )
-from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.read_marks import read_back_bundle
+from logloom.transforms.reading_back import is_sampled
+from logloom.transforms.results import Failure, PartitionResult
 
 with beam_needed():
     import apache_beam as beam
@@ -184,7 +185,7 @@ def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     with _step(job, "read units back"):
         read, known = read_back_bundle(job, unpacked(built))
     units = [entry for result in read for entry in result.entries]
-    looked_at = 0 if known else sum(partition.is_sampled(job.verify, unit.identity) for unit in units)
+    looked_at = 0 if known else sum(is_sampled(job.verify, unit.identity) for unit in units)
     _count(units_read_back=looked_at, units_known_read=known)
     _count_retries()
     return read[0].log.log_id, packed(read)

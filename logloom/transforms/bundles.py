@@ -4,7 +4,7 @@ An engine keeps objects of its own around each element, several kB of them in Be
 be most of what very many small partitions take. Large partitions, and those of small plans, stay alone.
 
 Here: how many go together, and their bytes in a shuffle.
-Elsewhere: what a partition and its result are (logloom.transforms.partition).
+Elsewhere: what a partition and its result are (logloom.transforms.results).
 """
 
 from __future__ import annotations

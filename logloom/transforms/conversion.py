@@ -24,7 +24,7 @@ from logloom.schema import Schema
 from logloom.transforms import memory
 from logloom.transforms.job import Job, LogTask, PartitionRows, PartitionTask
 from logloom.transforms.outcomes import MAX_REASONS
-from logloom.transforms.partition import Failure
+from logloom.transforms.results import Failure
 from logloom.words import counted
 
 SEMANTICS = 1  # counts up when a source's rows would become others
@@ -83,13 +83,13 @@ class ConvertJob(Job):
     def rows_of(self, partition: PartitionTask) -> PartitionRows:
         """See `Job.rows_of`; as the source's reader gives them."""
         assert isinstance(partition.span, LogRange)
-        return _PartRows(self, partition.log.log_id, partition.span)
+        return _ConvertedRows(self, partition.log.log_id, partition.span)
 
     def _place(self, log: LogTask, part: LogRange) -> list[Any]:
         return [log.log_id, part.identity, part.name, part.start, part.stop]
 
 
-class _PartRows:
+class _ConvertedRows:
     """The blocks of a part of a source."""
 
     def __init__(self, job: ConvertJob, log_id: str, part: LogRange):

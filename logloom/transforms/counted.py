@@ -1,7 +1,7 @@
 """Statistics that units and logs have: what is wrong with them, and counting them again.
 
 Here: the statistics in entries and in the file of a log, against each other and against rows that are read.
-Elsewhere: counting them in a build (logloom.transforms.partition), where they lie
+Elsewhere: counting them in a build (logloom.transforms.writing), where they lie
 (logloom.io.log_statistics).
 """
 
@@ -28,7 +28,7 @@ from logloom.io.units import format_named
 from logloom.schema import Schema
 from logloom.statistics.rows import RowStatistics
 from logloom.statistics.state import Statistics
-from logloom.transforms.partition import Reading
+from logloom.transforms.reading_back import Reading
 
 
 def count_unit(reading: Reading, entry: Entry, schema: Schema, *, every_value: bool = False) -> Statistics:
@@ -65,7 +65,7 @@ def unit_statistics_problem(store: Store, record: LogRecord, entry: Entry) -> st
             return ""  # whoever looks at entries says so
         if not found.statistics:
             return f"{place}: without statistics"
-        statistics_in(found, place)
+        statistics_in(store, found)
     except DatasetError as error:
         return str(error).rpartition(";")[0] or str(error)
     return ""
@@ -83,7 +83,7 @@ def unit_statistics_problems(store: Store, entry: Entry, counted: Statistics) ->
     if found is None or not found.statistics:
         return  # units of before have none
     try:
-        said = statistics_in(found, place)
+        said = statistics_in(store, found)
     except DatasetError:
         return  # whoever looks at the log's statistics says so
     other = [name for name in counted.columns() if said.only(name) != counted.only(name)]
@@ -145,7 +145,7 @@ def restore_unit_statistics(reading: Reading, entry: Entry, siblings: Iterable[E
 
 def _is_damaged(store: Store, entry: Entry) -> bool:
     try:
-        statistics_in(entry, store.uri_of(entry.folder))
+        statistics_in(store, entry)
     except DatasetError:
         return True
     return False

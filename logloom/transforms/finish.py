@@ -39,8 +39,8 @@ from logloom.transforms.outcomes import (
     num_kept,
     records_of,
 )
-from logloom.transforms.partition import Failure, PartitionResult
 from logloom.transforms.read_marks import marks_folder
+from logloom.transforms.results import Failure, PartitionResult
 from logloom.transforms.rows import Tally, reconcile
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile

@@ -3,7 +3,7 @@
 An engine may give a process many threads, each with a partition: each alone keeps to its blocks, together
 they wouldn't.
 Here: `MemoryBudget`, and `ROWS`, that of this process.
-Elsewhere: the streams that take of it (logloom.transforms.rows, logloom.transforms.partition).
+Elsewhere: the streams that take of it (logloom.transforms.rows, logloom.transforms.reading_back).
 """
 
 from __future__ import annotations

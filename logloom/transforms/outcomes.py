@@ -30,7 +30,7 @@ from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import LogTask, Target
-from logloom.transforms.partition import Failure
+from logloom.transforms.results import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
 MAX_FAILURES = 200  # that travel and are shown; files list all

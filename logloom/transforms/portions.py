@@ -92,6 +92,6 @@ def publish_portion(job: Job, unit: Entry, name: str, portion: Portion) -> None:
     if portion.scratch is None:
         return
     files = tuple(replace(file, portion="") for file in unit.files if file.portion == portion.identity)
-    said = unit.unit["portions"][name]
-    entry = replace(unit, identity=portion.identity, files=files, columns={}, unit=said, tally={})
+    own = {"identity": portion.identity, "files": files, "unit": unit.unit["portions"][name]}
+    entry = replace(unit, **own, columns={}, tally={}, statistics="")  # what rows hold, the unit says
     publish_unit(job.store, portion.scratch, entry)

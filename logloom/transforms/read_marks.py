@@ -4,7 +4,7 @@ A bundle whose units were read back, and found right, leaves an empty file in ru
 and columns: units with other bytes have another name. So does an assembled output, named by its entry.
 Marks are gone once their version is committed.
 Here: `read_back_bundle`, `units_read_back`, and the marks of assembled outputs.
-Elsewhere: reading one partition's units back (logloom.transforms.partition), or an assembled output
+Elsewhere: reading one partition's units back (logloom.transforms.reading_back), or an assembled output
 (logloom.transforms.assembly).
 """
 
@@ -19,7 +19,8 @@ from logloom.io.manifest import runs_folder
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
 from logloom.transforms.journal import READING_BACK, Note
-from logloom.transforms.partition import PartitionResult, read_back
+from logloom.transforms.reading_back import read_back
+from logloom.transforms.results import PartitionResult
 
 _MARK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}-(\d{1,9})")
 

@@ -25,8 +25,9 @@ from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import packed
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, opened, opened_now
-from logloom.transforms.partition import Failure, plan_bundles
+from logloom.transforms.partition import plan_bundles
 from logloom.transforms.resolve import hold_to, named_topics
+from logloom.transforms.results import Failure
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 

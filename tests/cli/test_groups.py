@@ -74,14 +74,10 @@ def options_of(name):
         ("plan", "build", {"sources", "to", "log", "py", "allow_derive", "limit", "on_error", "hash"}),
         ("verify", "repair", {"root", "py", "allow_derive", "log", "workers"}),
         ("build", "convert", {"runner", "flink_master", "environment", "project", "machine_type", "workers"}),
+        ("build", "convert", {"detach", "dry_run", "wait", "labels", "profile"}),
     ],
 )
 def test_commands_that_share_options_explain_them_alike(one, other, shared):
     mine, theirs = options_of(one), options_of(other)
     assert shared <= mine.keys() & theirs.keys()
     assert {name: mine[name] for name in shared} == {name: theirs[name] for name in shared}
-
-
-def test_convert_neither_detaches_nor_shows_a_job():
-    assert not {"detach", "dry_run"} & options_of("convert").keys()
-    assert {"detach", "dry_run"} <= options_of("build").keys()

@@ -230,7 +230,8 @@ def _build(uris: list[str], on_error: str) -> None:
     from logloom.pipelines.plan import plan_build
     from logloom.recipe import Recipe
     from logloom.transforms.job import PartitionTask
-    from logloom.transforms.partition import build_partition, read_back
+    from logloom.transforms.partition import build_partition
+    from logloom.transforms.reading_back import read_back
 
     text = suggested_recipe(uris, {})
     recipe = Recipe.from_yaml(text, source="suggested").model_copy(update={"on_error": on_error})

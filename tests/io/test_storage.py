@@ -269,5 +269,5 @@ def test_a_scratch_folder_that_cant_be_listed_is_a_clear_error(tmp_path, monkeyp
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(os, "listdir", lambda path: (_ for _ in ()).throw(full))
     monkeypatch.setattr(os, "scandir", lambda path: (_ for _ in ()).throw(full))
-    with pytest.raises(StorageError, match="No space left"):
+    with pytest.raises(StorageError, match="the disk is full"):
         store.sweep()

@@ -121,9 +121,9 @@ def opened(monkeypatch) -> list[str]:
     """The names of the logs that plans open."""
     names: list[str] = []
 
-    def note(uris, options):
+    def note(uris, *more):
         names.append(pathlib.PurePath(uris[0]).stem)
-        return open_log(uris, options)
+        return open_log(uris, *more)
 
     monkeypatch.setattr(plan_logs, "open_log", note)
     return names

@@ -36,7 +36,7 @@ from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
 from logloom.transforms.outcomes import merge_outcomes, write_outcomes
-from logloom.transforms.partition import Failure
+from logloom.transforms.results import Failure
 from tests.files import flip
 from tests.pipelines.conftest import build_at, digests
 

@@ -403,7 +403,10 @@ def test_convert_takes_the_options_of_dataflow_and_refuses_files_that_its_worker
     named = ["--project", "p", "--region", "r", "--staging", "gs://bucket/x", "--sdk-container-image", "i"]
     done = logloom("convert", built, tmp_path / "root", "--format", "tar", "--runner", "dataflow", *named)
     assert done.returncode == 2
-    assert f"{built} (and 1 more): Dataflow's workers don't see this disk; copy it to gs://" in done.stderr
+    assert (
+        f"{tmp_path / 'root'} (and 1 more): Dataflow's workers don't see this disk; copy it to gs://"
+        in done.stderr
+    )
 
 
 def test_a_dry_run_of_a_build_that_is_up_to_date_says_so_and_shows_no_job(recipe, built):

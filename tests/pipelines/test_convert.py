@@ -475,7 +475,11 @@ def test_the_command_says_up_to_date_and_copies_what_is_there(built, tmp_path):
     again = logloom(*command)
     assert "up to date" in again.stderr
     assert again.stdout == first.stdout
-    copied = logloom("convert", f"{built}@1", tmp_path / "shards", "--format", "tar", "--plain")
+    plain = ("convert", f"{built}@1", tmp_path / "shards", "--format", "tar", "--plain")
+    dry = logloom(*plain, "--dry-run", "--runner", "dataflow")
+    assert (dry.returncode, (tmp_path / "shards").exists()) == (2, False), dry.stderr
+    assert "--dry-run: this command copies" in dry.stderr
+    copied = logloom(*plain)
     assert copied.returncode == 0, copied.stderr
     assert "copied from version 1" in copied.stderr
     assert len(TarReader(sorted(map(str, (tmp_path / "shards").glob("*.tar"))))) > 10

@@ -9,7 +9,7 @@ import pytest
 
 from logloom.digests import digest_of
 from logloom.errors import ReadBackError
-from logloom.io.manifest import runs_folder
+from logloom.io.manifest import read_manifest, runs_folder
 from logloom.io.storage import Store
 from logloom.pipelines import convert_sources
 from logloom.pipelines.convert import convert
@@ -17,6 +17,7 @@ from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import VersionSource, open_source
 from logloom.pipelines.planned import Plan
 from logloom.pipelines.progress import Meter
+from logloom.pipelines.purge import purge
 from logloom.pipelines.status import builds
 from logloom.software import software
 from logloom.transforms import attempts
@@ -141,3 +142,15 @@ def test_the_command_refuses_to_run_beside_another_and_shows_labels(built, tmp_p
     plain = logloom("convert", built, tmp_path / "out", "--format", "bags", "--plain", "--detach")
     assert plain.returncode == 2
     assert "--plain" in plain.stderr
+
+
+def test_a_log_that_was_purged_stays_out_though_the_source_has_it(built, tmp_path):
+    root = str(tmp_path / "root")
+    convert(plan_convert(open_source(str(built)), root, "bags"))
+    gone, *others = [record.log_id for record in read_manifest(Store.at(root)).logs]
+    assert purge(root, [gone]).is_proven
+    plan = plan_convert(open_source(str(built)), root, "bags")
+    assert f"{gone}: left out, since it was purged" in plan.notes
+    made = convert(plan)
+    assert ([record.log_id for record in made.manifest.logs], made.built) == (others, 0)
+    assert plan_convert(open_source(str(built)), root, "bags").up_to_date

@@ -57,7 +57,7 @@ def converted(made, root):
     on_error = "fail" if faulty.FaultyFiles.faults.kind == "404" else "skip"
     source = open_source(f"{ROOT}/root", output="table", on_error=on_error)
     done = convert(plan_convert(source, root, "tar", on_error=on_error))
-    assert done.left_out == ()
+    assert done.damaged == ()
     return rows_of(done.manifest)
 
 

@@ -13,7 +13,7 @@ from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.verify import reading_of, verify
 from logloom.recipe import Recipe
 from logloom.transforms.assembly import assembled_differences
-from logloom.transforms.partition import differences
+from logloom.transforms.reading_back import differences
 from tests import faulty
 from tests.io.tables.making import drive as table_rows
 from tests.pipelines.conftest import build_at
@@ -107,7 +107,7 @@ def test_a_store_that_fails_while_a_table_s_blobs_are_read_never_shortens_a_conv
     faults.set()
     done = convert_skipping()
     assert done.manifest.totals["rows"] == 12
-    assert done.left_out == ()
+    assert done.damaged == ()
 
 
 def test_a_table_whose_creation_had_its_answer_lost_is_made_and_another_writer_s_is_refused(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import logloom.io.tables as tables
+from logloom.cli.gc import seconds
 from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
 from logloom.io import ages, removals
 from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
@@ -460,3 +461,11 @@ def test_of_gc_and_whoever_tags_a_version_meanwhile_one_gives_way(store, monkeyp
         assert read_tags(store) == {"gold": 2}
     with pytest.raises(UsageError, match="was removed") if first == "gc" else contextlib.nullcontext():
         tag(store, 1, ["late"])
+
+
+def test_a_grace_is_a_duration_as_recipes_have_them(tmp_path):
+    root = str(tmp_path)
+    for wrong, why in (("7", "7 has no unit"), ("7x", "unknown unit 'x'"), ("-1d", "is negative")):
+        done = command("gc", root, f"--grace={wrong}")
+        assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+    assert seconds("1.5d", "--grace") == 1.5 * 86400

@@ -16,9 +16,10 @@ from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
-from logloom.pipelines import history
+from logloom.pipelines import history, stats
 from logloom.pipelines.comparison import LogChanges, compare
 from logloom.pipelines.history import follow, versions
+from logloom.pipelines.stats import column_statistics
 from logloom.pipelines.tagging import tag, untag
 from tests.pipelines.conftest import build_at, command
 
@@ -109,6 +110,30 @@ def test_a_difference_names_columns_outputs_and_lines_of_the_recipe(grown, drive
     assert changed.columns[first][1] is None
     assert all(pair[1].endswith(", km") for name, pair in changed.columns.items() if name != first)
     assert set(changed.outputs) >= {"l5kit"}
+
+
+def test_a_difference_tells_what_changed_in_statistics_and_a_log_has_its_own(grown, monkeypatch):
+    root = grown.uri
+    told = json.loads(command("diff", root, "1", "2", "--json").stdout)["statistics"]
+    before, after = (column_statistics(root, version).columns() for version in (1, 2))
+    for key in ("count", "min", "max", "mean"):
+        pairs = [before["ego.speed"][key], after["ego.speed"][key]]
+        assert told["ego.speed"].get(key, pairs) == pairs
+        assert (key in told["ego.speed"]) == (pairs[0] != pairs[1])
+        assert told["ego.position[1]"].get(key, [0, 0])[1] in (0, after["ego.position"][key][1])
+    assert all(pair[0] != pair[1] for one in told.values() for pair in one.values())
+    for how in ([], ["--md"]):
+        shown = command("diff", root, "1", "2", *how).stdout
+        assert f"~ ego.speed: count {before['ego.speed']['count']} -> {after['ego.speed']['count']}" in shown
+    assert json.loads(command("diff", root, "2", "2", "--json").stdout)["statistics"] == {}
+    second, _ = json.loads(command("log", root, "drive-00", "--json").stdout)
+    (own,) = follow(grown, "drive-01")
+    assert second["columns"]["ego.speed"] == follow(grown, "drive-00")[0].columns["ego.speed"]
+    both = [second["columns"]["ego.speed"]["count"], own.columns["ego.speed"]["count"]]
+    assert sum(both) == after["ego.speed"]["count"]
+    assert f"ego.speed: {both[0]}, " in command("log", root, "drive-00").stdout
+    monkeypatch.setattr(stats, "MAX_LOGS", 1)
+    assert stats.known_columns(grown, read_manifest(grown, 2)) is None
 
 
 def test_a_version_says_when_and_by_which_build_it_was_made_and_what_changed(grown, monkeypatch):

@@ -306,9 +306,9 @@ def test_what_is_remembered_wrongly_of_topics_or_content_builds_nothing_wrong(ar
 def test_a_log_that_goes_once_it_is_listed_is_unreadable(archive, monkeypatch, on_error):
     built(archive, f"on_error: {on_error}\n")
 
-    def open_or_not(uris, options):
+    def open_or_not(uris, *more):
         pathlib.Path(archive / "logs/a.mcap").unlink(missing_ok=True)
-        return open_log(uris, options)
+        return open_log(uris, *more)
 
     monkeypatch.setattr(plan_logs, "open_log", open_or_not)
     if on_error == "fail":

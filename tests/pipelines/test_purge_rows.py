@@ -8,10 +8,11 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import PurgedError, UsageError
+from logloom.io.log_statistics import statistics_file
 from logloom.io.logs.base import OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.redacted import RedactedLog
-from logloom.io.manifest import read_manifest
+from logloom.io.manifest import as_laid_out, read_manifest
 from logloom.io.merging import write_records
 from logloom.io.purged import Tombstone, digest_of_log
 from logloom.io.storage import Store
@@ -19,6 +20,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.head_why import Explainer
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
+from logloom.pipelines.purge_found import Found
 from logloom.pipelines.purge_rows import ErasedTime
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
@@ -86,6 +88,46 @@ def test_what_the_logs_give_is_what_the_version_says_and_no_build_adds_it_again(
     assert verify(f"{root}", 1, num_workers=1).purged == 1
     assert plan_build(recipe, str(root)).up_to_date
     assert not repair(str(root), num_workers=1, dry_run=True).damaged
+
+
+def test_what_was_built_since_stays_when_the_same_time_is_purged_again(erased, tmp_path, monkeypatch):
+    recipe, root, time = erased
+    shutil.copytree(root, tmp_path / "root")
+    again = str(tmp_path / "root")
+    monkeypatch.chdir(root.parent)
+    path = f"logs/{time.log}.mcap"
+    done = purge(again, [], [dataclasses.replace(time, log=path)])
+    assert (done.is_proven, done.logs, done.versions, done.units) == (True, [time.log], [1], 0)
+    assert plan_build(recipe, again).up_to_date
+    assert verify(again, num_workers=1).is_proven
+    more = dataclasses.replace(time, stop=time.stop + SECOND)
+    assert purge(again, [], [more], dry_run=True).versions == [1, 2]
+    assert purge(again, [path], dry_run=True).versions == [1, 2]
+    with pytest.raises(UsageError, match=r"no version has logs/none\.mcap;"):
+        purge(again, ["logs/none.mcap"])
+
+
+def test_statistics_that_came_out_the_same_stay_with_what_was_built_since(erased, tmp_path):
+    _, root, time = erased
+    shutil.copytree(root, tmp_path / "root")
+    store = as_laid_out(Store.at(str(tmp_path / "root")))
+    first, second = (next(iter(read_manifest(store, number).logs)) for number in (1, 2))
+    assert first.log_id == second.log_id == time.log
+    found = Found(store, [], [time])
+    assert (found.of(time.log), found.files()) == ([first], [statistics_file(first)])
+    found.records[1] = [dataclasses.replace(first, statistics=second.statistics)]
+    assert found.files() == []
+
+
+def test_a_plan_from_before_a_purge_of_a_log_that_stays_is_refused(erased, tmp_path):
+    recipe, root, time = erased
+    shutil.copytree(root, tmp_path / "root")
+    before = plan_build(recipe, str(tmp_path / "root"))
+    assert before.up_to_date
+    purge(str(tmp_path / "root"), [], [dataclasses.replace(time, stop=time.stop + SECOND)])
+    with pytest.raises(PurgedError, match="was purged since this build was planned; build again"):
+        build(before)
+    assert [log.task.log_id for log in plan_build(recipe, str(tmp_path / "root")).logs] == [time.log]
 
 
 def test_a_unit_that_is_lost_afterwards_is_repaired_without_it(erased, tmp_path):

@@ -161,7 +161,7 @@ def state(root):
         manifest = read_manifest(store, number)
         versions[number] = store.read(version_file(number))
         for record in manifest.logs:
-            if record.part and not erased.has(record.log_id):
+            if record.part and not erased.has_named(record.log_id):
                 for entry in read_log_part(store, record.part):
                     wrong.update(problem.split(":")[0] for problem in unit_problems(store, entry))
         if not len(erased):

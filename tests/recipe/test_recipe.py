@@ -520,6 +520,7 @@ def test_a_size_reads_back_as_it_was_written(count):
     [
         *[("50ms", 50_000_000), ("-12ms", -12_000_000), ("1s", 10**9), ("0s", 0), ("2us", 2000)],
         *[("100ns", 100), ("1.5 ms", 1_500_000), ("1min", 60 * 10**9), ("2µs", 2000), ("+1s", 10**9)],
+        ("1d", 86_400 * 10**9),
     ],
 )
 def test_durations_are_whole_nanoseconds(text, nanoseconds):

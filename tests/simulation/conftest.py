@@ -18,7 +18,7 @@ from logloom.io import ages, ahead, removals, retries, storage
 from logloom.io.storage import Store
 from logloom.pipelines import build, plan_logs
 from logloom.runners.options import Finished
-from logloom.transforms import attempts, build_logs, partition, running_note
+from logloom.transforms import attempts, build_logs, partition, running_note, writing
 from tests import faulty
 from tests.faulty import FaultyFiles
 from tests.simulation.eager import EAGER
@@ -110,7 +110,7 @@ def logs(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """One thread an actor, which stands for a process, and no waiting."""
-    for module in (ages, ahead, storage, partition, plan_logs):
+    for module in (ages, ahead, storage, writing, plan_logs):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(functools.cached_property, "__get__", unlocked)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))

@@ -14,7 +14,7 @@ from logloom.io.purged import Purged
 from logloom.io.remote import RemoteFiles
 from logloom.io.storage import Store
 from logloom.pipelines import gc, purge, tagging
-from logloom.transforms import finish, finished, partition, taking
+from logloom.transforms import finish, finished, reading_back, taking
 from tests.simulation import conftest
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import MANIFEST
@@ -89,7 +89,7 @@ MISTAKES = {
         [
             (Store, "_restore_all", entry_first),
             (finished, "_problems", nothing),
-            (partition, "differences", nothing),
+            (reading_back, "differences", nothing),
         ],
     ),
     "one's own commit is refused": (

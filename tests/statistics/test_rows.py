@@ -1,5 +1,6 @@
 """Statistics of rows: which lanes columns have, whatever the blocks; and their bytes."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,8 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
+from logloom.cli.stats import _lines, _texts
 from logloom.errors import DatasetError
 from logloom.schema import ColumnType, Schema
+from logloom.statistics.cells import MAX_LEVEL, NO_CELLS, Cells
+from logloom.statistics.exact import Dyadic
+from logloom.statistics.lanes import Numbers, Texts, numbers_of, texts_of
 from logloom.statistics.rows import SAMPLE, RowStatistics, places
 from logloom.statistics.state import LENGTHS, ROWS, VALUES, Key, Statistics
 from logloom.statistics.summary import summary
@@ -74,6 +79,99 @@ def test_damaged_bytes_are_refused_by_name():
             refused.append(str(error))
     assert len(refused) > len(damaged) / 2
     assert all(text.startswith("there: not statistics of columns") for text in refused)
+
+
+CAR = texts_of(["car", "bus", "car"])
+FEW = numbers_of(np.array([[3.0, np.nan, 1.0, 3.0]]))[0]
+HUGE = Dyadic.parse("1p20000")
+
+
+@pytest.mark.parametrize(
+    ("key", "lane"),
+    [
+        (Key(None, "", VALUES, 0), FEW),
+        (Key("c", "", "moods", 0), FEW),
+        (Key("c", "", VALUES, -1), FEW),
+        (Key("c", "", ROWS, 0), CAR),
+        (Key("c", "", LENGTHS, 0), CAR),
+        *(
+            (Key("c", "", VALUES, 0), dataclasses.replace(FEW, **said))
+            for said in (
+                {"count": -3},
+                {"below": 4},
+                {"low": None},
+                {"high": None},
+                {"low": HUGE, "high": HUGE, "total": HUGE},
+                {"total": HUGE},
+                {"total": Dyadic()},
+                {"squares": Dyadic()},
+                {"squares": Dyadic.of(28)},
+                {"count": 4},
+                {"cells": Cells(0, FEW.cells.numbers, np.array([2**63 - 1, 4]))},
+                {"cells": Cells(0, FEW.cells.numbers[::-1], FEW.cells.counts)},
+                {"cells": Cells(0, FEW.cells.numbers | 2047 << 52, FEW.cells.counts)},
+                {"cells": Cells(MAX_LEVEL, np.array([15, 16]), FEW.cells.counts)},
+                {"cells": Cells(MAX_LEVEL + 1, np.array([0, 1]), FEW.cells.counts)},
+                {"cells": NO_CELLS},
+            )
+        ),
+        (Key("c", "", VALUES, 0), Numbers(cells=FEW.cells)),
+        (Key("c", "", VALUES, 0), Numbers(low=Dyadic())),
+        (Key("c", "", ROWS, 0), dataclasses.replace(FEW, low=None, high=None)),
+        *(
+            (Key("c", "", VALUES, 0), Texts(count, known))
+            for count, known in (
+                (4, CAR.known),
+                (-1, None),
+                (2, {"a": 3, "b": -1}),
+                (1, {"a" * 257: 1}),
+                (0, {"": 0}),
+            )
+        ),
+    ],
+)
+def test_statistics_that_no_rows_have_are_refused(key, lane):
+    with pytest.raises(DatasetError, match=r"^there: not statistics of columns"):
+        Statistics.from_bytes(Statistics({key: lane}).to_bytes(), "there")
+    lanes = {Key("c", "", VALUES, 0): FEW, Key("c", "", VALUES, 1): CAR}
+    with pytest.raises(DatasetError, match="column 'c': no such lane"):
+        Statistics.from_bytes(Statistics(lanes).to_bytes(), "there")
+
+
+def test_many_parts_of_a_lane_are_merged_meanwhile(monkeypatch):
+    blocks = cut(random_block(EVERY_TYPE, 40, seed=3), list(range(1, 40)))
+    whole = counted(blocks, EVERY_TYPE)
+    monkeypatch.setattr("logloom.statistics.rows._MERGED", 3)
+    monkeypatch.setattr("logloom.statistics.rows._WAITING", 1)
+    assert counted(blocks, EVERY_TYPE) == whole
+
+
+def test_a_vector_has_the_values_of_those_elements_that_have_few():
+    values = np.stack([np.arange(100) % 2, np.arange(100)], axis=1)
+    said = told(values, ColumnType(np.dtype("i8"), (2,)))["c"]
+    assert said["distinct"] == {"values": [[0, 1], None], "counts": [[50, 50], None]}
+    assert list(_texts("c", said)) == [("c[0]", "0 (50), 1 (50)")]
+    assert [line[0] for line in _lines("c", said)] == ["c[0]", "c[1]"]
+
+
+def test_the_largest_floats_have_finite_quantiles_and_large_ones_are_exact():
+    largest = np.finfo("f8").max
+    said = told(np.array([-largest, largest]), ColumnType(np.dtype("f8")))["c"]
+    assert said["quantiles"]["50"] == 0
+    assert np.isfinite([*said["quantiles"].values(), said["std"]]).all()
+    stamps = 1.7e18 + 256.0 * np.arange(300)
+    said = told(stamps, ColumnType(np.dtype("f8")))["c"]
+    assert set(said["errors"].values()) == {0.0}
+    assert list(said["quantiles"].values()) == np.quantile(stamps, [0.01, 0.1, 0.5, 0.9, 0.99]).tolist()
+    cut_off = told(stamps.astype("i8"), ColumnType(np.dtype("i8")))["c"]
+    for percent, value in cut_off["quantiles"].items():
+        assert abs(value - said["quantiles"][percent]) <= cut_off["errors"][percent] <= 8192
+
+
+def test_a_text_that_no_file_holds_is_counted_with_a_question_mark():
+    dtype = np.dtype([("kind", "<U4")])
+    said = told(np.array([("\ud800",), ("a",)], dtype), ColumnType(dtype))["c"]
+    assert said["fields"]["kind"]["distinct"] == {"values": ["?", "a"], "counts": [1, 1]}
 
 
 def test_a_number_is_described_as_numpy_describes_it():

@@ -4,7 +4,7 @@ import pytest
 
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.transforms import partition
+from logloom.transforms import partition, writing
 from tests.transforms.ros2_logs import SPEED, speeds, write_log
 
 RECIPE = """
@@ -32,13 +32,13 @@ def sent(monkeypatch):
     """Names of files that the disk was told to begin to write, each time that it was."""
     found = []
     monkeypatch.setattr(
-        partition, "start_writing", lambda paths: found.append([path.name for path in paths if path.stat()])
+        writing, "start_writing", lambda paths: found.append([path.name for path in paths if path.stat()])
     )
     return found
 
 
 def test_files_are_sent_to_the_disk_before_a_partition_is_whole(planned, sent, monkeypatch):
-    monkeypatch.setattr(partition, "_WRITE_OUT", 1)
+    monkeypatch.setattr(writing, "_WRITE_OUT", 1)
     job, task = planned
     built = partition.build_partition(job, task)
     assert not built.failures
@@ -53,7 +53,7 @@ def test_the_disk_is_not_asked_for_a_few_bytes(planned, sent):
 
 
 def test_rows_that_are_made_to_be_compared_are_not_sent_to_the_disk(planned, sent, monkeypatch):
-    monkeypatch.setattr(partition, "_WRITE_OUT", 1)
+    monkeypatch.setattr(writing, "_WRITE_OUT", 1)
     job, task = planned
     partition.derive_columns(job, task.log, task.span, ["tar"])
     partition.derive_entry(job, task.log, task.span, "tar")

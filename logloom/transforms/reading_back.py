@@ -1,0 +1,154 @@
+"""Finished units, read through their own readers and held against what their entries promise.
+
+Here: `Reading`, `differences`, and `read_back`, which a build does with units that it wrote.
+Elsewhere: building units (logloom.transforms.partition), the formats' readers (logloom.io), which units were
+read back before (logloom.transforms.read_marks).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from blake3 import blake3
+from pydantic import BaseModel
+
+from logloom.blocks import Block
+from logloom.digests import RowsDigest
+from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.ahead import ahead
+from logloom.io.entries import Entry
+from logloom.io.filesystems import explained
+from logloom.io.memory import keep_freed_memory
+from logloom.io.remote import MISSING
+from logloom.io.sources import RowSource
+from logloom.io.steps import each
+from logloom.io.storage import Store
+from logloom.io.units import format_named
+from logloom.schema import Schema
+from logloom.transforms import memory
+from logloom.transforms.digesting import digested
+from logloom.transforms.finished import withdraw
+from logloom.transforms.images import check_images, image_columns
+from logloom.transforms.job import Target
+from logloom.transforms.journal import READING_BACK, Note
+from logloom.transforms.results import Failure, PartitionResult
+from logloom.words import counted
+
+READ_BYTES = 16 << 20  # of a block that is read back: a few of them need no fresh memory, which costs more
+_AT_A_TIME = 6  # blocks: that are read, wait for their digest, or have it, and buffers
+_UNPACKED = 8  # times the bytes of its files that a unit's rows may take, and their buffers
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What reading a version's units back takes.
+
+    Attributes:
+        outputs: name to the output's options.
+        encoded: columns that hold images which the recipe encoded.
+        block_bytes: of rows that are looked at together, about.
+    """
+
+    store: Store
+    schema: Schema
+    outputs: Mapping[str, BaseModel]
+    encoded: frozenset[str]
+    block_bytes: int = READ_BYTES
+
+    @classmethod
+    def of(cls, job: Target) -> Reading:
+        return cls(job.store, job.schema, job.outputs, job.encoded, min(job.block_bytes, READ_BYTES))
+
+    def open(self, entry: Entry) -> RowSource:
+        """The reader of a finished unit."""
+        folder = self.store.uri_of(entry.folder)
+        options = self._options(entry)
+        form = format_named(entry.output)
+        return form.reader(folder, self.schema, options, entry.unit, storage_options=self.store.options)
+
+    def image_columns(self, entry: Entry) -> set[str]:
+        """The columns of a unit that hold images."""
+        form = format_named(entry.output)
+        return image_columns(self.schema, self.encoded, form, self._options(entry))
+
+    def _options(self, entry: Entry) -> BaseModel:
+        if entry.output not in self.outputs:
+            raise DatasetError(
+                f"{self.store.uri_of(entry.folder)}: a unit of output {entry.output!r}, which the version "
+                f"doesn't have; there are {', '.join(self.outputs)}"
+            )
+        return self.outputs[entry.output]
+
+
+def read_back(job: Target, result: PartitionResult) -> PartitionResult:
+    """Reads the units through their own readers; adds a failure for each that differs from its entry."""
+    keep_freed_memory()
+    reading = Reading.of(job)
+    began = time.perf_counter()
+    chosen = [entry for entry in result.entries if entry.rows and is_sampled(job.verify, entry.identity)]
+    failures = [one for entry in chosen for one in damaged(job, entry, differences(reading, entry))]
+    job.journal.write(Note(READING_BACK, result.log.log_id, seconds=time.perf_counter() - began))
+    return dataclasses.replace(result, failures=(*result.failures, *failures))
+
+
+def damaged(job: Target, entry: Entry, problems: Iterable[str]) -> list[Failure]:
+    """The failures of a unit that isn't what its entry promises, which no longer counts as finished."""
+    found = list(problems)
+    if not found:
+        return []
+    way_out = withdraw(job.store, entry.log_id, entry.folders) or "build again: it will be made anew"
+    return [Failure(entry.log_id, entry.partition, "readback", f"{one}; {way_out}") for one in found]
+
+
+def is_sampled(verify: str, identity: str) -> bool:
+    """Whether a unit is among those to read back; the same ones in every attempt."""
+    if verify in ("all", "new", "none"):
+        return verify != "none"
+    share = float(verify.removeprefix("sample:"))
+    return int(blake3(identity.encode()).hexdigest()[:8], 16) < share * 2**32
+
+
+def differences(
+    reading: Reading, entry: Entry, on_block: Callable[[Block], object] | None = None
+) -> Iterator[str]:
+    """Says how a unit differs, read through its reader, from what its entry promises.
+
+    Args:
+        on_block: called with all that is read.
+
+    Raises:
+        StorageError: it can't be read.
+    """
+    place = reading.store.uri_of(entry.folder)
+    try:
+        with explained(place, MISSING):
+            images = reading.image_columns(entry)
+            reader = reading.open(entry)
+            digests = RowsDigest(reader.schema)
+            rows = 0
+
+            with memory.ROWS.reserved(min(_AT_A_TIME * reading.block_bytes, _UNPACKED * entry.size)):
+                # Hashing leaves Python's lock to whoever reads the next block.
+                blocks = each("read rows", reader.blocks(max_bytes=reading.block_bytes))
+                for block in ahead(functools.partial(digested, digests, on_block), blocks, threads=1):
+                    rows += len(block)
+                    yield from check_images(place, block, images & set(block.columns))
+    except StorageError:
+        raise  # the fault of this machine or store, not of the unit
+    except (LogloomError, *MISSING, ValueError) as error:
+        yield f"{place}: {error}"
+        return
+    if rows != entry.rows:
+        yield f"{place}: {counted(rows, 'row')}, its entry says {entry.rows}"
+        return
+    found = digests.hexdigests()
+    unknown = [name for name in found if name not in entry.columns]
+    if unknown:
+        yield f"{place}: the entry has no digest of column {', '.join(unknown)}"
+    different = [name for name in found if found[name] != entry.columns.get(name, found[name])]
+    if different:
+        yield f"{place}: read back differs from what was written in column {', '.join(different)}"
