@@ -1,6 +1,7 @@
 """Schedules run the real commands, each actor in one thread, over a store in memory."""
 
 import contextlib
+import functools
 import random
 import threading
 import uuid
@@ -66,6 +67,15 @@ class Silent:
         pass
 
 
+def unlocked(cached, instance, owner=None):
+    """As `functools.cached_property.__get__`, without the lock that Python 3.11 has for all actors."""
+    if instance is None:
+        return cached
+    if cached.attrname not in vars(instance):
+        vars(instance)[cached.attrname] = cached.func(instance)
+    return vars(instance)[cached.attrname]
+
+
 create = Store.create
 
 
@@ -102,6 +112,7 @@ def alone(monkeypatch):
     """One thread an actor, which stands for a process, and no waiting."""
     for module in (ages, ahead, storage, writing, plan_logs):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(functools.cached_property, "__get__", unlocked)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
     monkeypatch.setattr(Store, "create", noted_create)
     monkeypatch.setattr(build_logs, "beam", EAGER)
