@@ -1,8 +1,8 @@
 """Mistakes that the simulation must find: rules of builds, gc, purge and tags are switched off one by one.
 
 Each has the seed of a schedule that showed it; where a change made that seed another one, others are tried.
-Elsewhere: all rules, in the model of versions (tests/model); among them the look after a tag is written, which no
-schedule was seen to need.
+Elsewhere: all rules, in the model of versions (tests/model), the look after a tag is written
+among them, which no schedule was seen to need.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def without_tombstones(purging, folders, reason):
 # what takes whose place.
 MISTAKES = {
     "a mark is written before its files, and nobody looks at these": (
-        ("builds", 3, ""),
+        ("builds", 11, ""),
         [
             (Store, "_restore_all", entry_first),
             (finished, "_problems", nothing),
@@ -90,12 +90,12 @@ MISTAKES = {
         ],
     ),
     "one's own commit is refused": (
-        ("builds", 7, ""),
+        ("builds", 34, ""),
         [(RemoteFiles, "pipe_file", unsure_of_its_own), (Store, "read", refused_whatever_is_there)],
     ),
-    "a commit replaces another": (("builds", 8, ""), [(conftest, "create", last_writer_wins)]),
+    "a commit replaces another": (("builds", 3, ""), [(conftest, "create", last_writer_wins)]),
     "a unit is taken without writing its mark again": (
-        ("builds", 15, ""),
+        ("builds", 32, ""),
         [(taking, "refresh", found_without_a_look)],
     ),
     "a commit doesn't look for what is being removed": (
@@ -107,10 +107,10 @@ MISTAKES = {
         [(gc, "removing", lambda *what: contextlib.nullcontext(lambda: None))],
     ),
     "gc removes files before their mark": (("builds", 1, ""), [(collection, "_remove_units", files_first)]),
-    "the grace is shorter than a build": (("builds", 3, ""), [(Scheduler, "old", anything_is_old)]),
+    "the grace is shorter than a build": (("builds", 9, ""), [(Scheduler, "old", anything_is_old)]),
     "retention removes a manifest": (("retention", 4, ""), [(gc, "mark_removed", manifest_removed)]),
     "gc doesn't look for tags after it took a version out": (
-        ("tags", 4, ""),
+        ("tags", 6, ""),
         [(gc, "read_tags", lambda store: {})],
     ),
     "the last writer of tags wins": (("tags", 0, ""), [(conftest, "create", tags_of_the_last_writer)]),
