@@ -15,7 +15,7 @@ from logloom.io.storage import Store
 from logloom.pipelines import build as job
 from logloom.pipelines import status, template
 from logloom.pipelines.plan import plan_build
-from logloom.runners import RunnerOptions, dataflow, detached, running
+from logloom.runners import RunnerOptions, Size, dataflow, detached, running
 from tests.pipelines.conftest import digests
 from tests.stores.dataflow import dataflow_stand_in, image_of
 
@@ -224,9 +224,7 @@ def test_a_dry_run_shows_the_job_and_submits_nothing(source, gcs, bucket, servic
 
 def test_what_dataflow_needs_is_asked_for_at_once():
     with pytest.raises(UsageError, match=r"needs --project, --staging gs://.*, --sdk-container-image IMAGE"):
-        job.run(
-            lambda pipeline: None, RunnerOptions("dataflow", settings={"region": "r"}), job.Size(), name="x"
-        )
+        job.run(lambda pipeline: None, RunnerOptions("dataflow", settings={"region": "r"}), Size(), name="x")
 
 
 def test_a_local_root_or_log_is_refused_before_anything_is_submitted(drive, gcs, bucket, service):
