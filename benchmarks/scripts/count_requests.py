@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.transforms import finish, partition
+from logloom.transforms import finish, partition, reading_back
 from logloom.transforms import job as jobs
 from logloom.transforms.outcomes import merge_outcomes, write_outcomes
 
@@ -82,7 +82,7 @@ def main(log: str, rows: str) -> None:
     end("plan partitions, in a worker")
     results = [partition.build_partition(job, piece) for piece in pieces]
     end("build")
-    results = [partition.read_back(job, result) for result in results]
+    results = [reading_back.read_back(job, result) for result in results]
     end("read back")
     outcome = finish.finish_log(job, results)
     end("finish")

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from logloom.pipelines.build import raise_outcome
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.transforms import finish, partition
+from logloom.transforms import finish, partition, reading_back
 from logloom.transforms.outcomes import merge_outcomes, write_outcomes
 
 
@@ -39,7 +39,7 @@ def main(recipe: str, root: str) -> None:
             with phase("build"):
                 built = partition.build_partition(job, piece)
             with phase("read_back"):
-                results.append(partition.read_back(job, built))
+                results.append(reading_back.read_back(job, built))
         with phase("finish"):
             outcomes.append(finish.finish_log(job, results))
     with phase("commit"):

@@ -8,7 +8,7 @@ import pytest
 from logloom.errors import LogloomError, LogReadError
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
-from logloom.transforms import assembly, finish, partition, read_marks
+from logloom.transforms import assembly, finish, partition, read_marks, reading_back
 from logloom.transforms.read_marks import read_back_bundle, units_read_back
 from tests.pipelines.conftest import build_at
 
@@ -27,7 +27,7 @@ def readings(monkeypatch):
 
     def read_back(job, result):
         found.append(result)
-        return partition.read_back(job, result)
+        return reading_back.read_back(job, result)
 
     monkeypatch.setattr(read_marks, "read_back", read_back)
     return found

@@ -8,7 +8,7 @@ import pytest
 from logloom.demo import demo_recipe, make_drives
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.transforms import memory, partition
+from logloom.transforms import memory, partition, reading_back
 from logloom.transforms.job import opened
 from logloom.transforms.memory import MemoryBudget
 from logloom.transforms.rows import build_blocks
@@ -155,7 +155,7 @@ def test_many_threads_build_and_read_back_within_the_memory_of_one(plan, monkeyp
     built = []
 
     def build_one(task):
-        built.append(partition.read_back(plan.job, partition.build_partition(plan.job, task)))
+        built.append(reading_back.read_back(plan.job, partition.build_partition(plan.job, task)))
 
     threads = [threading.Thread(target=build_one, args=(task,), daemon=True) for task in tasks]
     for thread in threads:
