@@ -105,14 +105,15 @@ def make_folder(path: pathlib.Path) -> None:
 
 
 def paths_below(folder: pathlib.Path) -> list[pathlib.Path]:
-    """All files and folders below a folder, sorted.
+    """All files and folders below a folder, sorted; what somebody removes meanwhile may be among them.
 
     Raises:
         OSError: one of them can't be listed, which `Path.rglob` would pass over in silence.
     """
 
     def refuse(error: OSError) -> None:
-        raise error
+        if not isinstance(error, FileNotFoundError):  # a folder that is gone holds nothing
+            raise error
 
     found = os.walk(folder, onerror=refuse)
     return sorted(pathlib.Path(top, name) for top, folders, files in found for name in (*folders, *files))

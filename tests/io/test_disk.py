@@ -1,7 +1,9 @@
+import os
+
 import pytest
 
 from logloom.io import disk
-from logloom.io.disk import start_writing
+from logloom.io.disk import paths_below, start_writing
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -30,3 +32,17 @@ def test_the_system_takes_the_call(tmp_path):
     (tmp_path / "a").write_bytes(bytes(100))
     with disk.opened(tmp_path / "a") as descriptor:
         assert call(descriptor, 0, 0, disk._WRITE) == 0
+
+
+def test_a_folder_that_goes_while_it_is_listed_holds_nothing(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").write_bytes(b"")
+    scan = os.scandir
+
+    def gone(path):
+        if str(path).endswith("a"):
+            os.rmdir(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", gone)
+    assert paths_below(tmp_path) == [tmp_path / "a", tmp_path / "b"]
