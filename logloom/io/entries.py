@@ -367,6 +367,28 @@ class LogUnits(Sequence[Entry]):
         return checked(Entry, row, place)
 
 
+def read_log_file(store: Store, digest: str, part: str, what: str) -> tuple[str, bytes]:
+    """The URI and the bytes of a file in logs/, which the digest of its bytes names.
+
+    Args:
+        part: the digest of its log's part of the manifest; tells whether it was erased.
+        what: that is missing, with its verb, for people.
+
+    Raises:
+        DatasetError: it is missing or damaged; names the file.
+    """
+    name = f"logs/{digest}.parquet"
+    place = store.uri_of(name)
+    try:
+        data = store.read(name)
+    except MISSING:
+        check_purged(store, place, part=part)
+        raise DatasetError(f"{place}: {what} missing; {repair_hint(place)}") from None
+    if blake3(data).hexdigest() != digest:
+        raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
+    return place, data
+
+
 def read_log_part(store: Store, part: str, *, brief: bool = False) -> LogUnits:
     """The units of a log.
 
@@ -379,17 +401,7 @@ def read_log_part(store: Store, part: str, *, brief: bool = False) -> LogUnits:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    name = f"logs/{part}.parquet"
-    place = store.uri_of(name)
-    try:
-        data = store.read(name)
-    except MISSING:
-        check_purged(store, place, part=part)
-        raise DatasetError(
-            f"{place}: a log's part of the manifest is missing; {repair_hint(place)}"
-        ) from None
-    if blake3(data).hexdigest() != part:
-        raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
+    place, data = read_log_file(store, part, part, "a log's part of the manifest is")
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             if file.schema_arrow not in (_part_schema(has_software=True), _part_schema(has_software=False)):

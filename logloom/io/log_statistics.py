@@ -15,9 +15,7 @@ from collections.abc import Iterable, Iterator
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.entries import ENTRY, Entry, repair_hint
-from logloom.io.purged import check_purged
-from logloom.io.remote import MISSING
+from logloom.io.entries import ENTRY, Entry, read_log_file, repair_hint
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.statistics.lanes import Lane
@@ -112,13 +110,5 @@ def read_statistics_file(store: Store, digest: str, part: str) -> Statistics:
         digest: names the file.
         part: of the log; tells whether it was erased.
     """
-    name = f"logs/{digest}.parquet"
-    place = store.uri_of(name)
-    try:
-        data = store.read(name)
-    except MISSING:
-        check_purged(store, place, part=part)
-        raise DatasetError(f"{place}: the statistics of a log are missing; {repair_hint(place)}") from None
-    if blake3(data).hexdigest() != digest:
-        raise DatasetError(f"{place}: damaged, its bytes don't match its name; {repair_hint(place)}")
+    place, data = read_log_file(store, digest, part, "the statistics of a log are")
     return _parsed(data, place)

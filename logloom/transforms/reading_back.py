@@ -130,7 +130,6 @@ def differences(
             reader = reading.open(entry)
             digests = RowsDigest(reader.schema)
             rows = 0
-
             with memory.ROWS.reserved(min(_AT_A_TIME * reading.block_bytes, _UNPACKED * entry.size)):
                 # Hashing leaves Python's lock to whoever reads the next block.
                 blocks = each("read rows", reader.blocks(max_bytes=reading.block_bytes))
