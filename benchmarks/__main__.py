@@ -30,6 +30,9 @@ BENCHMARKS = {
     "bags": ["--rounds", "5"],
     "loader": ["--rounds", "3"],
     "zarr_datasets": ["--rounds", "3"],
+    "video": ["--rounds", "3"],
+    "tf": ["--rounds", "3"],
+    "deskew": ["--rounds", "20"],
     "openmmlab": ["--rounds", "2", "--infos", "200000"],
 }
 

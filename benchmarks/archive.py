@@ -2,8 +2,10 @@
 
 versions   opening, looking at and sampling a version, by the number of its logs
 plan       planning a night of 1 % new logs, and its graph, by the number of logs that stay
+shards     what a night of 1 % new logs writes of the manifest, by how log_ids begin
 nights     building night after night, a few logs each; the first nights beside the last ones
 new        new logs of one unit, planned and built: what a million of them would take
+verbs      `versions`, `diff`, `plan --check` and `tag`, processes of their own: CPU time, and memory in all
 
 Versions of `versions` and `plan` are synthetic: one log of a hundred units is built, and the others' records
 say the same of logs of other names. Logloom itself writes all records. Logs that `verify --sample` looks at
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import operator
 import os
 import pathlib
 import statistics
@@ -32,7 +35,8 @@ from blake3 import blake3
 
 from benchmarks import workloads
 from benchmarks.harness import cache_folder, print_table, spread, warn_if_busy
-from logloom.io.entries import ENTRY, Entry, read_log_part, write_log_part
+from logloom.digests import digest_of
+from logloom.io.entries import ENTRY, Entry, find_entry, read_log_part, write_log_part
 from logloom.io.logs.listing import SETTLED_NS
 from logloom.io.logs.log_list import print_of
 from logloom.io.logs.opening import open_log
@@ -40,7 +44,7 @@ from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.manifest import Manifest, open_root, read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
-from logloom.io.merging import write_records
+from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
@@ -51,7 +55,7 @@ from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.job import Committed
 from logloom.transforms.reading_back import is_sampled
-from logloom.transforms.resolve import named_topics
+from logloom.transforms.topics import named_topics
 
 UNITS, ROWS = 100, 10  # of a log, of a unit
 SAMPLED = 100  # units that verify reads back
@@ -67,6 +71,13 @@ outputs:
 """
 NIGHTS = RECIPE.replace("name: archive", "name: nights") + "  zarr: {rows_per_chunk: 100}\n"
 SIDE = pathlib.Path(__file__).parent / "scripts" / "archive_side.py"
+# A process begins with the peak of the one that started it, so that one must be small.
+RAN = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
 FIGURES = ("open", "first row", "head", "verify --sample", "splits")
 
 
@@ -80,7 +91,14 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=30)
     parser.add_argument("--flink", action="store_true", help="`new` on Flink, which wants Java and its jars")
     arguments = parser.parse_args()
-    sections = {"versions": versions, "plan": plans, "nights": nights, "new": new}
+    sections = {
+        "versions": versions,
+        "plan": plans,
+        "shards": shards,
+        "nights": nights,
+        "new": new,
+        "verbs": verbs,
+    }
     for name in arguments.sections or sections:
         if name not in sections:
             parser.error(f"no section {name!r}; there are {', '.join(sections)}")
@@ -142,6 +160,49 @@ def plans(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
         rows.append([name, *shown, exponent(counts, [statistics.median(values[count]) for count in counts])])
     columns = ["", *(f"{count:,} logs stay" for count in counts), "exponent"]
     print_table(f"A night of 1 % new logs beside logs of {UNITS} units", columns, rows)
+
+
+def shards(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
+    """What a night's commit writes of records, merging alone."""
+    like = LogRecord(
+        "", ("/archive/logs/a.mcap",), "", "all", "", "whole", "", ROWS * UNITS, ROWS * UNITS, {}, 0
+    )
+    rows = []
+    for count in counts_of(arguments):
+        cars = max(1, count // 100)
+        for first in ("date", "car"):
+            names = [_named(first, night, car) for night in range(101) for car in range(cars)]
+            store = Store.at(str(scratch / f"{first}-{count}"))
+            made = [
+                dataclasses.replace(
+                    like, log_id=name, **{key: digest_of([name, key]) for key in ("key", "part")}
+                )
+                for name in names
+            ]
+            new = sorted(made[-cars:], key=operator.attrgetter("log_id"))
+            before = write_records(store, sorted(made[:-cars], key=operator.attrgetter("log_id")))
+            changes = write_records(store, new, "runs")
+            began = time.process_time()
+            after = merge_records(store, before, [changes])
+            took = time.process_time() - began
+            fresh = [shard for shard in after.shards if shard not in before.shards]
+            size = sum(shard.size for shard in fresh)
+            rows.append(
+                [
+                    f"{len(before):,}, {first} first",
+                    f"{len(new):,}",
+                    f"{len(fresh)} of {len(after.shards)}",
+                    f"{size / 1e6:.2f} MB",
+                    f"{took:.2f} s",
+                ]
+            )
+    columns = ["logs that stay", "new", "shards written", "bytes", "CPU"]
+    print_table("What a night of one log a car writes of the manifest", columns, rows)
+
+
+def _named(first: str, night: int, car: int) -> str:
+    date, name = f"{2020 + night // 360}-{night // 30 % 12 + 1:02}-{night % 30 + 1:02}", f"car-{car:05}"
+    return f"{date}/{name}" if first == "date" else f"{name}/{date}"
 
 
 def nights(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
@@ -210,6 +271,46 @@ def new(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
         "adds MB",
     ]
     print_table("New logs of one unit", columns, rows)
+
+
+def verbs(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
+    """What people ask of versions; two of them, which differ in one log in a hundred."""
+    rows = []
+    for count in counts_of(arguments):
+        recipe, root = listed_archive(scratch, count)
+        commands = {"plan --check": ["plan", str(recipe), "--to", str(root), "--check"]}
+        found = {name: [ran(command) for _ in range(arguments.rounds)] for name, command in commands.items()}
+        changed_version(Store.at(str(root)))
+        commands = {"versions": ["versions", str(root)], "diff": ["diff", str(root), "2", "3"]}
+        commands["tag"] = ["tag", str(root), "gold"]
+        found |= {name: [ran(command) for _ in range(arguments.rounds)] for name, command in commands.items()}
+        for name, runs in found.items():
+            seconds, peaks = zip(*runs, strict=True)
+            rows.append([f"{count:,}", name, f"{spread(seconds, 2)} s", f"{max(peaks) / 1e6:.0f} MB"])
+    print_table(f"Logs of {UNITS} units", ["logs", "", "CPU", "memory at most"], rows)
+
+
+def changed_version(store: Store) -> None:
+    """Commits a version of which every hundredth log says something else."""
+    store, one = open_root(store)
+    records = (
+        record if number % 100 else dataclasses.replace(record, key="another", rows=record.rows - 1)
+        for number, record in enumerate(one.logs)
+    )
+    logs = write_records(store, records)
+    digest = blake3(store.read(version_file(one.version))).hexdigest()
+    made = dataclasses.replace(
+        one, version=one.version + 1, parent=one.version, parent_digest=digest, logs=logs, totals=logs.totals
+    )
+    store.create(version_file(made.version), made.to_bytes())
+    write_digest(store, made.version, made.to_bytes())
+
+
+def ran(arguments: Sequence[str]) -> tuple[float, int]:
+    """The processor time in seconds, and the most memory in bytes, of a command."""
+    command = [sys.executable, "-c", RAN, sys.executable, "-m", "logloom", *arguments]
+    seconds, peak = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.split()
+    return float(seconds), int(peak) << 10
 
 
 def night(recipe: pathlib.Path, root: pathlib.Path, *options: str) -> dict[str, float]:
@@ -308,7 +409,9 @@ def archive(scratch: pathlib.Path, count: int) -> pathlib.Path:
     store, one = open_root(Store.at(str(root)))
     version = Committed.of(store, one)
     (like,) = one.logs
-    units = list(read_log_part(store, like.part))
+    # Of entries a log's part leaves out the statistics.
+    parts = (find_entry(store, unit.output, unit.identity) for unit in read_log_part(store, like.part))
+    units = [entry for entry in parts if entry is not None]
     names = [f"{number:08d}" for number in range(count)]
     records = [
         dataclasses.replace(

@@ -4,8 +4,9 @@
 
 Rows are 94 kB in eight columns, decoded to numpy. Each figure is the median of interleaved rounds, in the
 same run, after the tenth batch; ratios are taken round by round. Also the time to the first batch, and the
-memory that a long dataset costs with more and more workers (PSS). `make interop` installs granular, `make
-bench` array_record with grain and litdata (which shuffles within the chunks it has open only).
+memory that a long dataset costs with more and more workers (PSS), and what it costs to mix two datasets.
+`make interop` installs granular, `make bench` array_record with grain and litdata (which shuffles within the
+chunks it has open only).
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Contender, compare, in_process
+from benchmarks.harness import Contender, compare, in_process, ratios, spread
 from benchmarks.report import Report
 from benchmarks.scripts.bags_side import BATCH, SPEC, points
 from benchmarks.scripts.sides import LOADERS, Side, open_sides
 from logloom.datasets.loader import Loader
 
 PLAIN = "plain reads"
+ONE, MIXED = "logloom, a dataset", "logloom, two datasets mixed"
 TASKS = {
     "loader": ("rows", "rows"),
     "loader_function": ("rows, a function", "rows"),
@@ -84,6 +87,35 @@ def table_loader(folder: pathlib.Path, rows: int, stack: contextlib.ExitStack) -
             batch["front"]
 
     return in_process(run)
+
+
+def mixed_loaders(folder: pathlib.Path, rows: int, stack: contextlib.ExitStack) -> dict[str, Contender]:
+    """The same rows as one dataset, and as two datasets that are mixed, half of the rows from each."""
+    import logloom.datasets
+    import logloom.io.tables as tt
+
+    parts = {"one": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
+    every = [
+        {"log_id": "drive", "timestamp": point["stamp"], **{k: v for k, v in point.items() if k != "stamp"}}
+        for point in points(rows)
+    ]
+    for name, chosen in parts.items():
+        tt.write_table(str(folder / f"table-{name}"), every[chosen])
+    opened = {name: logloom.datasets.open(str(folder / f"table-{name}")) for name in parts}
+    mixture = logloom.datasets.mix({name: (opened[name], 1) for name in ("even", "odd")})
+
+    def contender(source: Any) -> Contender:
+        loader = stack.enter_context(Loader(source, BATCH, workers=2))
+        for _ in range(10):
+            next(loader)
+
+        def run() -> None:
+            for batch in itertools.islice(loader, rows // BATCH):
+                batch["front"]
+
+        return in_process(run)
+
+    return {ONE: contender(opened["one"]), MIXED: contender(mixture)}
 
 
 def memory_of(folder: pathlib.Path, rows: int, workers: int) -> int:
@@ -161,13 +193,20 @@ def main() -> None:
     report = Report(f"Loader: {rows} rows of 94 kB in {len(SPEC)} columns, 2 workers, batch {BATCH}")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        more = {"logloom, a table": table_loader(folder, rows, stack), PLAIN: plain_reads(folder, rows)}
+        more = {
+            "logloom, a table": table_loader(folder, rows, stack),
+            **mixed_loaders(folder, rows, stack),
+            PLAIN: plain_reads(folder, rows),
+        }
         phase(report, "loader", folder, rows, rounds, more)
+        alone = compare({name: more[name] for name in (ONE, MIXED)}, rounds=rounds)
+        cost = spread(ratios(alone[MIXED], alone[ONE]))
         phase(report, "loader_function", folder, rows, rounds)
         phase(report, "first_batch", folder, rows, rounds)
         memory = {workers: data_memory(folder, workers) / 1e6 for workers in (1, 2, 4)}
     report.finish()
     text = ", ".join(f"{n} workers {mb:.0f} MB ({mb / memory[1]:.2f}x)" for n, mb in memory.items())
+    print(f"Mixing two datasets takes {cost} times as long as loading one of the same rows")
     print(f"Memory of five million rows' index and order: {text}")
 
 

@@ -229,6 +229,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--tracks", type=int, default=2000)
+    parser.add_argument("--transforms", type=int, default=20_000)
     parser.add_argument("--images", type=int, default=600)
     arguments = parser.parse_args()
     folder = cache_folder()
@@ -262,6 +263,14 @@ def main() -> None:
     }
     count = arguments.tracks
     add(f"{count:,} lists of {workloads.NUM_TRACKS} tracks, zstd MCAP", count, peers)
+    transforms, tf_topic = workloads.tf_mcap(folder, arguments.transforms), workloads.TF_TOPIC
+    peers = {
+        "logloom": lambda: read_column(transforms, tf_topic, FieldSpec(("transforms",))),
+        "mcap-ros2-support": lambda: mcap_ros2(transforms, tf_topic),
+        "mcap-ros2-support-fast": lambda: mcap_ros2_fast(transforms, tf_topic),
+        "rosbags": lambda: rosbags_cdr(transforms, tf_topic),
+    }
+    add(f"{arguments.transforms:,} TFMessages, zstd MCAP", arguments.transforms, peers)
     images, topic = workloads.image_mcap(folder, arguments.images), workloads.IMAGE_TOPIC
     limits = {
         "lz4 and CRC-32 alone, one thread": lambda: decompress_and_check(images, 1),

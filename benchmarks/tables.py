@@ -14,13 +14,13 @@ import argparse
 import contextlib
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 
 from benchmarks.harness import Contender, Sample, compare
 from benchmarks.report import Report
+from benchmarks.scripts.sides import Answering
 
 HERE = pathlib.Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
@@ -43,56 +43,43 @@ TASKS = {
 BATCH = 32
 
 
-class Program:
-    """A contender's process."""
+def seconds_of(program: Answering, order: str, count: int) -> float:
+    """Seconds that an order took."""
+    return float(str(program.ask(f"{order} {count}")))
 
-    def __init__(self, name: str, folder: pathlib.Path, row_bytes: int, num_rows: int):
-        command = [INTERPRETERS[name], str(HERE / "tables_contenders.py"), name, str(folder / name)]
-        self._process = subprocess.Popen(
-            [*command, str(row_bytes), str(num_rows)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
 
-    def run(self, order: str, count: int) -> float:
-        """Seconds that an order took."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{order} {count}\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+def contender(program: Answering, order: str, count: int, warm: int) -> Contender:
+    """Times an order. What was written is opened after, and `warm` of its rows are read."""
 
-    def contender(self, order: str, count: int, warm: int) -> Contender:
-        """Times an order. What was written is opened after, and `warm` of its rows are read."""
+    def once() -> Sample:
+        seconds = seconds_of(program, order, count)
+        if order == "write":
+            seconds_of(program, "open", 1)
+            seconds_of(program, "row", warm)
+        return Sample(seconds, 0.0)
 
-        def once() -> Sample:
-            seconds = self.run(order, count)
-            if order == "write":
-                self.run("open", 1)
-                self.run("row", warm)
-            return Sample(seconds, 0.0)
-
-        return once
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+    return once
 
 
 @contextlib.contextmanager
-def started(folder: pathlib.Path, row_bytes: int, num_rows: int) -> Iterator[dict[str, Program]]:
-    found = {
-        name: Program(name, folder, row_bytes, num_rows)
-        for name, python in INTERPRETERS.items()
-        if pathlib.Path(python).exists()
-    }
-    try:
-        yield found
-    finally:
-        for program in found.values():
-            program.close()
+def started(folder: pathlib.Path, row_bytes: int, num_rows: int) -> Iterator[dict[str, Answering]]:
+    with contextlib.ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                Answering(
+                    [
+                        python,
+                        HERE / "tables_contenders.py",
+                        name,
+                        folder / name,
+                        str(row_bytes),
+                        str(num_rows),
+                    ]
+                )
+            )
+            for name, python in INTERPRETERS.items()
+            if pathlib.Path(python).exists()
+        }
 
 
 def measure(report: Report, folder: pathlib.Path, row_bytes: int, rounds: int) -> None:
@@ -108,7 +95,7 @@ def measure(report: Report, folder: pathlib.Path, row_bytes: int, rounds: int) -
     with started(folder, row_bytes, num_rows) as programs:
         for order, count in repeats.items():
             contenders = {
-                name: program.contender(order, count, num_rows // 4) for name, program in programs.items()
+                name: contender(program, order, count, num_rows // 4) for name, program in programs.items()
             }
             samples = compare(contenders, rounds=min(rounds, 3) if order == "write" else rounds)
             units = num_rows if order == "write" else count * (BATCH if order == "batch" else 1)

@@ -1,12 +1,14 @@
 """Logs to measure with: made once into a folder, the same bytes each time, and found there later.
 
 Here: many small messages (`imu_mcap`), few large ones (`image_mcap`), images to be decoded (`jpeg_mcap`),
-arrays of sub-messages (`tracks_mcap`) and very many logs (`tiny_mcaps`), all of them ROS 2 CDR in MCAP.
+arrays of sub-messages (`tracks_mcap`), some with text in them (`tf_mcap`), and very many logs (`tiny_mcaps`),
+all of them ROS 2 CDR in MCAP.
 Messages are laid out by numpy all at once, so that making them takes about as long as writing them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -43,6 +45,28 @@ TRACKS_DEFINITION = f"\n{80 * '='}\n".join(
         "MSG: geometry_msgs/Quaternion\nfloat64 x\nfloat64 y\nfloat64 z\nfloat64 w",
         "MSG: geometry_msgs/Vector3\nfloat64 x\nfloat64 y\nfloat64 z",
     ]
+)
+TF_TYPE, TF_TOPIC = "tf2_msgs/msg/TFMessage", "/tf"
+TF_DEFINITION = f"\n{80 * '='}\n".join(
+    [
+        "geometry_msgs/TransformStamped[] transforms",
+        "MSG: geometry_msgs/TransformStamped\nstd_msgs/Header header\nstring child_frame_id\n"
+        "geometry_msgs/Transform transform",
+        "MSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id",
+        "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec",
+        "MSG: geometry_msgs/Transform\ngeometry_msgs/Vector3 translation\ngeometry_msgs/Quaternion rotation",
+        "MSG: geometry_msgs/Vector3\nfloat64 x\nfloat64 y\nfloat64 z",
+        "MSG: geometry_msgs/Quaternion\nfloat64 x\nfloat64 y\nfloat64 z\nfloat64 w",
+    ]
+)
+# What each publisher sends in a message, in turn: (parent, child).
+TF_FRAMES = (
+    (("map", "odom"),),
+    tuple(
+        ("base_link", f"wheel_{place}") for place in ("front_left", "front_right", "rear_left", "rear_right")
+    ),
+    (("odom", "base_link"),),
+    tuple(("arm_base" if i == 0 else f"arm_link_{i}", f"arm_link_{i + 1}") for i in range(10)),
 )
 TRACK = np.dtype([("id", "<u8"), ("values", "<f8", 13), ("probability", "<f4"), ("label", "<u4")])
 IMAGE_HEIGHT, IMAGE_WIDTH = 480, 640
@@ -106,13 +130,7 @@ def tracks_mcap(folder: pathlib.Path, num_messages: int = 2000, rate: int = 10) 
     if path.exists():
         return path
     rng = np.random.default_rng(4)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        writer = Writer(file, compression=CompressionType.ZSTD)
-        writer.start(profile="ros2", library="logloom benchmarks")
-        schema = writer.register_schema(TRACKS_TYPE, "ros2msg", TRACKS_DEFINITION.encode())
-        channel = writer.register_channel(TRACKS_TOPIC, "cdr", schema)
+    with _one_topic(path, TRACKS_TYPE, TRACKS_DEFINITION, TRACKS_TOPIC) as (writer, channel):
         tracks = np.zeros(NUM_TRACKS, TRACK)
         tracks["id"] = np.arange(NUM_TRACKS)
         for i in range(num_messages):
@@ -121,9 +139,38 @@ def tracks_mcap(folder: pathlib.Path, num_messages: int = 2000, rate: int = 10) 
             head = Cdr().header(stamp, "map").put("I", NUM_TRACKS)
             message = head.finish() + bytes(4) + tracks.tobytes()  # the first track is aligned to 8 bytes
             writer.add_message(channel, log_time=stamp, data=message, publish_time=stamp)
+    return path
+
+
+def tf_mcap(folder: pathlib.Path, num_messages: int = 20_000, rate: int = 200) -> pathlib.Path:
+    """Transforms of four publishers, four a message on average, in zstd chunks."""
+    path = folder / f"tf-{num_messages}.mcap"
+    if path.exists():
+        return path
+    rng = np.random.default_rng(6)
+    with _one_topic(path, TF_TYPE, TF_DEFINITION, TF_TOPIC) as (writer, channel):
+        for i in range(num_messages):
+            stamp = START + i * (10**9 // rate)
+            frames = TF_FRAMES[i % len(TF_FRAMES)]
+            message = Cdr().put("I", len(frames))
+            for parent, child in frames:
+                message.header(stamp, parent).text(child).put("d", *rng.normal(0, 1, 7).round(2))
+            writer.add_message(channel, log_time=stamp, data=message.finish(), publish_time=stamp)
+    return path
+
+
+@contextlib.contextmanager
+def _one_topic(path: pathlib.Path, of_type: str, definition: str, topic: str) -> Iterator[tuple[Writer, int]]:
+    """Writes a log of one topic in zstd chunks; the file appears when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        writer = Writer(file, compression=CompressionType.ZSTD)
+        writer.start(profile="ros2", library="logloom benchmarks")
+        schema = writer.register_schema(of_type, "ros2msg", definition.encode())
+        yield writer, writer.register_channel(topic, "cdr", schema)
         writer.finish()
     partial.replace(path)
-    return path
 
 
 def encode_imu(stamps: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.void]:

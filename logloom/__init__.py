@@ -1,6 +1,8 @@
 """Weave raw drive logs into versioned training datasets, and read them back for training and for proof."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.errors import LogloomError
@@ -19,11 +21,4 @@ _HOMES = {
     "derive": "logloom.transforms.derive",
 }
 
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use, so that the command starts at once.
-    if name in _HOMES:
-        from importlib import import_module
-
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = imported_on_use(__name__, _HOMES)

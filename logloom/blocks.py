@@ -213,6 +213,25 @@ def empty(ctype: ColumnType, num_rows: int = 0) -> Values:
     return rows
 
 
+def text_lengths(texts: Ragged) -> NDArray[np.int64]:
+    """(n,) characters of each of some texts in UTF-8."""
+    if not (texts.values & 0x80).any():
+        return texts.lengths
+    starts = np.concatenate([[0], np.cumsum((texts.values & 0xC0) != 0x80)])  # all but what continues one
+    lengths: NDArray[np.int64] = np.diff(starts[texts.offsets])
+    return lengths
+
+
+def fixed_text(texts: Ragged, width: int) -> Array:
+    """(n,) `<U{width}` of texts in UTF-8, none of which has more characters."""
+    if (texts.values & 0x80).any():
+        return np.array([data.tobytes().decode("utf-8") for data in texts], f"<U{width}")
+    characters = np.zeros((len(texts), width), "<u4")
+    column = np.arange(len(texts.values)) - np.repeat(texts.offsets[:-1], texts.lengths)
+    characters[np.repeat(np.arange(len(texts)), texts.lengths), column] = texts.values
+    return characters.view(f"<U{width}")[:, 0]
+
+
 def fill_missing(rows: Array) -> None:
     """Writes the value of "not usable" into every element: NaN for floats, NaT for times, else zero."""
     if rows.dtype.names is not None:

@@ -1,6 +1,6 @@
 """BLAKE3 digests of files and of columns.
 
-Here: one incremental digest per column of a partition, and the digest of a file.
+Here: one incremental digest per column of a partition, the digest of a file, and what follows from a hash.
 A column's digest depends on its values alone, never on how rows were grouped into blocks or files:
 BLAKE3 over (name, dtype, shape, kind) as JSON; then, where lengths differ by row, the BLAKE3 of the u64
 little-endian leading lengths of all rows; then the BLAKE3 of the little-endian values in row order, C order
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -119,4 +120,38 @@ def file_digest(path: str | os.PathLike[str]) -> str:
 
 def digest_of(value: Any) -> str:
     """BLAKE3 of a JSON value in canonical form, in hex; names units and identifies recipes."""
-    return blake3(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return blake3(_canonical(value)).hexdigest()
+
+
+def digests_of(first: Sequence[Any], others: Iterable[str]) -> Iterator[str]:
+    """As `digest_of`, of lists that begin alike.
+
+    Args:
+        first: what they begin with; not nothing.
+        others: of each what follows, as canonical JSON with a comma between two values.
+    """
+    beginning = _canonical(first)[:-1] + b","
+    return (blake3(beginning + text.encode() + b"]").hexdigest() for text in others)
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def share_of(value: str, shares: Mapping[str, Decimal]) -> str:
+    """The name whose share of all values this one falls into; whatever other values there are.
+
+    u is the first 8 bytes, big-endian, of BLAKE3 of the value; the first name in order whose cumulative
+    share · 2⁶⁴ exceeds u takes it. Exact: shares are decimals.
+
+    Args:
+        shares: by name; they sum to 1.
+    """
+    u = int.from_bytes(blake3(value.encode()).digest()[:8], "big")
+    below, over = 0, 1  # the cumulative share, as a fraction
+    for name, share in shares.items():
+        part, whole = share.as_integer_ratio()
+        below, over = below * whole + part * over, over * whole
+        if u * over < below << 64:
+            return name
+    raise AssertionError("shares sum to 1")

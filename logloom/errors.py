@@ -13,6 +13,9 @@ LogloomError
 `-- StorageError             a disk or an object store refused
 """
 
+import pickle
+import traceback
+
 from logloom.uris import shown
 
 __all__ = [
@@ -75,3 +78,18 @@ class CommitConflictError(LogloomError):
 
 class StorageError(LogloomError):
     """A disk or an object store refused: full, read-only, no permission, gone."""
+
+
+def portable(error: BaseException, otherwise: type[Exception] = RuntimeError) -> BaseException:
+    """The error as another process can take it: with its traceback as a note, or as this text.
+
+    Args:
+        otherwise: what holds the text of an error that can't be pickled, or not be made again.
+    """
+    text = "".join(traceback.format_exception(error))
+    try:
+        copy: BaseException = pickle.loads(pickle.dumps(error))  # nosec B301 # made here
+    except Exception:
+        return otherwise(text)
+    copy.add_note(f"in a worker process:\n{text}")
+    return copy

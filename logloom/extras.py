@@ -1,13 +1,38 @@
-"""Packages that not every installation has: one line says what is missing, and which extra brings it."""
+"""Imports: of packages that not every installation has, or that not every command needs, and of names on use.
+
+One line says what is missing, and which extra brings it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.abc
+import importlib.util
 import logging
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 from logloom.errors import UsageError
+
+
+def imported_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package whose names are imported when they are first used.
+
+    Args:
+        homes: the module that each name stands in; a relative one begins with a dot.
+    """
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(homes[name], package), name)
+
+    return find
 
 
 @contextlib.contextmanager
@@ -41,6 +66,64 @@ def without_collection() -> Iterator[None]:
         gc.freeze()
         if collects:
             gc.enable()
+
+
+def spare_pandas() -> None:
+    """Keeps pyarrow from importing pandas, which takes half a second, with the first array that it makes.
+
+    pyarrow looks for pandas once, to tell whether what it is given is a Series. Here it finds none, and looks
+    again as soon as anybody imports pandas. Where it is imported, this does nothing.
+    """
+    import pyarrow as pa
+
+    if "pandas" not in sys.modules:
+        with left_out({"pandas"}):
+            pa.array([])
+        sys.meta_path.insert(0, _ShowPandas())
+
+
+class _ShowPandas(importlib.abc.MetaPathFinder):
+    """Has pyarrow look for pandas once that is imported: to it, NaN in a Series is a missing value."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname != "pandas" or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                import pyarrow as pa
+
+                run(module)
+                pa.Schema.from_pandas(module.DataFrame())
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+@contextlib.contextmanager
+def left_out(modules: Collection[str]) -> Iterator[None]:
+    """Modules that look in the block as if they weren't installed; not to other threads."""
+    finder = _LeaveOut(modules)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _LeaveOut(importlib.abc.MetaPathFinder):
+    """Finds nothing; says so of what is left out, unless it was imported before. For one thread."""
+
+    def __init__(self, modules: Collection[str]) -> None:
+        self._modules = modules
+        self._thread = threading.get_ident()
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        if fullname in self._modules and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{fullname} is left out: this command needs none", name=fullname)
 
 
 @contextlib.contextmanager

@@ -60,6 +60,11 @@ class ColumnType:
             (a Python str, stored as UTF-8; dtype uint8, shape (None,)).
         unit: a UDUNITS name such as "m s-1", or "".
         description: one line for people, or "".
+
+    Examples:
+        >>> points = ColumnType(np.dtype("f4"), (None, 4), unit="m")
+        >>> str(points), points.is_ragged, points.tail
+        ('float32[?, 4]', True, (4,))
     """
 
     dtype: np.dtype[Any]
@@ -152,6 +157,15 @@ class Schema:
         columns: name to type; without log_id, timestamp, ages and availabilities.
         sampled: the columns that come from a topic; each `c` of them also has the columns `c.age` (int64 ns,
             tick minus message time, `NO_AGE` where nothing was usable) and `c.available` (bool).
+
+    Examples:
+        >>> number = ColumnType(np.dtype("f8"))
+        >>> columns = {"ego.speed": number, "ego.turn": number, "label": number}
+        >>> schema = Schema(columns, sampled=("ego.speed",))
+        >>> schema.select("ego.*")
+        ('ego.speed', 'ego.turn')
+        >>> list(schema.meta)
+        ['ego.speed.age', 'ego.speed.available']
     """
 
     columns: Mapping[str, ColumnType]
@@ -204,6 +218,13 @@ class Schema:
         chosen = set(self.select(patterns))
         columns = {name: ctype for name, ctype in self.columns.items() if name in chosen}
         return Schema(columns, tuple(name for name in self.sampled if name in chosen))
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from logloom.markup import table
+
+        rows = [(name, one, one.unit, one.description) for name, one in self.columns.items()]
+        return table("Schema", ("column", "type", "unit", "description"), rows)
 
     def to_json(self) -> dict[str, Any]:
         # A list: canonical JSON sorts the keys of objects, and the order of columns matters.

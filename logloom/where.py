@@ -2,7 +2,8 @@
 
 Here: `parse` and `Filter`. Nothing is ever evaluated as Python.
 Elsewhere: the grammar (where_grammar), where filters drop ticks (logloom.transforms.rows), choose rows of a
-dataset (logloom.datasets.filters) and of a table's index (logloom.io.tables.where).
+dataset (logloom.datasets.filters) and of a table's index (logloom.io.tables.where); filters that look at
+elements, other rows or saved intervals (where_bounds).
 
 Floating point numbers are compared as float64, texts by their UTF-8 bytes. A comparison with NaN is false,
 `!=` and `not in` included.
@@ -15,28 +16,35 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Values
-from logloom.schema import ColumnType
-from logloom.where_grammar import (
+from logloom.schema import STRING, ColumnType
+from logloom.where_grammar import parse_tree, refuse
+from logloom.where_tree import (
     Available,
     ColumnName,
     Comparison,
     Constant,
+    Delta,
     Join,
+    Lasting,
     Membership,
+    Nearby,
     Node,
     Not,
-    parse_tree,
-    refuse,
+    Quantified,
+    Saved,
 )
 
 Mask = NDArray[np.bool_]
 Kind = Literal["number", "text", "truth"]
+
+_BEYOND = (Quantified, Delta, Lasting, Nearby, Saved)
+_WORDS: Mapping[type, str] = {Delta: "delta", Lasting: "for", Nearby: "within", Saved: "in(…)"}
 
 _JOIN: Mapping[str, np.ufunc] = {"and": np.logical_and, "or": np.logical_or}
 
@@ -88,42 +96,65 @@ class Categories:
 
 @dataclass(frozen=True)
 class Filter:
-    """A parsed filter."""
+    """A parsed filter.
+
+    Attributes:
+        root: what it says.
+    """
 
     text: str
-    _root: Node
+    root: Node
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns whose values it looks at, `c.available` for available(c); sorted."""
-        return tuple(sorted({name for name, _ in _names(self._root)}))
+        return tuple(sorted({name for name, _ in _names(self.root)}))
 
-    def check_names(self, names: Iterable[str]) -> None:
+    @property
+    def beyond(self) -> tuple[Quantified | Delta | Lasting | Nearby | Saved, ...]:
+        """What looks at elements, at other rows or at saved intervals, for which `where_bounds` is needed."""
+        return tuple(node for node in nodes(self.root) if isinstance(node, _BEYOND))
+
+    def check_names(self, names: Iterable[str], *, is_search: bool = False) -> None:
         """Checks that every column is one of `names`.
+
+        Args:
+            is_search: whether it may look beyond single values of a row.
 
         Raises:
             UsageError: says where the unknown column stands and which is nearest.
         """
         known = list(names)
-        for name, at in _names(self._root):
+        for name, at in _names(self.root):
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-                refuse(self.text, at, f"no column {name!r}; {hint}")
+                self._refuse_name(name, known, at)
+        for node in () if is_search else self.beyond:
+            word = node.word if isinstance(node, Quantified) else _WORDS[type(node)]
+            refuse(
+                self.text,
+                node.at,
+                f"{word!r} is for rows of a dataset: `logloom find`, and `where` of `logloom.datasets.open`",
+            )
 
-    def check(self, types: Mapping[str, ColumnType]) -> None:
+    def _refuse_name(self, name: str, known: list[str], at: int, what: str = "column") -> NoReturn:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        refuse(self.text, at, f"no {what} {name!r}; {hint}")
+
+    def check(self, types: Mapping[str, ColumnType], *, is_search: bool = False) -> None:
         """Checks names and types.
 
         Args:
             types: of every column that there is, `timestamp` among them.
+            is_search: see `check_names`.
 
         Raises:
             UsageError: says where what does not fit.
         """
-        self.check_names(types)
-        kind = self._kind(self._root, types)
+        self.check_names(types, is_search=is_search)
+        kind = self._kind(self.root, types)
         if kind != "truth":
-            refuse(self.text, self._root.at, f"a condition is true or false, this is a {kind}")
+            refuse(self.text, self.root.at, f"a condition is true or false, this is a {kind}")
 
     def mask(self, columns: Mapping[str, Values | Categories], num_rows: int) -> Mask:
         """(num_rows,) whether each row passes.
@@ -131,7 +162,7 @@ class Filter:
         Args:
             columns: those that `columns` names, at least.
         """
-        value = _evaluate(self._root, columns)
+        value = evaluate(self.root, columns)
         return np.broadcast_to(np.asarray(value, np.bool_), num_rows)
 
     def _kind(self, node: Node, types: Mapping[str, ColumnType]) -> Kind:
@@ -157,7 +188,28 @@ class Filter:
                 kind = self._kind(operand, types)
                 for item in items:
                     self._expect_kind(item, kind, types)
+            case Quantified(word, name, condition, _, at):
+                self._check_elements(types[name], condition, at)
+                return "number" if word == "count" else "truth"
+            case Delta(column):
+                kind = self._kind(column, types)
+                if kind != "number":
+                    refuse(self.text, column.at, f"only numbers change by something, this is a {kind}")
+                return "number"
+            case Lasting(inner) | Nearby(inner):
+                self._expect_truth(inner, types)
         return "truth"
+
+    def _check_elements(self, ctype: ColumnType, condition: Node | None, at: int) -> None:
+        fields = element_types(ctype)
+        if fields is None:
+            refuse(self.text, at, f"only lists and vectors have elements to look at, this is {ctype}")
+        if condition is None:
+            return
+        for name, place in _names(condition):
+            if name not in fields:
+                self._refuse_name(name, list(fields), place, "field")
+        self._expect_truth(condition, fields)
 
     def _column_kind(self, ctype: ColumnType, index: tuple[int, ...], at: int) -> Kind:
         if ctype.kind == "string" and not index:
@@ -190,44 +242,81 @@ def parse(text: str) -> Filter:
     return Filter(text, parse_tree(text))
 
 
-def _names(node: Node) -> Iterator[tuple[str, int]]:
+def nodes(node: Node) -> Iterator[Node]:
+    """A node and all below it, those of elements' conditions left out."""
+    yield node
     match node:
-        case ColumnName(name, _, at):
-            yield name, at
-        case Available(name, at):
-            yield f"{name}.available", at
-        case Not(inner) | Membership(inner):
-            yield from _names(inner)
+        case Not(inner) | Membership(inner) | Lasting(inner) | Nearby(inner) | Delta(inner):
+            yield from nodes(inner)
         case Join(_, parts) | Comparison(parts):
             for part in parts:
-                yield from _names(part)
+                yield from nodes(part)
 
 
-def _evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
-    """A truth, a number or text (0-d, a bytes object), or an array of them or `Categories`."""
+def _names(root: Node) -> Iterator[tuple[str, int]]:
+    for node in nodes(root):
+        match node:
+            case ColumnName(name, _, at) | Quantified(_, name, _, _, at):
+                yield name, at
+            case Available(name, at):
+                yield f"{name}.available", at
+
+
+def element_types(ctype: ColumnType) -> dict[str, ColumnType] | None:
+    """What elements of a value hold: fields, or `value`; None where the column has no elements."""
+    if ctype.kind != "array" or len(ctype.shape) != 1:
+        return None
+    return {path: ctype for path, _, ctype in _fields((), ctype.dtype, ())}
+
+
+def field_names(dtype: np.dtype[Any]) -> dict[str, tuple[str, ...]]:
+    """By what a filter calls it, the names of the fields in which a field lies; () for `value`."""
+    return {path: names for path, names, _ in _fields((), dtype, ())}
+
+
+def _fields(
+    names: tuple[str, ...], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> Iterator[tuple[str, tuple[str, ...], ColumnType]]:
+    """Fields of fields are called as columns are, `pose.x`; texts have one width in all."""
+    if dtype.names and not shape:
+        for name in dtype.names:
+            base, inner = dtype[name].subdtype or (dtype[name], ())
+            yield from _fields((*names, name), base, inner)
+    else:
+        is_text = dtype.kind == "U" and not shape
+        yield ".".join(names) or "value", names, STRING if is_text else ColumnType(dtype, shape)
+
+
+def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
+    """What a node of a filter that isn't `beyond` says of rows.
+
+    Returns:
+        A truth, a number or text (0-d, a bytes object), or an array of them or `Categories`.
+    """
     match node:
         case Constant(value):
             return np.array(value, object) if isinstance(value, bytes) else value
         case ColumnName(name, index):
-            return _comparable(columns[name], index)
+            return comparable(columns[name], index)
         case Available(name):
             return columns[f"{name}.available"]
         case Not(inner):
-            return np.logical_not(_evaluate(inner, columns))
+            return np.logical_not(evaluate(inner, columns))
         case Join(word, parts):
-            return functools.reduce(_JOIN[word], (_evaluate(part, columns) for part in parts))
+            return functools.reduce(_JOIN[word], (evaluate(part, columns) for part in parts))
         case Comparison(operands, operators):
-            values = [_evaluate(operand, columns) for operand in operands]
+            values = [evaluate(operand, columns) for operand in operands]
             pairs = zip(operators, values[:-1], values[1:], strict=True)
-            return functools.reduce(np.logical_and, (_compare(*pair) for pair in pairs))
+            return functools.reduce(np.logical_and, (compare(*pair) for pair in pairs))
         case Membership(operand):
-            return _is_member(_evaluate(operand, columns), node)
+            return is_member(evaluate(operand, columns), node)
+    raise AssertionError(f"{node} is beyond a row")
 
 
-def _is_member(value: Any, node: Membership) -> Any:
+def is_member(value: Any, node: Membership) -> Any:
     """What comparing with each item gives. Lists may be long: texts and integers are looked up in them."""
     if isinstance(value, Categories):
-        return _is_member(value.texts, node)[value.codes]
+        return is_member(value.texts, node)[value.codes]
     if isinstance(value, np.ndarray) and value.dtype.kind == "O" and node.types == {bytes}:
         found = np.fromiter((text in node.values for text in value.flat), np.bool_, value.size)
         return found.reshape(value.shape) ^ node.negated
@@ -236,11 +325,12 @@ def _is_member(value: Any, node: Membership) -> Any:
         wanted = [item for item in node.values if isinstance(item, int) and limits.min <= item <= limits.max]
         return np.isin(value, np.array(wanted, value.dtype), invert=node.negated)
     sign, join = ("!=", _JOIN["and"]) if node.negated else ("==", _JOIN["or"])
-    compared = (_compare(sign, value, _evaluate(item, {})) for item in node.items)
+    compared = (compare(sign, value, evaluate(item, {})) for item in node.items)
     return functools.reduce(join, compared, np.full(np.shape(value), node.negated))
 
 
-def _comparable(values: Values | Categories, index: tuple[int, ...]) -> Any:
+def comparable(values: Values | Categories, index: tuple[int, ...] = ()) -> Any:
+    """What comparisons of a column see: one number, truth or text a row."""
     if isinstance(values, Categories):
         return values
     if not isinstance(values, np.ndarray):
@@ -256,7 +346,8 @@ def _objects(texts: list[bytes]) -> NDArray[np.object_]:
     return found
 
 
-def _compare(word: str, a: Any, b: Any) -> Any:
+def compare(word: str, a: Any, b: Any) -> Any:
+    """What a comparison says; false of NaN."""
     if isinstance(a, Categories) and isinstance(b, np.ndarray) and not b.ndim:
         return _COMPARE[word](a.texts, b)[a.codes]
     if isinstance(b, Categories) and isinstance(a, np.ndarray) and not a.ndim:

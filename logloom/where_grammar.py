@@ -1,34 +1,65 @@
 """The grammar of filters: the text of a `where` as a tree.
 
-Here: the nodes and `parse_tree`, which knows no columns.
-Elsewhere: what a tree means, and whether it fits the columns (where).
+Here: `parse_tree`, which knows no columns, and `parse_duration`.
+Elsewhere: the nodes (where_tree), what they mean, and whether they fit the columns (where, where_bounds).
 
     either     = both {"or" both}
-    both       = negated {"and" negated}
+    both       = timed {"and" timed}
+    timed      = negated ["for" duration] ["within" duration]
     negated    = "not" negated | comparison
     comparison = operand {operator operand} [["not"] "in" "(" [literal {"," literal} [","]] ")"]
     operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
     operand    = literal | column {"[" index "]"} | "available" "(" column ")" | "(" either ")"
+               | ("count" | "any" | "all") "(" column {"," either} ")"
+               | "delta" "(" column {"[" index "]"} ["," duration] ")" | "in" "(" intervals ")"
     literal    = ["-" | "+"] number | 'text' | "text" | true | false
+    duration   = number ("ns" | "us" | "ms" | "s" | "min" | "h" | "d")
 
 Comparisons chain as in mathematics (0 < speed < 3). Lists may stand in square brackets and braces, too, and
-names in backticks: `in` is a column. Numbers are written as in Python, texts as they are: a backslash means
-itself. A number that float64 cannot hold is refused.
+names in backticks: `in` is a column. The names of functions are columns where no bracket follows. Numbers
+are written as in Python, texts as they are: a backslash means itself. A number that float64 cannot hold is
+refused. Within count, any and all the columns are the fields of an element, or its `value`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, NoReturn
+from decimal import Decimal
+from typing import Literal, NoReturn, cast
 
 from logloom.errors import UsageError
+from logloom.where_tree import (
+    Available,
+    ColumnName,
+    Comparison,
+    Constant,
+    Delta,
+    Join,
+    Lasting,
+    Membership,
+    Nearby,
+    Node,
+    Not,
+    Quantified,
+    Saved,
+)
+from logloom.words import printable
 
 MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may name all logs of a table
+MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ns, ten years, as in recipes
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
+UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86_400 * 10**9,
+}
+INTERVALS = re.compile(r"[a-z_][a-z0-9_]{0,99}")  # names of intervals, which become names of files
 
 _DIGITS = r"\d+(_\d+)*"
 _TOKEN = re.compile(
@@ -41,66 +72,7 @@ _TOKEN = re.compile(
 )
 _TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _WORDS = {"and", "or", "not", "in", "available", *_TRUTHS}
-
-
-@dataclass(frozen=True)
-class Constant:
-    value: float | int | bytes | bool
-    at: int
-
-
-@dataclass(frozen=True)
-class ColumnName:
-    name: str
-    index: tuple[int, ...]
-    at: int
-
-
-@dataclass(frozen=True)
-class Available:
-    name: str
-    at: int
-
-
-@dataclass(frozen=True)
-class Not:
-    inner: Node
-    at: int
-
-
-@dataclass(frozen=True)
-class Join:
-    word: Literal["and", "or"]
-    parts: tuple[Node, ...]
-    at: int
-
-
-@dataclass(frozen=True)
-class Comparison:
-    operands: tuple[Node, ...]
-    operators: tuple[str, ...]
-    at: int
-
-
-@dataclass(frozen=True)
-class Membership:
-    operand: Node
-    items: tuple[Constant, ...]
-    negated: bool
-    at: int
-
-    @functools.cached_property
-    def values(self) -> frozenset[float | int | bytes | bool]:
-        """The items' values; of equal numbers one."""
-        return frozenset(item.value for item in self.items)
-
-    @functools.cached_property
-    def types(self) -> frozenset[type]:
-        """The types of the items' values."""
-        return frozenset(type(item.value) for item in self.items)
-
-
-Node = Constant | ColumnName | Available | Not | Join | Comparison | Membership
+_QUANTIFIERS = ("count", "any", "all")
 
 
 def parse_tree(text: str) -> Node:
@@ -118,6 +90,19 @@ def parse_tree(text: str) -> Node:
     return root
 
 
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a text such as "300ms".
+
+    Raises:
+        UsageError: it is none; says at which character.
+    """
+    parser = _WhereParser(text)
+    ns = parser.duration()
+    if parser.word:
+        parser.fail("expected nothing more")
+    return ns
+
+
 class _WhereParser:
     """Recursive descent over the tokens; `word` is the next one, "" at the end."""
 
@@ -125,16 +110,27 @@ class _WhereParser:
         self.text = text
         self._tokens = _tokens(text)
         self._depth = 0
+        self._within = ""  # of count, any and all the one whose elements are meant
         self.kind, self.word, self.at = next(self._tokens)
 
     def either(self) -> Node:
-        return self._join("or", lambda: self._join("and", self._negated))
+        return self._join("or", lambda: self._join("and", self._timed))
 
     def _join(self, word: Literal["and", "or"], inner: Callable[[], Node]) -> Node:
         at, parts = self.at, [inner()]
         while self._skip(word):
             parts.append(inner())
         return Join(word, tuple(parts), at) if len(parts) > 1 else parts[0]
+
+    def _timed(self) -> Node:
+        at, node = self.at, self._negated()
+        if self.word in ("for", "within") and self._within:
+            self.fail(f"an element has no time; {self.word!r} stands outside of {self._within}(…)")
+        if self._skip("for"):
+            node = Lasting(node, self.duration(), at)
+        if self._skip("within"):
+            node = Nearby(node, self.duration(), at)
+        return node
 
     def _negated(self) -> Node:
         at = self.at
@@ -175,20 +171,76 @@ class _WhereParser:
             inner = self._deeper(self.either)
             self._expect(")")
             return inner
+        if self.word in ("available", "in") and self._within and self.kind == "name":
+            self.fail(f"an element has fields alone; {self.word!r} stands outside of {self._within}(…)")
         if self._skip("available"):
             self._expect("(")
             name = self._name()
             self._expect(")")
             return Available(name, at)
+        if self._skip("in"):
+            self._expect("(")
+            return self._saved(at)
         if self.kind != "name" or self.word in _TRUTHS:
             return self._literal()
-        name, index = self._name(), []
+        word = self.word
+        name = self._name()
+        if word in (*_QUANTIFIERS, "delta") and self._skip("("):
+            if self._within:
+                refuse(self.text, at, f"{word}(…) can't stand within {self._within}(…)")
+            if word == "delta":
+                return self._delta(at)
+            return self._elements(cast(Literal["count", "any", "all"], word), at)
+        return self._indexed(name, at)
+
+    def _indexed(self, name: str, at: int) -> ColumnName:
+        index = []
         while self._skip("["):
             if not self.word.isdigit():
                 self.fail("expected an index such as 0")
             index.append(int(self._next()))
             self._expect("]")
         return ColumnName(name, tuple(index), at)
+
+    def _elements(self, word: Literal["count", "any", "all"], at: int) -> Quantified:
+        name_at, name, conditions = self.at, self._name(), list[Node]()
+        start = self.at
+        self._within = word
+        while self._skip(","):
+            conditions.append(self._deeper(self.either))
+        self._within = ""
+        self._expect(")")
+        if not conditions and word != "count":
+            refuse(self.text, start, f"{word}(…) wants a condition, as in {word}({name}, distance < 15)")
+        several = Join("and", tuple(conditions), at) if len(conditions) > 1 else None
+        return Quantified(word, name, several or next(iter(conditions), None), at, name_at)
+
+    def _delta(self, at: int) -> Delta:
+        start = self.at
+        column = self._indexed(self._name(), start)
+        ns = self.duration() if self._skip(",") else None
+        self._expect(")")
+        return Delta(column, ns, at)
+
+    def _saved(self, at: int) -> Saved:
+        if self.kind != "name" or not INTERVALS.fullmatch(self.word):
+            self.fail("expected a name of intervals: a-z, 0-9 and _, such as hard_braking")
+        name = self._next()
+        self._expect(")")
+        return Saved(name, at)
+
+    def duration(self) -> int:
+        """Nanoseconds."""
+        start = self.at
+        if self.kind != "number":
+            self.fail("expected a duration such as 300ms")
+        number = self._number()
+        if self.kind != "name" or self.word not in UNITS:
+            self.fail(f"expected a unit: {', '.join(UNITS)}")
+        ns = Decimal(str(number)) * UNITS[self._next()]
+        if ns > MAX_DURATION:
+            refuse(self.text, start, "the duration is more than ten years")
+        return round(ns)
 
     def _literal(self) -> Constant:
         at, negative = self.at, self._skip("-")
@@ -263,10 +315,16 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def refuse(text: str, at: int, problem: str) -> NoReturn:
-    """Says where in the filter a problem is.
+    """Says where in the filter a problem is; a note of the error points there.
 
     Raises:
         UsageError: always.
     """
-    shown = text if len(text) <= 100 else f"…{text[max(0, at - 40) : at + 40]}…"
-    raise UsageError(f"where, character {at + 1} of {shown!r}: {problem}")
+    first = max(0, at - 40) if len(text) > 100 else 0
+    part = text[first : at + 40] if len(text) > 100 else text
+    shown = f"…{part}…" if len(text) > 100 else part
+    error = UsageError(f"where, character {at + 1} of {shown!r}: {problem}")
+    line = printable(re.sub(r"\s", " ", part))
+    if len(line) == len(part):  # else signs that can't be shown would move what is below
+        error.add_note(f"    {line}\n    {' ' * (at - first)}^")
+    raise error

@@ -3,17 +3,38 @@
 import importlib.util
 import os
 import pathlib
+import sys
 
 import pytest
 
 if importlib.util.find_spec("hypothesis"):  # which the environment with torch does without
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
+    # However busy the machine is; and fixtures serve all examples.
+    patient = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    settings.register_profile("default", deadline=None, suppress_health_check=patient)
     # A change doesn't fail by an example that it has nothing to do with: .ci/run asks for this one.
-    settings.register_profile("same-examples", derandomize=True)
+    settings.register_profile("same-examples", settings.get_profile("default"), derandomize=True)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
+
+# Where everything is started with a real-time policy, one busy process would starve those that it waits for.
+if hasattr(os, "SCHED_FIFO") and os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR):
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+# Tests start a thousand processes; those that compile all they import take a third longer.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure is shown at once, too: a run that is cut short never comes to its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(
+            f"\nFAILED {report.nodeid} ({report.when})\n{report.longreprtext}",
+            file=sys.__stderr__,
+            flush=True,
+        )
 
 
 @pytest.fixture(scope="session")

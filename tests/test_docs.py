@@ -53,7 +53,7 @@ OF_COMMANDS = ("docs/commands.md", "docs/versions.md")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", OF_COMMANDS)
+@pytest.mark.parametrize("page", [*OF_COMMANDS, "docs/damaged-logs.md"])
 def test_a_page_on_commands_runs_from_top_to_bottom(page, tmp_path):
     for text in blocks(page, "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
@@ -62,7 +62,9 @@ def test_a_page_on_commands_runs_from_top_to_bottom(page, tmp_path):
 def test_the_pages_on_commands_tell_of_each():
     pages = [(REPOSITORY / page).read_text() for page in OF_COMMANDS]
     told = [name for page in pages for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)]
-    assert sorted(told) == sorted(one.name or one.callback.__name__ for one in app.registered_commands)
+    groups = [group.typer_instance.info.name for group in app.registered_groups]
+    commands = [one.name or one.callback.__name__ for one in app.registered_commands]
+    assert sorted(told) == sorted([*commands, *groups])
 
 
 @pytest.mark.slow
@@ -80,7 +82,25 @@ def test_the_index_has_one_row_for_each_page():
     assert sorted(rows) == sorted([*pages, "../examples"])
 
 
-@pytest.mark.parametrize("page", ["docs/tables.md", "docs/webdataset.md"])
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["docs/parquet.md", "docs/lance.md"])
+def test_a_page_of_plain_tables_runs_from_top_to_bottom(page, tmp_path):
+    for text in blocks(page, "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    programs = blocks(page, "python")
+    assert all(run([sys.executable, "-c", text], tmp_path) for text in programs)
+    assert len(programs) == 2
+
+
+@pytest.mark.slow
+def test_the_page_of_lerobot_runs_from_top_to_bottom(tmp_path):
+    for text in blocks("docs/lerobot.md", "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    (program,) = blocks("docs/lerobot.md", "python")
+    assert "follow the road" in run([sys.executable, "-c", program], tmp_path)
+
+
+@pytest.mark.parametrize("page", ["docs/bags.md", "docs/tables.md", "docs/webdataset.md"])
 def test_pages_of_python_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

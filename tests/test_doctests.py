@@ -1,22 +1,152 @@
-"""Examples in the docstrings of pure functions do what they say."""
+"""Examples in docstrings do what they say.
+
+Those of pure functions run as they stand; those of what a training script or a program calls run in a folder
+with the demo, two tables and a dataset of bags.
+"""
 
 import doctest
 import importlib
+import inspect
+import pathlib
+import pkgutil
 
+import numpy as np
 import pytest
 
-MODULES = [
+import logloom
+import logloom.datasets
+import logloom.io.bags as bags
+import logloom.io.tables as tt
+from logloom.demo import demo_recipe, make_drives
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.recipe import Recipe
+
+PURE = [
     "logloom.blocks",
     "logloom.inference",
+    "logloom.io.purged",
+    "logloom.io.lerobot.encoding",
+    "logloom.io.video.codecs",
+    "logloom.markup",
+    "logloom.pipelines.report_samples",
+    "logloom.pipelines.show_foxglove",
+    "logloom.datasets.distances",
+    "logloom.io.logs.decoding.clouds",
+    "logloom.io.logs.tables.names",
+    "logloom.io.logs.tables.sweeps",
     "logloom.resample.kernels",
+    "logloom.resample.matching",
     "logloom.resample.policies",
+    "logloom.statistics.cells",
+    "logloom.statistics.exact",
+    "logloom.statistics.lanes",
+    "logloom.statistics.rows",
+    "logloom.transforms.row_splitting",
     "logloom.transforms.ticks",
+    "logloom.where_bounds",
     "logloom.windows",
+]
+IN_A_FOLDER = [
+    "logloom.datasets.concatenation",
+    "logloom.datasets.dataset",
+    "logloom.datasets.finding",
+    "logloom.datasets.loader",
+    "logloom.datasets.opening",
+    "logloom.io.bags.dataset_reader",
+    "logloom.io.bags.dataset_writer",
+    "logloom.io.tables.index",
+    "logloom.io.tables.loader",
+    "logloom.io.tables.merging",
+    "logloom.io.tables.rows",
+    "logloom.io.tables.verifying",
+    "logloom.io.tables.write",
+    "logloom.pipelines.build",
+    "logloom.pipelines.plan",
+    "logloom.pipelines.stats",
+    "logloom.pipelines.verify",
+    "logloom.recipe.model",
+    "logloom.schema",
+    "logloom.transforms.derive",
+]
+NAMES = {"logloom": logloom, "np": np, "tt": tt, "bags": bags}
+# Public functions and classes that are called in every program; torch_dataset has its page (make torch).
+CALLED = [
+    *(f"logloom.{name}" for name in ("ColumnType", "Recipe", "Schema", "derive")),
+    *(f"logloom.datasets.{name}" for name in ("Loader", "concat", "open")),
+    *(
+        f"logloom.datasets.Dataset.{name}"
+        for name in ("filter", "get_many", "map", "normalized", "select", "stats", "window")
+    ),
+    *(f"logloom.io.bags.{name}" for name in ("DatasetReader", "DatasetWriter")),
+    *(
+        f"logloom.io.tables.{name}"
+        for name in ("infer_types", "merge", "read_index", "row_loader", "verify", "write_table")
+    ),
+    "logloom.pipelines.build.build",
+    "logloom.pipelines.plan.plan_build",
+    "logloom.pipelines.stats.column_statistics",
+    "logloom.pipelines.verify.verify",
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_in_docstrings_do_what_they_say(name):
-    failed, tried = doctest.testmod(importlib.import_module(name))
-    assert tried
+def tried(name, **more):
+    failed, number = doctest.testmod(importlib.import_module(name), extraglobs=more)
+    assert number
     assert not failed
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_examples_in_docstrings_do_what_they_say(name):
+    tried(name)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The demo as `logloom demo` lays it out, and tables and bags that examples read."""
+    place = tmp_path_factory.mktemp("examples")
+    demo = place / "demo"
+    make_drives(demo / "logs", seconds=8)
+    (demo / "recipe.yaml").write_text(demo_recipe("logs"))
+    build(plan_build(Recipe.load(str(demo / "recipe.yaml")), str(demo / "dataset"), base=str(demo)))
+    rows = [
+        {
+            "log_id": "a",
+            "timestamp": number * 10**8,
+            "pedestrians": number % 5,
+            "lidar.points": np.zeros((number % 5, 4), "f4"),
+        }
+        for number in range(25)
+    ]
+    tt.write_table(str(place / "sensors"), rows, index=["pedestrians"])
+    labels = [{"log_id": "a", "timestamp": number * 10**8, "label": "stop"} for number in range(5)]
+    tt.write_table(str(place / "labels"), labels, index=["label"])
+    with bags.DatasetWriter(place / "words", {"label": "int", "words": "utf8[]"}, bags.encoders) as writer:
+        for number in range(3):
+            writer.append({"label": number, "words": ["stop"] * number}, flush=False)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_A_FOLDER)
+def test_examples_that_read_and_write_do_what_they_say(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    tried(name, **NAMES)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_every_program_calls_has_an_example_that_runs(name):
+    found = pkgutil.resolve_name(name)
+    assert ">>> " in inspect.getdoc(found), f"{name} has no example"
+    assert found.__module__ in IN_A_FOLDER
+
+
+def test_modules_with_examples_of_public_names_are_run():
+    """So that nobody adds an example that nothing runs."""
+    package = pathlib.Path(logloom.__file__).parent
+    with_examples = {
+        path.relative_to(package.parent).with_suffix("").as_posix().replace("/", ".")
+        for path in package.rglob("*.py")
+        if "\n    >>> " in path.read_text() or "\n        >>> " in path.read_text()
+    }
+    assert {name.removesuffix(".__init__") for name in with_examples} <= {*PURE, *IN_A_FOLDER}

@@ -18,13 +18,13 @@ import logloom.datasets
 from logloom.demo import demo_recipe, make_drives
 from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, TruncatedLogError, UsageError
+from logloom.io.formats import format_named, format_names
 from logloom.io.logs import log, opening
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.storage import Store
-from logloom.io.units import format_named, format_names
 from logloom.testing.rows import SCHEMA, cut, random_block
 from logloom.transforms import derive
 

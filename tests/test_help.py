@@ -6,6 +6,7 @@ import typer
 from logloom.cli import app
 
 COMMANDS = typer.main.get_command(app).commands
+COMMANDS |= {f"label {name}": command for name, command in COMMANDS["label"].commands.items()}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -17,11 +17,9 @@ from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "logloom"
 WITH_BEAM = (
-    "pipelines/build.py",
+    "/metrics.py",
     "pipelines/template.py",
-    "transforms/build_logs.py",
     "transforms/read_logs.py",
-    "transforms/spread.py",
     "runners/",
     "/beam.py",
 )
@@ -30,6 +28,9 @@ VALUES = (
     *(
         "uris",
         "words",
+        "caching",
+        "markup",
+        "pictures",
         "errors",
         "extras",
         "schema",
@@ -38,8 +39,9 @@ VALUES = (
         "digests",
         "software",
         "validation",
+        "metrics",
     ),
-    *("windows", "inference", "where_grammar", "where"),
+    *("windows", "inference", "where_tree", "where_grammar", "where", "where_bounds", "row_splits"),
 )
 BENEATH = {
     **{room: VALUES[:number] for number, room in enumerate(VALUES)},
@@ -51,7 +53,10 @@ BENEATH = {
     "runners": VALUES,
     "demo": VALUES,
     "pipelines": (*VALUES, "statistics", "io", "resample", "recipe", "transforms", "runners", "demo"),
-    "cli": (*VALUES, "io", "resample", "recipe", "transforms", "runners", "demo", "pipelines"),
+    "cli": (
+        *VALUES,
+        *("io", "datasets", "resample", "recipe", "transforms", "runners", "demo", "pipelines"),
+    ),
     "datasets": (*VALUES, "statistics", "io"),
     "testing": (*VALUES, "io"),
 }
@@ -220,8 +225,14 @@ def definitions():
 
 def test_each_function_is_short():
     for module, node in definitions():
-        lines = node.end_lineno - node.lineno + 1
+        lines = node.end_lineno - node.lineno + 1 - lines_of_examples(node)
         assert isinstance(node, ast.ClassDef) or lines <= 60, f"{module}: {node.name} has {lines} lines"
+
+
+def lines_of_examples(node):
+    """How many lines of a docstring are examples, which make no function harder to read."""
+    _, head, examples = (ast.get_docstring(node) or "").partition("\n\nExamples:\n")
+    return len(head.splitlines()) + len(examples.splitlines()) - 1 if head else 0
 
 
 def test_each_class_has_a_name_of_its_own():

@@ -15,7 +15,7 @@ from tests.conftest import REPOSITORY
 
 PAGES = sorted(
     path.relative_to(REPOSITORY).as_posix()
-    for folder in ("", "docs", "docs/design", "benchmarks", "tests/model")
+    for folder in ("", "docs", "docs/howto", "docs/coming-from", "docs/design", "benchmarks", "tests/model")
     for path in (REPOSITORY / folder).glob("*.md")
 )
 EXPLAINING = [
@@ -139,3 +139,48 @@ def test_the_hooks_before_a_commit_run_what_make_lint_runs():
     recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", text_of("Makefile"), re.MULTILINE)[1]
     lines = [line.strip().replace("$(BIN)", ".venv/bin").removesuffix(" .") for line in recipe.splitlines()]
     assert entries == lines
+
+
+@functools.cache
+def messages_of_the_code():
+    """Each text in the package; what stands in braces of f-strings is a NUL."""
+    found = set()
+    for path in (REPOSITORY / "logloom").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+                found.add("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+def quoted_messages():
+    """The messages on the page on troubleshooting: the first column of its tables of messages."""
+    is_of_messages = False
+    for line in text_of("docs/troubleshooting.md").splitlines():
+        if not line.startswith("|"):
+            is_of_messages = False
+        elif line.startswith("| message |"):
+            is_of_messages = True
+        elif is_of_messages and not line.startswith("|---"):
+            quoted = re.match(r"\| (`+)(.*?)\1 \| ", line)
+            assert quoted, f"docs/troubleshooting.md quotes no message in {line}"
+            yield quoted[2]
+
+
+@pytest.mark.parametrize("message", list(quoted_messages()))
+def test_messages_that_the_page_on_troubleshooting_quotes_are_those_of_the_code(message):
+    pattern = re.compile(".*".join(re.escape(part) for part in message.split("…")), re.DOTALL)
+    assert any(pattern.search(text) for text in messages_of_the_code())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_are_whole(page):
+    """A row of a table stands below another one, or below its head: a blank line ends a table."""
+    lines = without_fences(text_of(page)).splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("|") and not lines[number - 1].startswith("|"):
+            assert re.fullmatch(r"\|([ :-]+\|)+", lines[number + 1]), (
+                f"{page}: a table without a head: {line}"
+            )

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logloom.io.tables as tt
@@ -155,7 +155,7 @@ def test_a_filter_names_the_columns_it_looks_at():
 
 
 @given(st.text("n()<>=!1.0' \"[],-andotirspeavl", max_size=40))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_text_is_a_filter_or_refused(text):
     try:
         found = parse(text)
@@ -268,7 +268,7 @@ CONDITIONS = st.recursive(
 
 
 @given(CONDITIONS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_filters_mean_what_plain_python_means(condition):
     text, holds = condition
     found = parse(text)
@@ -293,7 +293,7 @@ def table(tmp_path_factory):
 
 
 @given(CONDITIONS.filter(lambda condition: "image" not in condition[0]))
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50)
 def test_the_index_of_a_table_is_filtered_as_rows_are(table, condition):
     found = tt.read_index(table, where=condition[0])
     passed = parse(condition[0]).mask(COLUMNS, 4)
@@ -369,7 +369,7 @@ ITEMS = st.one_of(
 
 
 @given(numbers_of_a_type(), ITEMS, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_long_lists_of_numbers_mean_what_comparing_with_each_means(column, items, negated):
     join, word = (all, "!=") if negated else (any, "==")
     wanted = [join(compared(word, value, item) for item in items) for value in column.tolist()]
@@ -381,7 +381,6 @@ MANY = st.lists(st.sampled_from([f"{n}" for n in range(40)] + ["", "Ü", "P", "P
 
 
 @given(MANY, MANY, st.booleans())
-@settings(deadline=None)
 def test_long_lists_of_texts_mean_what_comparing_with_each_means(rows, items, negated):
     written = ", ".join(f"'{item}'" for item in items)
     found = parse(f"gear {'not ' if negated else ''}in [{written}]")
@@ -391,7 +390,6 @@ def test_long_lists_of_texts_mean_what_comparing_with_each_means(rows, items, ne
 
 
 @given(MANY, st.integers(0, 80), st.integers(0, 80))
-@settings(deadline=None)
 def test_rows_share_the_texts_that_are_equal_and_parts_keep_theirs_alone(rows, start, stop):
     found = Categories.found_in(rows)
     part = found[start:stop]

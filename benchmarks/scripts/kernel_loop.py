@@ -44,7 +44,7 @@ def main(recipe: str, root: str) -> None:
             outcomes.append(finish.finish_log(job, results))
     with phase("commit"):
         finish.commit(job, merge_outcomes(job, [write_outcomes(job, outcomes)]), [])
-        raise_outcome(finish.read_outcome(job))
+        raise_outcome(finish.read_outcome(job), job)
     print(json.dumps({"logs": len(plan.logs), "partitions": plan.num_partitions, **spent}))
 
 

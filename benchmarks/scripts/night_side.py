@@ -17,7 +17,7 @@ import time
 import apache_beam as beam
 
 from benchmarks.scripts.many import resident
-from logloom.io.units import format_named
+from logloom.io.formats import format_named
 from logloom.pipelines.build import build, construct, prepared
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe

@@ -21,12 +21,14 @@ import typer
 from logloom import __version__
 from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, TERMINATED, app, print_message
 from logloom.errors import LogloomError, UsageError
+from logloom.extras import spare_pandas
 from logloom.uris import shown
 
 # Each adds its commands to the app, so this is the order of `--help`.
 # isort: off
-from logloom.cli import info, doctor, build, status, plan, head, stats, versions, diff, tags, amending  # noqa: F401
-from logloom.cli import verify, repair, view, gc, purge, convert, demo  # noqa: F401
+from logloom.cli import info, doctor, build, status, plan, head, stats, find, splits, order  # noqa: F401
+from logloom.cli import report, show, versions, diff, tags, amending, verify, repair, view, gc, purge  # noqa: F401
+from logloom.cli import convert, label, demo  # noqa: F401
 # isort: on
 
 _ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
@@ -45,6 +47,8 @@ def _root(
     if version:
         print(__version__)
         raise typer.Exit
+    if "--help" not in sys.argv:
+        spare_pandas()
 
 
 def main() -> None:
@@ -66,7 +70,7 @@ def main() -> None:
     except LogloomError as error:
         if debug:
             print_message(shown(traceback.format_exc().rstrip()))
-        print_message(f"logloom: {error}")
+        print_message("\n".join([f"logloom: {error}", *getattr(error, "__notes__", ())]))
         code = BAD_USAGE if isinstance(error, UsageError) else FAILED
     except (typer.Abort, KeyboardInterrupt):
         code = STOPPED

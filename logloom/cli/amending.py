@@ -15,6 +15,7 @@ from logloom.cli.common import (
     app,
     complete_version,
     examples,
+    given_root,
     parse_storage_options,
     print_json,
     print_message,
@@ -40,6 +41,7 @@ def rollback(
             metavar="ROOT@VERSION",
             help="The version to go back to, by number or tag.",
             autocompletion=complete_version,
+            callback=given_root,
         ),
     ],
     reason: Reason = "",
@@ -48,14 +50,17 @@ def rollback(
     storage_option: StorageOption = None,
 ) -> None:
     """Commit a new version that says what an earlier one does. No data is copied, and no version changes."""
-    from logloom.io.manifest import split_root
+    from logloom.io.manifest import resolve_version, split_root
     from logloom.io.storage import Store
     from logloom.pipelines.amending import rollback as run
 
     where, version = split_root(root)
-    if version == "latest":
-        raise UsageError(f"{root}: say which version to go back to, as in {where.rstrip('@')}@6")
     store = Store.at(where, parse_storage_options(storage_option))
+    if version == "latest":
+        newest = resolve_version(store, version)
+        raise UsageError(
+            f"{store.uri}: say which version to go back to, as in {store.uri}@{max(1, newest - 1)}"
+        )
     made, shown = run(store, version, reason, view=view.value, on_message=print_message)
     print_message(f"version {made.version} of {store.uri}: {made.reason}")
     if json:
@@ -109,7 +114,7 @@ def drop(
     print_message(f"version {manifest.version} of {store.uri}: {counted(len(plan.changes), 'log')} {what}")
     if json:
         logs = [record.log_id for record in plan.changes]
-        said = {"version": manifest.version, "reason": manifest.reason, "view": built.view, "changed": logs}
-        print_json({**said, **manifest.totals})
+        result = {"version": manifest.version, "reason": manifest.reason, "view": built.view, "changed": logs}
+        print_json({**result, **manifest.totals})
     else:
         print(built.view or store.uri)

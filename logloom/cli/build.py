@@ -22,7 +22,7 @@ from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
 from logloom.words import counted
 
 if TYPE_CHECKING:
-    from logloom.pipelines.build import Built
+    from logloom.pipelines.built import Built
     from logloom.pipelines.planned import BuildPlan
 
 
@@ -61,7 +61,7 @@ def build(
     """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
     from logloom.pipelines.openlineage import announced
 
-    choices = {"allow_empty": allow_empty, **options.choices}
+    choices = {"allow_empty": allow_empty, "compare": False, **options.choices}
     make_plan = partial(plan_recipe, recipe, logs, options.storage_option, options.quiet, **choices)
     runner = engine.with_workers(options.workers)
     around = partial(announced, target=openlineage, on_message=print_message)
@@ -69,33 +69,39 @@ def build(
     if built is None:
         return
     _report_build(built, plan, options.json)
-    if not (built.is_whole or plan.up_to_date):
+    if not (built.is_whole or _was_up_to_date(built, plan)):
         raise typer.Exit(NOT_WHOLE)
 
 
+def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
+    """Whether nothing was committed: the plan said so, or workers found no log that changed."""
+    return built.manifest.version != plan.job.number
+
+
 def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
-    from logloom.pipelines.splits import built_splits, empty_splits, in_words, planned_warnings
+    from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
 
     manifest = built.manifest
     counts = built_splits(manifest)
+    warnings = built_warnings(manifest.recipe, counts)
     if json:
         result = {
             "version": manifest.version,
-            "up_to_date": plan.up_to_date,
+            "up_to_date": _was_up_to_date(built, plan),
             "view": built.view,
             **manifest.totals,
             "dropped": built.dropped,
         }
-        print_json({**result, "splits": counts, "warnings": empty_splits(counts), **work_of(built)})
+        print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
     root = plan.job.store.uri
-    if plan.up_to_date:
+    if _was_up_to_date(built, plan):
         print_message(f"up to date: version {manifest.version} of {root} says all that the logs say")
     else:
         _print_version(built, root)
     if len(counts) > 1:
         print_message(f"rows by split: {in_words(counts)}")
     planned_too = planned_warnings(plan)
-    for warning in empty_splits(counts):
+    for warning in warnings:
         if warning not in planned_too:
             print_message(f"warning: {warning}")
     print_work(built)

@@ -89,15 +89,29 @@ def complete_version(incomplete: str) -> list[str]:
     return [f"{root}@{name}" for name in names]
 
 
+def given_root(text: str) -> str:
+    """A root as it was given, which isn't empty: where a shell's variable is unset, nobody means this folder.
+
+    Raises:
+        UsageError: it is.
+    """
+    if not text or (text.startswith("@") and "/" not in text):
+        raise UsageError(f"{text!r} names no root: give a dataset's folder or URI ('.' for this folder)")
+    return text
+
+
 Root = Annotated[
     str,
     typer.Argument(
         metavar="ROOT[@VERSION]",
         help="A dataset's folder or URI (default: its newest version).",
         autocompletion=complete_version,
+        callback=given_root,
     ),
 ]
-BareRoot = Annotated[str, typer.Argument(metavar="ROOT", help="A dataset's folder or URI.")]
+BareRoot = Annotated[
+    str, typer.Argument(metavar="ROOT", help="A dataset's folder or URI.", callback=given_root)
+]
 PyFiles = Annotated[
     list[str] | None,
     typer.Option(
@@ -195,7 +209,7 @@ def read_in_words(manifest: Manifest) -> str:
     """What a build read back of a version, and what it took over from the version before without reading."""
     words = {"new": "all that is new", "all": "all", "none": "nothing"}
     nouns = {"logs": "log", "assembled": "assembled output", "portions": "portion"}
-    said = {what: count for what, count in manifest.trusted.items() if count}
-    kept = " and ".join(counted(count, nouns.get(what, what)) for what, count in said.items())
+    kept_counts = {what: count for what, count in manifest.trusted.items() if count}
+    kept = " and ".join(counted(count, nouns.get(what, what)) for what, count in kept_counts.items())
     read = f"read back: {words.get(manifest.verified, manifest.verified)}"
     return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from logloom.io.shards import LogRecord
     from logloom.io.sources import RowSource
-    from logloom.pipelines.build import Built
+    from logloom.pipelines.built import Built
     from logloom.pipelines.convert_plain import PlainFolder
     from logloom.pipelines.convert_plan import ConvertPlan
 
@@ -50,7 +50,9 @@ class ConvertOptions:
     format: Annotated[
         str,
         typer.Option(
-            "--format", metavar="FORMAT", help="Format to write, e.g. bags, tar, zarr, table or l5kit."
+            "--format",
+            metavar="FORMAT",
+            help="Format to write: bags, tar, zarr, table, parquet, l5kit or another one.",
         ),
     ]
     plain: Annotated[

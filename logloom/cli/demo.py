@@ -9,12 +9,27 @@ import typer
 from logloom.cli.common import app, examples, print_message
 
 
-@app.command(epilog=examples("logloom demo", "logloom demo --to /tmp/demo --seconds 60"))
+@app.command(
+    epilog=examples("logloom demo", "logloom demo --car", "logloom demo --to /tmp/demo --seconds 60")
+)
 def demo(
-    to: Annotated[str, typer.Option("--to", help="New or empty folder.")] = "demo",
-    seconds: Annotated[float, typer.Option(min=1, help="Length of each synthetic drive in seconds.")] = 20.0,
+    to: Annotated[
+        str | None, typer.Option("--to", help="New or empty folder (default: demo; with --car: demo-car).")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=1, help="Length of each synthetic drive in seconds (default: 20; with --car: 8)."),
+    ] = None,
+    car: Annotated[
+        bool,
+        typer.Option(
+            "--car",
+            help="A whole car: cameras as video, lidars in motion, transforms, calibration, late labels.",
+        ),
+    ] = False,
 ) -> None:
     """Make a synthetic drive, build datasets from it, verify them against the logs, and show what to try."""
     from logloom.pipelines.demo import run_demo
 
-    run_demo(to, seconds=seconds, on_message=print_message)
+    seconds = seconds if seconds is not None else 8.0 if car else 20.0
+    run_demo(to or ("demo-car" if car else "demo"), seconds=seconds, car=car, on_message=print_message)

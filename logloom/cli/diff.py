@@ -15,6 +15,7 @@ from logloom.cli.common import (
     app,
     complete_version,
     examples,
+    given_root,
     parse_storage_options,
     print_json,
     print_result,
@@ -22,6 +23,7 @@ from logloom.cli.common import (
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
+    from logloom.io.storage import Store
     from logloom.pipelines.comparison import VersionComparison
 
 
@@ -44,6 +46,12 @@ def diff(
     logs: Annotated[
         int, typer.Option("--logs", min=0, help="Name at most this many logs of each kind; all are counted.")
     ] = 20,
+    statistics: Annotated[
+        bool,
+        typer.Option(
+            "--statistics", help="Compare statistics however many logs have some (default: up to 1,000)."
+        ),
+    ] = False,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -52,16 +60,12 @@ def diff(
     from logloom.io.manifest import read_manifest, split_root
     from logloom.io.storage import Store
     from logloom.pipelines.comparison import compare
-    from logloom.pipelines.stats import changes_of, known_columns
+    from logloom.pipelines.stats import MAX_LOGS, changed_statistics
 
     if md and json:
         raise UsageError("give --md or --json, one of both")
     storage = parse_storage_options(storage_option)
-    if (
-        len(versions) == 2
-        and re.fullmatch("v?[0-9]+|latest", versions[1])
-        and not Store.at(versions[1]).names()
-    ):
+    if len(versions) == 2 and _is_version(versions[1], Store.at(versions[0], storage)):
         raise UsageError(
             f"one version of {versions[0]}: name two, or compare {versions[0]}@{versions[1]} with its parent"
         )
@@ -75,17 +79,28 @@ def diff(
         stores, found = [store, store], [read_manifest(store, manifest.parent), manifest]
     names = [f"{store.uri}@{manifest.version}" for store, manifest in zip(stores, found, strict=True)]
     compared = compare((names[0], names[1]), found[0], found[1], logs)
-    known = [known_columns(store, manifest) for store, manifest in zip(stores, found, strict=True)]
-    if known[0] is not None and known[1] is not None:
-        compared = dataclasses.replace(compared, statistics=changes_of(known[0], known[1]))
+    changed = changed_statistics(
+        (stores[0], stores[1]), (found[0], found[1]), None if statistics else MAX_LOGS
+    )
+    compared = dataclasses.replace(compared, statistics=changed)
     if json:
         print_json(compared.to_json())
     else:
         print_result("\n".join(_markdown(compared) if md else _text(compared)))
 
 
+def _is_version(text: str, store: Store) -> bool:
+    """Whether a text says a version of a root, rather than another root."""
+    from logloom.io.storage import Store
+    from logloom.io.tags import read_tags
+
+    is_named = re.fullmatch("v?[0-9]+|latest", text) or text in read_tags(store)
+    return bool(is_named) and not Store.at(text).names()
+
+
 def _named(versions: list[str]) -> list[str]:
     """One or two as ROOT@VERSION."""
+    given_root(versions[0])
     if len(versions) == 3:
         root, *both = versions
         return [f"{root}@{version}" for version in both]
@@ -141,8 +156,8 @@ def _total(name: str, before: int | None, after: int | None) -> str:
 
 
 def _changed(label: str, changes: Mapping[str, tuple[Any, Any]]) -> str:
-    told = (f"{name} {_short(before)} -> {_short(after)}" for name, (before, after) in changes.items())
-    return f"~ {label}: {', '.join(told)}"
+    parts = (f"{name} {_short(before)} -> {_short(after)}" for name, (before, after) in changes.items())
+    return f"~ {label}: {', '.join(parts)}"
 
 
 def _short(number: float | None) -> str:
@@ -150,18 +165,18 @@ def _short(number: float | None) -> str:
 
 
 def _log_lines(compared: VersionComparison) -> Iterator[str]:
-    said = compared.to_json()["logs"]
+    logs = compared.to_json()["logs"]
     for sign, kind in (("+", "added"), ("-", "gone")):
-        yield from (f"{sign} {log_id}" for log_id in said[kind])
-    for one in said["changed"]:
-        told = [f"{name} {old} -> {new}" for name, (old, new) in _told(one).items()]
-        yield f"~ {one['log_id']}: {', '.join([*told, 'differs in ' + ', '.join(one['differs'])])}"
+        yield from (f"{sign} {log_id}" for log_id in logs[kind])
+    for one in logs["changed"]:
+        parts = [f"{name} {old} -> {new}" for name, (old, new) in _changes_of(one).items()]
+        yield f"~ {one['log_id']}: {', '.join([*parts, 'differs in ' + ', '.join(one['differs'])])}"
     for kind, count in compared.logs.counts.items():
-        if count > len(said[kind]):
-            yield f"… and {count - len(said[kind]):,} more {kind}; --logs {count} names all"
+        if count > len(logs[kind]):
+            yield f"… and {count - len(logs[kind]):,} more {kind}; --logs {count} names all"
 
 
-def _told(one: Mapping[str, Any]) -> dict[str, Any]:
+def _changes_of(one: Mapping[str, Any]) -> dict[str, Any]:
     return {name: pair for name, pair in one.items() if name not in ("log_id", "differs")}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.extras import beam_needed, without_collection
 from logloom.io.steps import step
 
 if TYPE_CHECKING:
@@ -133,26 +131,11 @@ class EngineOptions:
 
 @contextlib.contextmanager
 def started(job: str, runner: RunnerOptions, size: Size | None, *, quiet: bool) -> Iterator[Any]:
-    """The module that runs a job, with Beam, for which mistakes in what is asked for don't wait.
-
-    A job on this machine imports only what it needs, and its workers do so at the same time.
-
-    Args:
-        job: name of the module.
-        size: of the job; None where there is nothing to do.
-    """
+    """As `logloom.runners.starting.started`, with progress; mistakes in options don't wait for it."""
     from logloom.pipelines.progress import steps
+    from logloom.runners import starting
 
     with contextlib.ExitStack() as stack:
-        with steps("starting", quiet=quiet), without_collection(), step("import Beam"):
-            if runner.name == "direct":
-                from logloom.runners.direct import num_workers
-                from logloom.runners.fork_server import started_early
-                from logloom.runners.local_imports import local_imports
-
-                if size is not None and num_workers(runner, size) > 1:
-                    stack.enter_context(started_early([job]))
-                with local_imports(), beam_needed():
-                    importlib.import_module("logloom.runners.local_workers")
-            module = importlib.import_module(job)
+        with steps("starting", quiet=quiet), step("import Beam"):
+            module = stack.enter_context(starting.started(job, runner, size))
         yield module

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logloom.cli.common import (
+    BareRoot,
     Json,
     Quiet,
     StorageOption,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from logloom.pipelines.gc import Collected
     from logloom.recipe import Keep
 
-DatasetRoot = Annotated[str, typer.Argument(metavar="ROOT", help="A dataset's folder or URI.")]
+MANY = 10**8  # versions, more than a root can have
 
 
 @app.command(
@@ -35,14 +36,17 @@ DatasetRoot = Annotated[str, typer.Argument(metavar="ROOT", help="A dataset's fo
     )
 )
 def gc(
-    root: DatasetRoot,
+    root: BareRoot,
     *,
     keep_last: Annotated[
-        int | None, typer.Option(min=1, help="Keep this many of the newest versions (default: the recipe's).")
+        int | None,
+        typer.Option(min=1, max=MANY, help="Keep this many of the newest versions (default: the recipe's)."),
     ] = None,
     keep_daily: Annotated[
         int | None,
-        typer.Option(min=1, help="Keep the newest version of each of the last N days that have one."),
+        typer.Option(
+            min=1, max=MANY, help="Keep the newest version of each of the last N days that have one."
+        ),
     ] = None,
     keep_tags: Annotated[
         bool, typer.Option("--keep-tags/--no-keep-tags", help="Keep versions that have a tag.")
@@ -51,22 +55,24 @@ def gc(
         str,
         typer.Option(
             metavar="DURATION",
-            help="How long what no version needs stays; longer than any build, and reader of old versions.",
+            help="How long to keep what no version needs; longer than any build or use of an old version.",
         ),
     ] = "7d",
     keep_runs: Annotated[
-        int, typer.Option(min=0, help="Keep what became of the builds of this many of the newest numbers.")
+        int, typer.Option(min=0, help="Keep the records of builds of this many of the newest versions.")
     ] = 30,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
     """Remove old versions, as `keep` in the recipe says, and all that no version needs.
 
-    A version that goes can't be opened any more; its files follow with the first `gc` after the grace.
-    Without `keep`, --keep-last and --keep-daily no version goes. What logloom didn't write is listed, and
-    never touched. May be interrupted, run again, and run while builds and readers go on.
+    A removed version can't be opened any more; the first `gc` after the grace period removes its files.
+    Without `keep`, --keep-last and --keep-daily no version is removed. Files that logloom didn't write are
+    listed, and never touched. May be interrupted and run again, also while builds and readers run.
     """
     import dataclasses
 
@@ -78,7 +84,7 @@ def gc(
         done = collect_garbage(
             root,
             keep=keep,
-            grace_s=seconds(grace, "--grace"),
+            grace_s=seconds(grace, "--grace", "7d"),
             kept_runs=keep_runs,
             dry_run=dry_run,
             storage_options=parse_storage_options(storage_option),
@@ -102,8 +108,11 @@ def _keep(last: int | None, daily: int | None, tags: bool) -> Keep | None:
     return Keep(last=last, daily=daily, tags="all" if tags else "none")
 
 
-def seconds(text: str, option: str) -> float:
+def seconds(text: str, option: str, example: str) -> float:
     """A duration of a command line.
+
+    Args:
+        example: of one, for messages.
 
     Raises:
         UsageError: it is none.
@@ -111,7 +120,7 @@ def seconds(text: str, option: str) -> float:
     from logloom.recipe.values import length_of_time
 
     try:
-        return length_of_time(text) / 1e9
+        return length_of_time(text, example) / 1e9
     except ValueError as error:
         raise UsageError(f"{option} {text!r}: {error}") from None
 

@@ -18,6 +18,7 @@ from logloom.cli.common import (
     parse_storage_options,
     print_json,
     print_message,
+    print_result,
     print_table,
 )
 from logloom.errors import UsageError
@@ -28,6 +29,7 @@ from logloom.errors import UsageError
         "logloom info drive.mcap",
         "logloom info 'gs://drives/2026-11-*/*.mcap' --json",
         "logloom info drive.mcap --recipe > recipe.yaml",
+        "logloom info drive.mcap --tree",
         "logloom info damaged.mcap --on-error salvage",
     )
 )
@@ -35,6 +37,14 @@ def info(
     logs: LogsArgument,
     recipe: Annotated[
         bool, typer.Option("--recipe", help="Print a recipe that can be built as it is.")
+    ] = False,
+    tree: Annotated[
+        bool,
+        typer.Option(
+            "--tree",
+            help="Draw the tree of frames of the /tf topics, with rates, and the cameras whose calibration "
+            "changes; reads all transforms.",
+        ),
     ] = False,
     on_error: Annotated[
         OnError | None,
@@ -46,23 +56,32 @@ def info(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show the topics of logs: types, counts, rates and times. Reads their indices only."""
+    """Show the topics of logs: types, counts, rates, times. Reads indices, and the beginning of video."""
     from logloom.pipelines.info import COLUMNS, describe, suggested_recipe
+    from logloom.pipelines.info_tree import draw_trees
 
     if recipe and json:
         raise UsageError("--recipe prints YAML; leave out --json, or --recipe")
+    if recipe and tree:
+        raise UsageError("--recipe prints a recipe alone; leave out --tree, or --recipe")
     options = parse_storage_options(storage_option)
     mode = mode_of(on_error)
     notes: list[str] = []
     if recipe:
         text = suggested_recipe(logs, options, mode, notes.append)
         print(text, end="")
+    elif tree:
+        drawn = draw_trees(logs, options, mode, notes.append)
+        if json:
+            print_json({"logs": [log.to_json() for log in drawn]})
+        for log in () if json else drawn:
+            print_result("\n".join(log.lines()))
     else:
         described = describe(logs, options, mode, notes.append)
         if json:
             print_json({"logs": [log.to_json() for log in described]})
-        for log in () if json else described:
-            print_table(log.headline, COLUMNS, log.table_rows())
+        for one in () if json else described:
+            print_table(one.headline, COLUMNS, one.table_rows())
     for note in notes:
         print_message(note)
     if notes:

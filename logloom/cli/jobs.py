@@ -10,7 +10,6 @@ import pathlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -30,9 +29,8 @@ from logloom.io.steps import step
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
-    from logloom.pipelines.build import Built
+    from logloom.pipelines.built import Built
     from logloom.pipelines.planned import Plan
-    from logloom.pipelines.status import BuildStatus
     from logloom.runners import RunnerOptions, Submitted
 
 AnyPlan = TypeVar("AnyPlan", bound="Plan")
@@ -147,23 +145,33 @@ def _run_job(
     quiet = options.quiet
     with step("plan"):
         plan = make_plan()
-    if not (plan.up_to_date or engine.dry_run) and _others_run(plan, options.wait, quiet):
-        plan = make_plan()
+    on_message = (lambda _: None) if quiet else print_message
+    if not (plan.up_to_date or engine.dry_run):
+        from logloom.pipelines.beside import refuse_second, wait_for_others
+
+        # Before Beam is imported, and before anybody is told that a build starts.
+        if not options.wait:
+            refuse_second(plan.job, on_message)
+        elif wait_for_others(plan.job, on_message):
+            plan = make_plan()
+    from logloom.pipelines.built import has_nothing_to_build, newest
     from logloom.pipelines.progress import Watch
 
+    if has_nothing_to_build(plan) and not engine.dry_run:
+        with around(plan), step("make the view"):  # no engine is imported for that
+            return plan, newest(plan, view=view.value, on_message=on_message)
     size = None if plan.up_to_date or engine.dry_run else plan.size
     with started("logloom.pipelines.build", runner, size, quiet=quiet) as job:
         if engine.dry_run:
             _report_dry_run(job.dry_run(plan, runner), plan)
             return plan, None
-        on_message = (lambda _: None) if quiet else print_message
         if not quiet:
             print_logs("logloom.runners")
         if engine.detach and not plan.up_to_date:
-            _report_submitted(job.submit(plan, runner, on_message), plan, options.json)
+            _report_submitted(job.submit(plan, runner, on_message, beside=True), plan, options.json)
             return plan, None
         watch = Watch.silent if quiet else Watch
-        how = {"view": view.value, "watch": watch, "on_message": on_message, "steps": steps}
+        how = {"view": view.value, "watch": watch, "on_message": on_message, "steps": steps, "beside": True}
         with around(plan), step("run the job"):
             built = job.build(plan, runner=runner, **how)
     return plan, built
@@ -174,40 +182,6 @@ def _report_dry_run(found: dict[str, Any], plan: Plan) -> None:
     if plan.up_to_date:
         root = plan.job.store.uri
         print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
-
-
-def _others_run(plan: Plan, wait: bool, quiet: bool) -> bool:
-    """Waits for other builds of the same version where that is asked for; says whether there were any.
-
-    Raises:
-        LogloomError: one runs, and nobody asked to wait.
-    """
-    from logloom.cli.status import in_words
-    from logloom.pipelines import status
-
-    store, number = plan.job.store, plan.job.number
-
-    def say(one: BuildStatus, then: str) -> None:
-        if not quiet:
-            print_message(f"another build: {in_words(one)}; {then}")
-
-    found = [one for one in status.builds(store, {number}) if not one.is_over]
-    for one in found:
-        if one.state == "detached" or (one.state == "unknown" and not wait):
-            say(one, "nobody can tell whether it still runs, so both may go on, and only one commits")
-    if not wait:
-        watched = partial(say, then="waiting for its next sign of life, for it may have been killed")
-        running = status.running_now(store, number, watched) if found else []
-        if running:
-            raise status.refuse_second(store, number, running[0])
-        return False
-    waits = ("running", "unknown")
-    running = [one for one in found if one.state in waits]
-    for one in running:
-        say(one, "waiting for its end")
-    if running:
-        status.wait(store, number, states=waits)
-    return bool(running)
 
 
 def _report_submitted(job: Submitted, plan: Plan, json: bool) -> None:

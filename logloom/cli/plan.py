@@ -36,12 +36,15 @@ def plan(
     storage_option: StorageOption = None,
 ) -> None:
     """Show what a build would do: logs, partitions and bytes to read; what is finished, reused or dropped."""
+    from logloom.pipelines.bottleneck import estimated
     from logloom.pipelines.plan_summary import in_words, plan_summary
 
     choices: dict[str, Any] = {"sample": None} if all_logs else {}
     planned = plan_recipe(recipe, logs, storage_option, **choices)
     summary = plan_summary(planned)
+    bound = None if check else estimated(planned)  # whoever only checks needn't wait for what it reads
     if json:
+        summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
         print_json(summary)
     else:
         del summary["warnings"]  # people read them on stderr
@@ -50,6 +53,8 @@ def plan(
             for name, value in summary.items()
             if value != []
         ]
+        if bound is not None:
+            rows.append(("bound by", str(bound)))
         print_table("", ("", ""), rows)
     if check and not planned.up_to_date:
         raise typer.Exit(NOT_WHOLE)

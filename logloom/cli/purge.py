@@ -10,6 +10,7 @@ import typer
 
 from logloom.cli.common import (
     NOT_WHOLE,
+    BareRoot,
     Json,
     Quiet,
     StorageOption,
@@ -21,7 +22,6 @@ from logloom.cli.common import (
     print_message,
     print_result,
 )
-from logloom.cli.gc import DatasetRoot
 from logloom.errors import UsageError
 from logloom.words import counted, human_bytes
 
@@ -42,7 +42,7 @@ _ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
     )
 )
 def purge(
-    root: DatasetRoot,
+    root: BareRoot,
     *,
     log: Annotated[
         list[str] | None,
@@ -52,22 +52,25 @@ def purge(
         list[str] | None,
         typer.Option(
             metavar="LOG:FROM..TO",
-            help="Time of a log to erase: all rows and messages from FROM until before TO, each in ns since "
-            "1970 or like 2026-11-22T08:30:00Z, or left out for the log's start or end. May be repeated.",
+            help="Time range of a log to erase: all rows and messages from FROM (included) to TO (excluded), "
+            "each in ns since 1970 or like 2026-11-22T08:30:00Z. Without FROM or TO it begins or ends "
+            "with the log. May be repeated.",
         ),
     ] = None,
-    reason: Annotated[str, typer.Option(help="Why, for whoever meets the tombstone; nothing personal.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be erased.")] = False,
+    reason: Annotated[str, typer.Option(help="Reason to record. It stays, so write nothing personal.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be erased; erase nothing.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Erase logs, or some time of logs, from all versions, views and caches, and prove that nothing is left.
+    """Erase logs, or time ranges of logs, from all versions, views and caches; prove that nothing is left.
 
-    A tombstone stays, so that no build brings them back with the content that they had. Versions that had
-    them still name them; reading them there is an error that says so. Assembled outputs that hold rows of
-    them go as a whole: build again for a version without them. Of logs of which some time goes (--rows), the
-    next build makes the other rows again, from their files. Exits with 3 where something may be left.
+    A tombstone stays, so that no build brings the same content back. Versions that had the logs still name
+    them; reading them there is an error that says so. Assembled outputs that hold their rows are removed as a
+    whole: build again for a version without the logs. After --rows, the next build makes the other rows of
+    the logs again, from their files. Exits with 3 if something may be left.
     """
     import dataclasses
 

@@ -50,8 +50,8 @@ def repair(
 ) -> None:
     """Build damaged and lost files of a version again, from its logs and with the same bytes.
 
-    Nothing is put in place that doesn't have the digest which the version promises. Exits with 3 where
-    something couldn't be repaired, and says why: a log that is gone, software that gives other bytes.
+    A file is replaced only if the new one has the digest that the version promises. Exits with 3 if something
+    couldn't be repaired, and says why: a log that is gone, software that gives other bytes.
     """
     import dataclasses
 

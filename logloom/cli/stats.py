@@ -67,37 +67,37 @@ def stats(
     title = f"version {found.version}, split {', '.join(found.splits)}: {counted(found.rows, 'row')} of "
     title += counted(found.logs, "log")
     heads = ("column", "unavailable", "count", "min", "1%", "50%", "99%", "max", "mean", "std")
-    print_table(title, heads, [line for name, said in shown.items() for line in _lines(name, said)])
-    for name, said in shown.items():
-        if said.get("left_out"):
-            places = counted(said["left_out"], "position")
+    print_table(title, heads, [line for name, summary in shown.items() for line in _lines(name, summary)])
+    for name, summary in shown.items():
+        if summary.get("left_out"):
+            places = counted(summary["left_out"], "position")
             print_folded(f"{name}: a sample of each value; {places} not looked at (--every-value does)")
-        for label, one in _texts(name, said):
+        for label, one in _texts(name, summary):
             print_folded(f"{label}: {one}")
 
 
-def _lines(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _lines(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Rows of the table: one for each number, and for each length, of a column."""
     from logloom.pipelines.stats import elements
 
-    missing = str(said["unavailable"]) if "unavailable" in said else ""
-    for label, told in elements(name, said):
-        yield (label, missing, *_cells(told))
+    missing = str(summary["unavailable"]) if "unavailable" in summary else ""
+    for label, lane in elements(name, summary):
+        yield (label, missing, *_cells(lane))
         missing = ""
 
 
-def _cells(said: Mapping[str, Any]) -> tuple[str, ...]:
-    quantiles = said.get("quantiles", {})
-    numbers = [said.get("min"), *(quantiles.get(p) for p in ("1", "50", "99")), said.get("max")]
-    numbers += [said.get("mean"), said.get("std")]
-    return (str(said.get("count", "")), *("" if x is None else f"{x:.6g}" for x in numbers))
+def _cells(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    quantiles = summary.get("quantiles", {})
+    numbers = [summary.get("min"), *(quantiles.get(p) for p in ("1", "50", "99")), summary.get("max")]
+    numbers += [summary.get("mean"), summary.get("std")]
+    return (str(summary.get("count", "")), *("" if x is None else f"{x:.6g}" for x in numbers))
 
 
-def _texts(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _texts(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """How often the texts and the few whole numbers of a column occur."""
     from logloom.pipelines.stats import elements
 
-    values_alone = {key: one for key, one in said.items() if key != "lengths"}
+    values_alone = {key: one for key, one in summary.items() if key != "lengths"}
     for label, one in elements(name, values_alone):
         distinct = one.get("distinct", {})
         values, counts = (distinct.get(key) or [] for key in ("values", "counts"))

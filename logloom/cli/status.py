@@ -20,7 +20,6 @@ from logloom.cli.common import (
     print_message,
 )
 from logloom.errors import DatasetError
-from logloom.words import counted, human_seconds, human_time
 
 if TYPE_CHECKING:
     from logloom.io.storage import Store
@@ -36,7 +35,7 @@ def status(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Tell what is known of builds into a root: those that run, and what became of others."""
+    """Show the builds of a dataset: those that run, and how the others ended."""
     from logloom.pipelines.status import builds
 
     store = _root_at(root, storage_option)
@@ -51,20 +50,20 @@ def wait(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Wait until no build into a root runs. Fails where one of these, or the latest, committed nothing."""
+    """Wait until no build of a dataset runs. Fails if one of these, or the latest, committed nothing."""
     from logloom.pipelines import status as builds
 
     store = _root_at(root, storage_option)
-    said: set[str] = set()
+    noted: set[str] = set()
 
     def say(one: BuildStatus) -> None:
-        if not quiet and one.run not in said:
-            said.add(one.run)
-            print_message(f"waiting for {in_words(one)}")
+        if not quiet and one.run not in noted:
+            noted.add(one.run)
+            print_message(f"waiting for {one.in_words()}")
 
     found = builds.wait(store, timeout=timeout, on_status=say)
     _show(found, store.uri, json)
-    if not all(one.state == "committed" for one in found):
+    if not all(one.state in ("committed", "unchanged") for one in found):
         raise typer.Exit(FAILED)
     if not all(one.whole for one in found):
         raise typer.Exit(NOT_WHOLE)
@@ -77,7 +76,7 @@ def _show(found: list[BuildStatus], root: str, json: bool) -> None:
         print_json([dataclasses.asdict(one) for one in found])
         return
     for one in found:
-        print_folded(in_words(one))
+        print_folded(one.in_words())
     if not found:
         print_message(f"{root}: no build has left anything here")
 
@@ -93,28 +92,3 @@ def _root_at(root: str, storage_option: list[str] | None) -> Store:
     if not (store.names() or (store.local is not None and store.local.is_dir())):
         raise DatasetError(f"{store.uri}: nothing is here; give the root that builds write to (--to)")
     return store
-
-
-def in_words(status: BuildStatus) -> str:
-    """A build in one line."""
-    words = [f"version {status.version}, {status.state}"]
-    if status.started:
-        words.append(f"started {human_time(status.started * 10**9)}")
-    if status.engine:
-        words.append(f"on {status.engine}{f', job {status.job_id}' if status.job_id else ''}")
-    if status.place:
-        words.append(f"at {status.place}")
-    if status.labels:
-        words.append(" ".join(f"{key}={value}" for key, value in sorted(status.labels.items())))
-    if not status.is_over:
-        words.append(f"{status.units_read_back} of {status.units or 'unknown'} units read back")
-        words.append(f"last heard of {human_seconds(max(0, status.heard))} ago")
-    elif status.built or status.reused:
-        words.append(f"{counted(status.built, 'unit')} built, {status.reused} found finished")
-    if status.state == "committed" and not status.whole:
-        words.append("but logs were skipped or salvaged")
-    if status.failed:
-        words.append(f"{status.failed} failed ({', '.join(status.failure_files)})")
-    if status.problem:
-        words.append(status.problem)
-    return ", ".join(words)

@@ -29,7 +29,7 @@ Names = Annotated[
 def tag(
     root: Root,
     names: Names,
-    move: Annotated[bool, typer.Option("--move", help="Also where a tag names another version.")] = False,
+    move: Annotated[bool, typer.Option("--move", help="Move a tag that another version has.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
@@ -46,7 +46,7 @@ def tag(
 
 @app.command(epilog=examples("logloom untag /data/urban gold"))
 def untag(root: BareRoot, names: Names, json: Json = False, storage_option: StorageOption = None) -> None:
-    """Take names from versions."""
+    """Remove tags; the versions stay."""
     from logloom.io.storage import Store
     from logloom.pipelines.tagging import untag as run
 

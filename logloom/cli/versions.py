@@ -131,20 +131,20 @@ def _print_stay(one: LogStay) -> None:
     for folder, unit in one.units:
         size = f"{counted(unit.rows, 'row')}, {human_bytes(unit.size)}"
         rows += [("unit", f"{unit.output} {unit.partition}, {size}"), ("", folder)]
-    rows += [("column", line) for name, said in (one.columns or {}).items() for line in _told(name, said)]
+    rows += [("column", line) for name, own in (one.columns or {}).items() for line in _texts(name, own)]
     print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", ""), rows)
 
 
-def _told(name: str, said: Mapping[str, Any]) -> Iterator[str]:
+def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
     """What was counted of a column, in short; a line for each of its elements."""
     from logloom.pipelines.stats import elements
 
-    for label, told in elements(name, said):
-        if told.get("min") is not None:
-            low, high, mean = (f"{told[key]:.6g}" for key in ("min", "max", "mean"))
-            yield f"{label}: {told['count']:,}, {low} to {high}, mean {mean}"
-    if said.get("unavailable"):
-        yield f"{name}: {counted(said['unavailable'], 'row')} unavailable"
+    for label, lane in elements(name, stats):
+        if lane.get("min") is not None:
+            low, high, mean = (f"{lane[key]:.6g}" for key in ("min", "max", "mean"))
+            yield f"{label}: {lane['count']:,}, {low} to {high}, mean {mean}"
+    if stats.get("unavailable"):
+        yield f"{name}: {counted(stats['unavailable'], 'row')} unavailable"
 
 
 def _in_words(numbers: tuple[int, ...]) -> str:

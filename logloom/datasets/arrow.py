@@ -1,11 +1,11 @@
 """Batches as Arrow record batches: the way to pandas, polars, DuckDB and whatever else speaks Arrow.
 
-Here: pure functions from the columns of a batch to Arrow arrays.
-Elsewhere: batches (logloom.batches), which rows they hold (logloom.datasets.dataset).
+Here: pure functions from the columns of a batch to record batches.
+Elsewhere: values as arrays, and the types that they have (logloom.io.arrow_arrays), batches
+(logloom.batches), which rows they hold (logloom.datasets.dataset).
 
-An axis of fixed length is a fixed-size list, a ragged one a list; bytes are binary, structured values
-structs, complex numbers structs of `real` and `imag`. Stamps and ages stay int64 ns, so that differences are
-exact whatever reads them. What isn't usable is NaN, 0 or empty, as in rows, never null.
+Stamps and ages stay int64 ns, so that differences are exact whatever reads them. What isn't usable is NaN, 0
+or empty, as in rows, never null.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from logloom.batches import Batch, row_values, window_values
-from logloom.blocks import Array
 from logloom.datasets.scanning import pieces_of
 from logloom.errors import UsageError
-from logloom.schema import STRING, TIMESTAMP, ColumnType
+from logloom.io.arrow_arrays import fixed_array, ragged_array, type_of
+from logloom.schema import STRING, TIMESTAMP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,39 +29,6 @@ if TYPE_CHECKING:
     from logloom.datasets.dataset import Dataset
 
 _KEYS = {"log_id": STRING, "timestamp": TIMESTAMP}
-_TIMES = ("s", "ms", "us", "ns")
-
-
-def type_of(ctype: ColumnType) -> Any:
-    """The Arrow type of a column's values."""
-    if ctype.kind != "array":
-        return pa.string() if ctype.kind == "string" else pa.binary()
-    found = _leaf_type(ctype.dtype)
-    for length in reversed(ctype.shape):  # polars has no fixed-size lists of nothing
-        found = pa.list_(found, length) if length else pa.list_(found)
-    return found
-
-
-def _leaf_type(dtype: np.dtype[Any]) -> Any:
-    if dtype.names is not None:
-        return pa.struct([(name, _field_type(dtype[name])) for name in dtype.names])
-    if dtype.kind == "c":
-        part = pa.float32() if dtype.itemsize == 8 else pa.float64()
-        return pa.struct([("real", part), ("imag", part)])
-    if dtype.kind in "US":
-        return pa.string() if dtype.kind == "U" else pa.binary()
-    if dtype.kind in "mM":
-        unit = np.datetime_data(dtype)[0]
-        unit = unit if unit in _TIMES else "s"
-        return pa.timestamp(unit) if dtype.kind == "M" else pa.duration(unit)
-    if dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize > 8):
-        return pa.binary(dtype.itemsize)
-    return pa.from_numpy_dtype(dtype)
-
-
-def _field_type(dtype: np.dtype[Any]) -> Any:
-    base, shape = dtype.subdtype or (dtype, ())
-    return type_of(ColumnType(base, shape))
 
 
 def record_batch(batch: Batch, schema: Any | None, place: str) -> Any:
@@ -92,10 +59,10 @@ def _array(column: Any, wanted: Any) -> Any:
         values, lengths = column
         if wanted is not None and pa.types.is_fixed_size_list(wanted):  # windows: lengths are (n, k, …)
             flat = lengths.reshape(-1, *lengths.shape[2:])
-            return pa.FixedSizeListArray.from_arrays(_ragged(values, flat), type=wanted)
-        return _ragged(values, lengths)
+            return pa.FixedSizeListArray.from_arrays(ragged_array(values, flat), type=wanted)
+        return ragged_array(values, lengths)
     if isinstance(column, np.ndarray):
-        return _fixed(column)
+        return fixed_array(column)
     if wanted is not None and pa.types.is_fixed_size_list(wanted):
         return pa.array([None if row is None else list(row) for row in column], wanted)
     return pa.array([_plain(value) for value in column], wanted)
@@ -110,51 +77,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) and value.dtype.kind not in "mM" else value
-
-
-def _fixed(values: Array) -> Any:
-    """(n, *shape) values, an entry for each of the n."""
-    found = _leaves(values.reshape(-1))
-    for axis in range(values.ndim - 1, 0, -1):
-        rows, length = int(np.prod(values.shape[:axis])), values.shape[axis]
-        if length:
-            found = pa.FixedSizeListArray.from_arrays(found, type=pa.list_(found.type, length))
-        else:
-            found = pa.array([[]] * rows, pa.list_(found.type))
-    return found
-
-
-def _leaves(values: Array) -> Any:
-    """(n,) values."""
-    dtype = values.dtype
-    if dtype.names is not None:
-        fields = [_fixed(np.ascontiguousarray(values[name])) for name in dtype.names]
-        return pa.StructArray.from_arrays(fields, list(dtype.names))
-    if dtype.kind == "c":
-        return pa.StructArray.from_arrays([pa.array(values.real), pa.array(values.imag)], ["real", "imag"])
-    wanted: Any = _leaf_type(dtype) if dtype.kind != "O" else None
-    if dtype.kind in "mM":
-        unit = wanted.unit
-        return pa.array(values.astype(f"{dtype.kind}8[{unit}]"), wanted)
-    if dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize > 8):
-        return pa.array([value.tobytes() for value in values], wanted)
-    if dtype.kind in "OUS":
-        return pa.array(values.tolist(), wanted)
-    return pa.array(np.ascontiguousarray(values, dtype.newbyteorder("=")), wanted)
-
-
-# lengths (n, 2)      [2, 3]  [1, 2]             a row of 2 x 3 values, a row of 1 x 2
-# outer offsets        0        2      3         which inner lists each row has
-# inner offsets        0   3    6      8         which values each inner list has
-def _ragged(values: Array, lengths: Array) -> Any:
-    """n rows of `values`, by their (n,) lengths, or (n, r) of r ragged axes."""
-    shapes = lengths.reshape(len(lengths), -1).astype(np.int64)
-    found = _fixed(values)
-    for axis in range(shapes.shape[1] - 1, -1, -1):
-        repeats = shapes[:, :axis].prod(axis=1, dtype=np.int64)
-        offsets = np.concatenate([[0], np.cumsum(np.repeat(shapes[:, axis], repeats))])
-        found = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), found)
-    return found
 
 
 def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:

@@ -1,31 +1,30 @@
 """Datasets one after the other, as one.
 
 Here: `concat`.
-Elsewhere: sources one after the other (`ChainedSource`), the splits of one dataset
-(logloom.datasets.splits).
+Elsewhere: datasets by weight (logloom.datasets.mixing), sources one after the other (`ChainedSource`), the
+splits of one dataset (logloom.datasets.splits).
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from logloom.caching import cached_property
 from logloom.datasets.dataset import Dataset
+from logloom.datasets.split_labels import labels_of
 from logloom.datasets.splits import MixedSource
 from logloom.errors import UsageError
 from logloom.inference import wider
 from logloom.io.sources import RowSource
-from logloom.io.stretches import Stretches
+from logloom.io.stretches import SplitLabels, Stretches
 from logloom.schema import ColumnType, Schema
 
 
 def concat(datasets: Iterable[Dataset[dict[str, Any]]]) -> Dataset[dict[str, Any]]:
     """The rows of several datasets as one dataset: those of the first, then those of the second, …
-
-        rows = logloom.datasets.concat([open("datasets/day"), open("datasets/night").filter("ego.speed > 3")])
 
     Windows stay within a log of one dataset, also where another has a log of the same name.
 
@@ -35,6 +34,12 @@ def concat(datasets: Iterable[Dataset[dict[str, Any]]]) -> Dataset[dict[str, Any
 
     Raises:
         UsageError: columns differ, says where; or a dataset has windows, or was mapped.
+
+    Examples:
+        >>> rows = logloom.datasets.open("demo/dataset")
+        >>> both = logloom.datasets.concat([rows.head(20), rows.filter("ego.speed > 9")])
+        >>> len(both) > 20
+        True
     """
     views = list(datasets)
     if not views:
@@ -49,10 +54,14 @@ def concat(datasets: Iterable[Dataset[dict[str, Any]]]) -> Dataset[dict[str, Any
             )
     sources = [view.source for view in views]
     place = "concat of " + ", ".join(dict.fromkeys(view.place for view in views))
-    chained = ConcatSource(place, sources, _common_schema(views))
+    chained = ConcatSource(place, sources, common_schema(views))
     starts = np.cumsum([0, *(len(source) for source in sources[:-1])], dtype=np.int64)
     positions = np.concatenate([view.positions + start for view, start in zip(views, starts, strict=True)])
-    return Dataset(chained, positions, views[0].columns)
+    both = Dataset[dict[str, Any]](chained, positions, views[0].columns)
+    if all(view.borders is None for view in views):
+        return both
+    plain = (np.zeros(len(view.source), np.bool_) if view.borders is None else view.borders for view in views)
+    return both.apart(np.ones(len(both), np.bool_), np.cumsum(np.concatenate([*plain])))
 
 
 class ConcatSource(MixedSource):
@@ -60,6 +69,11 @@ class ConcatSource(MixedSource):
 
     def __init__(self, place: str, parts: Sequence[RowSource], schema: Schema):
         super().__init__(place, parts, schema, parts[0].max_gap)
+        if any(part.find_splits is not None for part in parts):
+            self.find_splits = self._joined_splits
+
+    def _joined_splits(self) -> SplitLabels:
+        return SplitLabels.joined([labels_of(part) for part in self._parts])
 
     @property
     def max_gap(self) -> int | None:
@@ -69,20 +83,25 @@ class ConcatSource(MixedSource):
         """
         gaps = {part.max_gap for part in self._parts}
         if len(gaps) > 1:
-            told = ", ".join(sorted("none" if gap is None else f"{gap} ns" for gap in gaps))
-            raise UsageError(f"{self.place}: their clocks differ, and so do longest gaps ({told}): max_gap=…")
+            listed = ", ".join(sorted("none" if gap is None else f"{gap} ns" for gap in gaps))
+            raise UsageError(
+                f"{self.place}: their clocks differ, and so do longest gaps ({listed}): max_gap=…"
+            )
         return gaps.pop()
 
     @max_gap.setter
     def max_gap(self, _: int | None) -> None: ...
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         return Stretches.joined([part.stretches for part in self._parts], apart=True)
 
 
-def _common_schema(views: Sequence[Dataset[dict[str, Any]]]) -> Schema:
+def common_schema(views: Sequence[Dataset[dict[str, Any]]], verb: str = "concat") -> Schema:
     """The types of the columns that all show.
+
+    Args:
+        verb: what is done with them, for messages.
 
     Raises:
         UsageError: they differ.
@@ -100,18 +119,18 @@ def _common_schema(views: Sequence[Dataset[dict[str, Any]]]) -> Schema:
             own = view.schema.columns[name]
             common = wider(types[name], own)
             if common is None or own.unit != types[name].unit:
-                problems.append(f"its {name} is {_told(own)} instead of {_told(types[name])}")
+                problems.append(f"its {name} is {_shown_type(own)} instead of {_shown_type(types[name])}")
             else:
                 types[name] = common
         if problems:
             more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
             raise UsageError(
-                f"concat: dataset {number} ({view.place}) has other columns than dataset 0 ({first.place}): "
+                f"{verb}: dataset {number} ({view.place}) has other columns than dataset 0 ({first.place}): "
                 f"{'; '.join(sorted(problems)[:10])}{more}. Choose by select([…]) what all have alike"
             )
         sampled &= set(view.schema.sampled)
     return Schema(types, tuple(name for name in types if name in sampled))
 
 
-def _told(ctype: ColumnType) -> str:
+def _shown_type(ctype: ColumnType) -> str:
     return f"{ctype} in {ctype.unit}" if ctype.unit else str(ctype)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from matplotlib.figure import Figure
     from typing_extensions import TypeVar
 
     Sample = TypeVar("Sample", default=dict[str, Any], covariant=True)
@@ -66,6 +67,7 @@ class Dataset(Generic[Sample]):
         self._rows = rows
         self.columns = columns
         self._row_fns: tuple[Fn, ...] = ()
+        self._borders: Array | None = None
         self._window: views.WindowSpec | None = None
         self._fns: tuple[Fn, ...] = ()
 
@@ -84,6 +86,16 @@ class Dataset(Generic[Sample]):
         stretches, types = self._source.stretches, self._source.schema.all
         return described(self.place, stretches, self._rows, self.columns, types, notes)
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the columns, and small pictures of the first rows."""
+        from logloom.datasets.notebook import html_of
+
+        return html_of(self)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """The columns, which notebooks offer for what is typed between brackets."""
+        return list(self.columns)
+
     # --- views ------------------------------------------------------------------------------------------
 
     def select(self, columns: str | Sequence[str]) -> Dataset[dict[str, Any]]:
@@ -95,6 +107,11 @@ class Dataset(Generic[Sample]):
 
         Raises:
             UsageError: one matches nothing; names the nearest.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset").select(["ego.*", "camera.front"])
+            >>> rows.columns
+            ('ego.position', 'ego.rotation', 'ego.speed', 'camera.front')
         """
         if self._fns or self._row_fns:
             return cast("Dataset[Any]", self).map(Pick([columns] if isinstance(columns, str) else columns))
@@ -127,12 +144,22 @@ class Dataset(Generic[Sample]):
 
         Raises:
             UsageError: these are windows already, or an argument makes no sense.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.position", "camera.front"])
+            >>> sample = rows.window(range(-4, 1))[0]
+            >>> sample["timestamp"].shape, sample["ego.position"].shape, len(sample["camera.front"])
+            ((5,), (5, 3), 5)
+            >>> rows.window([-1, 0], on_edge="pad")[0]["mask"].tolist()
+            [False, True]
         """
         if self._window is not None:
             raise UsageError("window: these rows are windows already; give all offsets in one call")
         if on_edge == "pad" and mask in (*self.columns, *_STAMP_KEYS):
             raise UsageError(f"window: {mask!r} is a column; name the mask otherwise, with mask=…")
-        window = window_spec(self._source, views.steps_of(offsets, stride), on_edge, max_gap, mask)
+        window = window_spec(
+            self._source, views.steps_of(offsets, stride), on_edge, max_gap, mask, self.borders
+        )
         rows = window.whole(self.positions) if on_edge == "drop" else self._rows
         made = self._with(_rows=rows, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
         return cast("Dataset[dict[str, Any]]", made)
@@ -157,6 +184,22 @@ class Dataset(Generic[Sample]):
         """
         return self._with(_rows=views.taken(self._rows, rows))
 
+    def apart(self, which: Array, labels: Array) -> Self:
+        """The rows where a mask is true; their windows hold rows of one label only.
+
+        Args:
+            which: (len(self),) bool.
+            labels: (N,) of all rows that are stored, whatever this view shows; see `positions`.
+
+        Raises:
+            UsageError: these are windows already; a label, or a truth, for other rows.
+        """
+        if self._window is not None or len(labels) != len(self._source):
+            raise UsageError(f"apart: {len(labels)} labels for {len(self._source)} rows, before windows")
+        borders = np.append(True, labels[1:] != labels[:-1])[: len(labels)]
+        borders = borders if self.borders is None else borders | self.borders
+        return self._with(_rows=views.taken(self._rows, np.asarray(which, np.bool_)), _borders=borders)
+
     def head(self, rows: int = 5) -> Self:
         """The first rows; as `take`."""
         return self.take(operator.index(rows))
@@ -170,10 +213,6 @@ class Dataset(Generic[Sample]):
     ) -> Self:
         """The rows that pass. Reads, here and now, what the filter looks at, of all rows of this view.
 
-            rows.filter("ego.speed > 3 and available(camera.front)")
-            rows.filter(lambda row: len(row["objects"]) > 2, columns="objects")
-            rows.filter(lambda batch: batch["ego.speed"] > 3, columns="ego.speed", batched=True)
-
         Args:
             where: as for `logloom.datasets.open`: on rows as they are stored, whatever `window` and `map`
                 make of them; of windows, on the row that each is around. Or a function that is given a
@@ -184,6 +223,14 @@ class Dataset(Generic[Sample]):
 
         Raises:
             UsageError: the filter can't be parsed, or names what isn't there; the function gave no (n,) bool.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset")
+            >>> fast = rows.filter("ego.speed > 9 and available(camera.front)")
+            >>> busy = rows.filter(lambda row: len(row["objects"]) > 2, columns="objects")
+            >>> same = rows.filter(lambda batch: batch["ego.speed"] > 9, columns="ego.speed", batched=True)
+            >>> len(fast) == len(same) < len(rows)
+            True
         """
         if isinstance(where, str):
             if columns is not None or batched:
@@ -199,6 +246,12 @@ class Dataset(Generic[Sample]):
 
         Args:
             fn: gives a dict, or anything; of the top level of a module, so that workers can be spawned.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset", columns="ego.speed")
+            >>> kmh = rows.map(lambda row: {"kmh": 3.6 * row["ego.speed"]})
+            >>> bool(kmh[0]["kmh"] == 3.6 * rows[0]["ego.speed"])
+            True
         """
         return cast("Dataset[Made]", self._with(_fns=(*self._fns, fn)))
 
@@ -211,9 +264,6 @@ class Dataset(Generic[Sample]):
     ) -> Dataset[dict[str, Any]]:
         """The same samples with columns brought to zero mean and unit standard deviation, as float32.
 
-            train, val = (logloom.datasets.open(root, split=split) for split in ("train", "val"))
-            train, val = train.normalized("ego.*"), val.normalized("ego.*", like=train)
-
         Of vectors each element, of points each field and of images each channel by its own mean; what doesn't
         vary becomes 0. NaN stays.
 
@@ -223,6 +273,13 @@ class Dataset(Generic[Sample]):
 
         Raises:
             UsageError: a column isn't there, or holds no numbers.
+
+        Examples:
+            >>> train = logloom.datasets.open("demo/dataset")
+            >>> val = logloom.datasets.open("demo/dataset").head(10)
+            >>> value = val.normalized("ego.position", like=train)[0]["ego.position"]
+            >>> value.dtype, value.shape
+            (dtype('float32'), (3,))
         """
         from logloom.datasets.statistics import Normalize, stats_of
 
@@ -247,6 +304,11 @@ class Dataset(Generic[Sample]):
         Raises:
             UsageError: there is no such column.
             DatasetError: what must be read is damaged.
+
+        Examples:
+            >>> speed = logloom.datasets.open("demo/dataset").stats("ego.speed")
+            >>> speed["min"] <= speed["mean"] <= speed["max"], speed["unit"], list(speed["quantiles"])
+            (True, 'm s-1', ['1', '10', '50', '90', '99'])
         """
         from logloom.datasets.statistics import stats_of
 
@@ -254,6 +316,31 @@ class Dataset(Generic[Sample]):
         if len(names) > 1 or names[0].endswith(".available"):
             raise UsageError(f"stats: {column!r} names no single column; its name, or that of an age, does")
         return stats_of(self, [names[0].removesuffix(".age")])[names[0]]
+
+    def plot(self, columns: str | Sequence[str] | None = None, *, rows: int = 2000) -> Figure:
+        """Columns of numbers over time, in the order of this view: one panel a column, one line a number.
+
+        Lines break where a column is unavailable, and between logs.
+
+            rows.plot(["ego.speed", "ego.position"])
+
+        Args:
+            columns: names or globs; by default those of this view that are numbers or short vectors.
+            rows: that are read and drawn, at most; evenly chosen.
+
+        Returns:
+            A matplotlib Figure, which notebooks show; `savefig` writes it to a file.
+
+        Raises:
+            UsageError: matplotlib isn't installed; a column isn't there, or can't be drawn; too many columns.
+        """
+        from logloom.datasets.notebook import drawable, plot_of
+
+        if columns is None:
+            names = drawable(self.schema, self.columns)
+        else:
+            names = names_of(columns, self._source.schema, None, self._source.place)
+        return plot_of(self, names, max(1, operator.index(rows)))
 
     # --- what there is ----------------------------------------------------------------------------------
 
@@ -266,6 +353,11 @@ class Dataset(Generic[Sample]):
     def positions(self) -> Ints:
         """(len(self),) which rows of the source these are, in stored order counted from 0."""
         return views.array_of(self._rows)
+
+    @property
+    def stored_rows(self) -> views.Rows:
+        """As `positions`, or a range, which takes no memory."""
+        return self._rows
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -303,6 +395,13 @@ class Dataset(Generic[Sample]):
         return self._source
 
     @property
+    def borders(self) -> Array | None:
+        """(N,) bool, of all rows that are stored, before which a run of rows ends that windows stay within:
+        where another split begins, see `apart`. None: logs, and gaps, alone end runs."""
+        found = self._source.row_splits if self._borders is None else None
+        return self._borders if found is None else found.borders
+
+    @property
     def max_gap(self) -> int | None:
         """ns between two rows of a log from which on there is a gap; None where no clock says."""
         return self._source.max_gap
@@ -319,10 +418,17 @@ class Dataset(Generic[Sample]):
         if not len(self):
             raise UsageError(f"{self._source.place}: no rows, so nothing says what a sample looks like")
         spec = spec_of(self._samples([0])[0])
-        if "log_id" in spec and not self._fns:
-            widest = max(map(len, self._source.stretches.log_ids))
-            spec["log_id"] = (np.dtype(f"<U{max(1, widest)}"), ())
+        for key, width in () if self._fns else self.text_widths.items():
+            if key in spec:
+                spec[key] = (np.dtype(f"<U{max(1, width)}"), ())
         return spec
+
+    @property
+    def text_widths(self) -> dict[str, int]:
+        """Characters of the longest value of texts that batches hold: of `log_id`, where rows have one."""
+        if not self._source.has_stamps:
+            return {}
+        return {"log_id": max(map(len, self._source.stretches.log_ids), default=0)}
 
     @property
     def index(self) -> pd.DataFrame:
@@ -386,6 +492,13 @@ class Dataset(Generic[Sample]):
         Raises:
             IndexError: there is no such row.
             UsageError: mapped values can't be stacked.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset")
+            >>> batch = rows.get_many([5, 40, 17], ["ego.position", "lidar.points"])
+            >>> points, lengths = batch["lidar.points"]  # ragged: values end to end
+            >>> batch["ego.position"].shape, points.shape == (lengths.sum(), 4)
+            ((3, 3), True)
         """
         if columns is not None:
             return self.select(columns).get_many(numbers, out=out)

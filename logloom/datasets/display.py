@@ -35,8 +35,8 @@ def described(
         notes: what else there is to say, a line each.
     """
     logs = sorted({stretches.log_ids[number] for number in _touched(stretches, positions)})
-    told = ", ".join([*logs[:_LOGS], *(["…"] if len(logs) > _LOGS else [])])
-    rows = f"{_count(len(positions), 'row')} of {_count(len(logs), 'log')}{told and ': '}{told}"
+    named = ", ".join([*logs[:_LOGS], *(["…"] if len(logs) > _LOGS else [])])
+    rows = f"{_count(len(positions), 'row')} of {_count(len(logs), 'log')}{named and ': '}{named}"
     lines = [f"<Dataset {_shortened(place, _WIDTH - 10)}", rows, *notes, f"{_count(len(columns), 'column')}:"]
     shown = columns if len(columns) <= _COLUMNS else columns[: _COLUMNS - 1]
     wide = min(_NAME, max(map(len, shown), default=0))

@@ -30,16 +30,16 @@ _AS_THEY_ARE = (np.ndarray, str, bytes, dict)
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is done to rows, the same in every process."""
+    """What is done to rows, the same in every process; `rows` that a segment holds."""
 
     source: Any
     fns: Sequence[Fn]
     spec: Spec
-    batch: int
+    rows: int
 
     def __reduce__(self) -> tuple[Any, ...]:
         # To a spawned process: functions go by value where no module has them, such as lambdas.
-        return (_unpacked, (_packed((self.source, self.fns, self.spec, self.batch)),))
+        return (_unpacked, (_packed((self.source, self.fns, self.spec, self.rows)),))
 
 
 class _Pickler(cloudpickle.Pickler):
@@ -61,12 +61,12 @@ def _unpacked(data: bytes) -> Work:
 
 @dataclasses.dataclass(frozen=True)
 class FillTask:
-    """Some rows of one batch.
+    """Some rows of a batch, or of several.
 
     Attributes:
         number: counts up; jobs below the loader's oldest are not wanted any more.
-        segment: number of the batch's memory.
-        row: in the batch, where the first goes.
+        segment: number of their memory.
+        row: in the segment, where the first goes.
         indices: (n,) of the rows in the source.
         step, stride: the rows' steps are step, step + stride, ….
     """
@@ -167,8 +167,7 @@ class Filler:
     def __init__(self, work: Work):
         self._work = work
         self._fetch_many = getattr(work.source, "__getitems__", None)
-        get_many = None if work.fns else getattr(work.source, "get_many", None)
-        self._get_columns = get_many if get_many is not None and "out" in _parameters(get_many) else None
+        self._get_columns = work.source.get_many if fills_columns(work.source, work.fns) else None
 
     def fill(self, arrays: Mapping[str, Array], job: FillTask, progress: NDArray[np.int64]) -> None:
         """Does a job.
@@ -246,6 +245,12 @@ class RowError(Exception):
     def __init__(self, index: int, step: int):
         super().__init__(index, step)
         self.index, self.step = index, step
+
+
+def fills_columns(source: Any, fns: Sequence[Fn]) -> bool:
+    """Whether a source offers to read many rows at once straight into batches."""
+    get_many = None if fns else getattr(source, "get_many", None)
+    return get_many is not None and "out" in _parameters(get_many)
 
 
 def _parameters(function: Any) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ def index_of(source: RowSource, positions: Ints) -> pd.DataFrame:
     stretches = source.stretches.by_partition
     numbers = stretches.number_of(positions)
 
-    def texts(values: Sequence[str]) -> Any:
+    def texts(values: Sequence[str], numbers: Any = numbers) -> Any:
         known, codes = np.unique(np.asarray(values, object), return_inverse=True)
         return pd.Categorical.from_codes(codes[numbers], pd.Index(known, dtype=str))
 
@@ -32,7 +32,10 @@ def index_of(source: RowSource, positions: Ints) -> pd.DataFrame:
     if source.stamps is not None:
         columns["timestamp"] = source.stamps[positions]
     columns["partition"] = texts(stretches.partitions)
-    columns["split"] = texts(stretches.splits)
+    labels = source.row_splits
+    columns["split"] = (
+        texts(stretches.splits) if labels is None else texts(labels.texts, labels.numbers[positions])
+    )
     columns["row"] = positions - stretches.log_starts()[numbers]
     for name, values in source.small.items():
         columns.setdefault(name, values[positions])

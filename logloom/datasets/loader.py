@@ -1,18 +1,17 @@
 """Batches of rows for training: shuffled, prefetched by worker processes, resumable at any batch.
 
 Here: `Loader`, and `torch_dataset` around it.
-Elsewhere: rows into arrays (logloom.datasets.filling), worker processes (logloom.datasets.workers), shared
-memory (logloom.datasets.shared).
+Elsewhere: the order of rows (logloom.datasets.orders), rows into arrays (logloom.datasets.filling), worker
+processes (logloom.datasets.workers), shared memory (logloom.datasets.shared).
 
 The order of rows is a function of (seed, step) alone: of position p, the epoch is p // n and the row
 `np.random.default_rng([seed, epoch]).permutation(n)[p % n]`. All shards take turns, so `step`, the number of
-rows that all of them took, says where everybody is.
+rows that all of them took, says where everybody is. Of a mixture, position p says the source, too.
 """
 
 from __future__ import annotations
 
 import collections
-import functools
 import itertools
 import multiprocessing
 import operator
@@ -23,49 +22,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from logloom.batches import to_tensors
 from logloom.blocks import Array
+from logloom.caching import cached_property
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.filling import Filler, FillTask, RowError, Work, explain, prepare, spec_of
+from logloom.datasets.filling import (
+    Filler,
+    FillTask,
+    RowError,
+    Work,
+    explain,
+    fills_columns,
+    prepare,
+    spec_of,
+)
+from logloom.datasets.mixing import MixedRows, Mixture, check_pins
+from logloom.datasets.orders import Order
 from logloom.datasets.shared import BatchLayout, Segment, SharedArray
-from logloom.datasets.workers import LoaderError, Workers
+from logloom.datasets.workers import Done, LoaderError, Workers
 from logloom.errors import UsageError
 
 __all__ = ["Loader", "LoaderError", "SharedArray", "torch_dataset"]
 
 _SPARE_SEGMENTS = 2
-
-
-class Order:
-    """The order in which rows come."""
-
-    def __init__(self, length: int, shuffle: bool):
-        self._length = length
-        self._shuffle = shuffle
-        self._permutation = functools.lru_cache(maxsize=2)(self._permute)
-
-    def _permute(self, seed: int, epoch: int) -> NDArray[np.int64]:
-        return np.random.default_rng([seed, epoch]).permutation(self._length)
-
-    def rows(self, positions: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-        """The rows at some positions, ascending, of the endless sequence of epochs."""
-        epochs, places = np.divmod(positions, self._length)
-        if not self._shuffle:
-            return places
-        rows = np.empty(len(positions), np.int64)
-        for epoch in np.unique(epochs).tolist():
-            there = epochs == epoch
-            rows[there] = self._permutation(seed, epoch)[places[there]]
-        return rows
+_JOB_BYTES = 32 << 20  # above this, one batch more in a job saves nothing that could be seen
 
 
 class _PendingBatch:
     """A batch on its way."""
 
-    def __init__(self, segment: int, arrays: dict[str, Array], lease: Callable[[], Any]):
-        self.segment, self.arrays, self.lease = segment, arrays, lease
+    def __init__(self, arrays: dict[str, Array], lease: Callable[[], Any]):
+        self.arrays, self.lease = arrays, lease
         self.pending: set[int] = set()
         self.failure: str | None = None
 
@@ -75,6 +63,14 @@ class Loader:
 
     A batch is a dict of arrays (batch, *shape) in memory shared with the workers. It stays as it is for as
     long as any of its arrays is used; then the memory is used again.
+
+    Examples:
+        >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.position", "ego.speed"])
+        >>> with logloom.datasets.Loader(rows, batch=16, workers=2, seed=0) as loader:
+        ...     batch = next(loader)
+        ...     state = loader.save()  # for a checkpoint: `load` goes on with the batch after this one
+        >>> batch["ego.position"].shape, batch["ego.speed"].shape
+        ((16, 3), (16,))
     """
 
     def __init__(
@@ -95,11 +91,12 @@ class Loader:
 
         Args:
             source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` where it has them. A
-                warning says so if `get_many` can't fill batches and rows are read one by one.
+                warning says so if `get_many` can't fill batches and rows are read one by one. Or what
+                `logloom.datasets.mix` gives, whose order then counts.
             batch: rows in a batch; batches go on across epochs, so none is short.
             fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict. Spawned
                 workers get lambdas and local functions by value (cloudpickle), the source's too.
-            shuffle: a fresh permutation of all rows in each epoch; else their own order.
+            shuffle: a fresh permutation of all rows in each epoch (of each source); else their own order.
             prefetch: batches that are prepared ahead.
             workers: processes; 0 does everything in this one.
             recycle_after: reuse a batch's memory after so many more batches, whoever still uses it.
@@ -110,7 +107,8 @@ class Loader:
         Raises:
             UsageError: a number is out of range, or the source is empty.
         """
-        self.source, self.batch, self.fns = source, operator.index(batch), tuple(fns)
+        self.source = source.rows if isinstance(source, Mixture) else source
+        self.batch, self.fns = operator.index(batch), tuple(fns)
         self.shuffle, self.prefetch, self.seed = shuffle, operator.index(prefetch), operator.index(seed)
         self.shard_id, self.num_shards = operator.index(shard_id), operator.index(num_shards)
         self.recycle_after = int(recycle_after)
@@ -119,12 +117,14 @@ class Loader:
         self._check_numbers()
         method = "fork" if sys.platform == "linux" else "spawn"
         self._context = multiprocessing.get_context(mp or method) if isinstance(mp, str | None) else mp
-        self._order = Order(self.length, shuffle)
+        is_mixed = isinstance(source, Mixture)
+        self._order = source.order(shuffle) if is_mixed else Order(self.length, shuffle)
+        self._pins: Mapping[str, Any] = {"mix": source.pins} if is_mixed else {}
         self.consumed = 0
         self._requested = 0
         self._next_job = 0
         self._batches: collections.deque[_PendingBatch] = collections.deque()
-        self._jobs: dict[int, _PendingBatch] = {}
+        self._jobs: dict[int, list[_PendingBatch]] = {}
         self._segments: dict[int, Segment] = {}
         self._next_segment = 0
         self._free: collections.deque[int] = collections.deque()
@@ -147,16 +147,33 @@ class Loader:
             )
         self._warned = False
 
-    @functools.cached_property
+    @cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of a row's values, {key: (dtype, shape)}, as row 0 has them after `fns`."""
-        if isinstance(self.source, Dataset) and not self.fns:
-            return self.source.spec  # which knows how wide its texts become
-        return spec_of(prepare(self.source[0], self.fns, [0, 0]))
+        known = isinstance(self.source, Dataset | MixedRows)
+        if known and not self.fns:
+            found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = self.source.spec
+            return found
+        spec = spec_of(prepare(self.source[0], self.fns, [0, 0]))
+        for key, width in self.source.text_widths.items() if known else ():
+            if key in spec and spec[key][0].kind == "U":  # other rows' may be wider than the first one's
+                spec[key] = np.promote_types(spec[key][0], f"<U{max(1, width)}"), spec[key][1]
+        return spec
 
-    @functools.cached_property
+    @cached_property
+    def _together(self) -> int:
+        """Batches of one job, and of one segment: where columns are read at once, more rows cost less each.
+
+        As many as leave each worker a second job, so that none waits for this process.
+        """
+        if self._num_workers == 0 or not fills_columns(self.source, self.fns):
+            return 1
+        fitting = _JOB_BYTES // max(1, BatchLayout(self.spec, self.batch).nbytes)
+        return max(1, min((self.prefetch + 1) // (2 * self._num_workers), fitting))
+
+    @cached_property
     def _layout(self) -> BatchLayout:
-        return BatchLayout(self.spec, self.batch)
+        return BatchLayout(self.spec, self._together * self.batch)
 
     def __iter__(self) -> Self:
         self._start()
@@ -171,11 +188,11 @@ class Loader:
         """
         try:
             self._start()
-            while len(self._batches) <= self.prefetch:
+            while len(self._batches) + self._together - 1 <= self.prefetch:
                 self._request()
             batch = self._batches[0]
             while batch.pending and batch.failure is None:
-                self._collect()
+                self._collect(batch)
             if batch.failure is not None:
                 raise LoaderError(batch.failure)
         except BaseException:
@@ -189,15 +206,18 @@ class Loader:
                 self._lent.popleft()()
         return batch.arrays
 
-    def save(self) -> dict[str, int]:
-        """Where the batches taken so far end: {"step", "seed"}, for `load` of any shard of any number."""
-        return {"step": self.consumed, "seed": self.seed}
+    def save(self) -> dict[str, Any]:
+        """Where the batches taken so far end: {"step", "seed"}, for `load` of any shard of any number.
 
-    def load(self, state: Mapping[str, int]) -> None:
+        Of a mixture also "mix", what the order follows from: versions, rows and shares of the sources.
+        """
+        return {"step": self.consumed, "seed": self.seed, **self._pins}
+
+    def load(self, state: Mapping[str, Any]) -> None:
         """Goes on from a saved state; what was prefetched is dropped.
 
         Raises:
-            UsageError: this is no state of a loader.
+            UsageError: this is no state of a loader, or of one over another mixture; says what differs.
         """
         try:
             step, seed = operator.index(state["step"]), operator.index(state["seed"])
@@ -205,6 +225,7 @@ class Loader:
             raise UsageError(f"{state!r} is no state of a loader: it has step and seed") from error
         if step < 0 or seed < 0:
             raise UsageError(f"{state!r} is no state of a loader: step and seed are not negative")
+        check_pins(state.get("mix"), self._pins.get("mix"))
         self._batches.clear()  # workers may still be at them; their memory comes back when they are done
         if self._workers is not None:
             self._workers.skip_before(self._next_job)
@@ -231,7 +252,7 @@ class Loader:
             raise LoaderError("the loader is closed; make another and load() the state of this one")
         if self._workers is not None or self._filler is not None:
             return
-        work = Work(self.source, self.fns, self.spec, self.batch)
+        work = Work(self.source, self.fns, self.spec, self._together * self.batch)
         if self._num_workers == 0:
             self._filler = Filler(work)
             return
@@ -239,28 +260,30 @@ class Loader:
         self._close_workers = weakref.finalize(self, self._workers.close)
 
     def _request(self) -> None:
-        """Sets the workers on the next batch."""
-        name, batch = self._new_batch()
+        """Sets the workers on the next batches."""
+        name, batches = self._new_batches()
+        rows = len(batches) * self.batch
         offset = self._requested + self.shard_id
-        positions = offset + self.num_shards * np.arange(self.batch, dtype=np.int64)
+        positions = offset + self.num_shards * np.arange(rows, dtype=np.int64)
         indices = self._order.rows(positions, self.seed)
-        self._requested += self.batch * self.num_shards
+        self._requested += rows * self.num_shards
         # Whole batches to a worker, unless there are more workers than batches.
         parts = min(self.batch, -(-self._num_workers // (self.prefetch + 1)) or 1)
-        bounds = np.linspace(0, self.batch, parts + 1).astype(int).tolist()
+        bounds = [rows * part // parts for part in range(parts + 1)]
         for start, stop in itertools.pairwise(bounds):
-            first = int(positions[start])
+            first = offset + self.num_shards * start
             job = FillTask(
                 self._next_job, name, start, indices[start:stop], first, self.num_shards, self.seed
             )
             self._next_job += 1
-            batch.pending.add(job.number)
-            self._jobs[job.number] = batch
+            for batch in batches:
+                batch.pending.add(job.number)
+            self._jobs[job.number] = batches
             if self._workers is not None:
                 self._workers.submit(job, self._segments[name])
             else:
-                self._do(job, batch)
-        self._batches.append(batch)
+                self._do(job, batches[0])
+        self._batches += batches
 
     def _do(self, job: FillTask, batch: _PendingBatch) -> None:
         assert self._filler is not None
@@ -268,40 +291,55 @@ class Loader:
         try:
             self._filler.fill(batch.arrays, job, np.zeros(1, np.int64))
         except RowError as error:
-            failure = explain(error)
-        self._done(job.number, failure, self._filler.remark)
+            failure = (0, explain(error))
+        self._done(Done(job.number, failure, self._filler.remark))
 
-    def _collect(self) -> None:
+    def _collect(self, batch: _PendingBatch) -> None:
         assert self._workers is not None
-        for number, failure, remark in self._workers.wait():
-            self._done(number, failure, remark)
+        for done in self._workers.wait(batch.pending):
+            self._done(done)
 
-    def _done(self, number: int, failure: str | None, remark: str | None) -> None:
-        if remark is not None and not self._warned:
+    def _done(self, done: Done) -> None:
+        if done.remark is not None and not self._warned:
             self._warned = True
-            warnings.warn(remark, stacklevel=2)
-        batch = self._jobs.pop(number)
-        batch.pending.discard(number)
-        batch.failure = batch.failure or failure
+            warnings.warn(done.remark, stacklevel=2)
+        batches = self._jobs.pop(done.job)
+        for batch in batches:
+            batch.pending.discard(done.job)
+        if done.failure is not None:
+            row, failure = done.failure
+            for batch in batches[row // self.batch :]:  # those before it are whole
+                batch.failure = batch.failure or failure
 
-    def _new_batch(self) -> tuple[int, _PendingBatch]:
-        """A batch in memory that nobody uses: no array of an earlier batch, and no worker."""
-        while len(self._free) > self.prefetch + _SPARE_SEGMENTS:
+    def _new_batches(self) -> tuple[int, list[_PendingBatch]]:
+        """Batches in a segment that nobody uses: no array of an earlier batch, and no worker."""
+        while len(self._free) > self.prefetch // self._together + _SPARE_SEGMENTS:
             self._drop_segment(self._free.popleft())
         if self._free:
             name = self._free.pop()  # the one used last is likeliest to be in the cache
         else:
             name, self._next_segment = self._next_segment, self._next_segment + 1
             self._segments[name] = Segment(self._layout.nbytes)
-        memory = self._segments[name].memory()
-        lease = weakref.finalize(memory, self._free.append, name)
-        lease.atexit = False
-        return name, _PendingBatch(name, self._layout.arrays(memory), lease)
+        users = list(range(self._together))
+        batches = []
+        for number in range(self._together):
+            memory = self._segments[name].memory()
+            lease = weakref.finalize(memory, _give_back, name, users, self._free)
+            lease.atexit = False
+            start = number * self.batch
+            batches.append(_PendingBatch(self._layout.arrays(memory, start, start + self.batch), lease))
+        return name, batches
 
     def _drop_segment(self, name: int) -> None:
         self._segments.pop(name).close()
         if self._workers is not None:
             self._workers.forget(name)
+
+
+def _give_back(name: int, users: list[int], free: collections.deque[int]) -> None:
+    """A batch of a segment goes; with the last of them the segment is free."""
+    if users.pop() == 0:  # each number is taken once, whichever threads come here at a time
+        free.append(name)
 
 
 def torch_dataset(loader: Loader) -> Any:

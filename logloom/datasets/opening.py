@@ -6,6 +6,7 @@ Elsewhere: reading each kind (logloom.io.units.FolderKind), the dataset itself (
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import warnings
@@ -17,20 +18,23 @@ import numpy as np
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import names_of, near
+from logloom.datasets.split_labels import has_column, labels_of_column
 from logloom.datasets.splits import SplitsSource
 from logloom.datasets.versions import open_version
 from logloom.datasets.views import Rows, array_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import UncheckedWarning, with_check
 from logloom.io.filesystems import absolute_uri
-from logloom.io.foreign import kind_of
-from logloom.io.manifest import open_root, split_root, version_numbers
+from logloom.io.foreign import kind_of, kinds
+from logloom.io.formats import without_suffix
+from logloom.io.manifest import Manifest, open_root, split_root, version_numbers
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
+from logloom.row_splits import COLUMN
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
-_IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+?)(\.zarr)?)?)?")
+_IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+))?)?")
 
 
 def open(
@@ -46,9 +50,6 @@ def open(
 ) -> Dataset:
     """Opens the rows of a dataset: of a version that logloom built, or of a folder that others made.
 
-        rows = logloom.datasets.open("datasets/urban", split="train", columns=["camera.front", "ego.*"])
-        past = rows.window(range(-10, 1)).shuffle(seed=1)
-
     Args:
         uri: a root that `logloom build` writes, or a folder in the view of a version; or a table, a zarr or
             L5Kit dataset, a folder of bags (granular) or of such folders, a folder of tar shards (.tar, .tgz,
@@ -57,11 +58,12 @@ def open(
             these for each split. Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default).
         output: of a version: the format to read; by default the first there is of table, zarr, bags, tar,
-            any other, l5kit.
+            parquet, any other, l5kit.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
         where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
-            it may also name log_id, timestamp, partition, split and row.
-        split: one or more of the recipe's, or of the folders; None for all.
+            it may also name log_id, timestamp, partition, split and row, look at rows around a row
+            ("ego.speed < 1 for 2s") and at intervals that `find` saved ("in(hard_braking)").
+        split: one or more of the recipe's, of the folders, or of a column `split` of texts; None for all.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         check: whether to compare what is read with checksums: of a version with the digests in its manifest,
             chunk by chunk in tables and zarr format 3, else each file whole when a process first opens it.
@@ -73,19 +75,33 @@ def open(
     Raises:
         UsageError: no such version, tag, output, split or column; names those there are.
         DatasetError: nothing that can be opened lies there, or it is damaged.
+
+    Examples:
+        >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.speed", "camera.front"])
+        >>> row = rows[0]  # a dict from name to numpy value
+        >>> row["log_id"], row["ego.speed"].dtype, row["camera.front"][:2]
+        ('drive-00', dtype('float64'), b'\\xff\\xd8')
+        >>> past = rows.select("ego.speed").window(range(-10, 1)).shuffle(seed=1)
+        >>> past[0]["ego.speed"].shape
+        (11,)
+        >>> fast = logloom.datasets.open("demo/dataset", where="ego.speed > 9")
+        >>> 0 < len(fast) < len(rows)
+        True
     """
     options = storage_options or {}
     source, rows = _open_rows(os.fspath(uri), version, output, split, columns, options, check)
     if check and source.unknown:
-        warnings.warn(
-            f"{source.place}: check=True can't tell damage to {source.unknown}: no manifest here has their "
-            "digests. Open the root that `logloom build` or `logloom convert` wrote",
-            UncheckedWarning,
-            stacklevel=2,
-        )
+        warnings.warn(_unchecked(source), UncheckedWarning, stacklevel=2)
     if where is not None:
         rows = passing(source, array_of(rows), where)
     return Dataset(source, rows, names_of(columns, source.schema, None, source.place))
+
+
+def _unchecked(source: RowSource) -> str:
+    return (
+        f"{source.place}: check=True can't tell damage to {source.unknown}: no manifest here has their "
+        "digests. Open the root that `logloom build` or `logloom convert` wrote"
+    )
 
 
 def _open_rows(
@@ -102,13 +118,10 @@ def _open_rows(
     found = _IN_VIEW.fullmatch(place)
     if found and version_numbers(store := Store.at(found["root"], options)):
         store, manifest = open_root(store, int(found["version"]))
-        inside = [found["split"]] if found["split"] else None
+        inside = [without_suffix(found["split"])] if found["split"] else None
         return open_version(store, manifest, output or found["output"], splits or inside, check)
-    root, at_version = split_root(place)
-    for candidate, given in ((place, version), (root, version or at_version)):
-        store = Store.at(candidate, options)
-        if store.names("versions"):
-            return open_version(*open_root(store, given or "latest"), output, splits, check)
+    if at := root_at(uri, version, options):
+        return open_version(*at, output, splits, check)
     for name, value in (("version", version), ("output", output)):
         if value is not None:
             raise UsageError(f"{place}: no root of logloom, so it has no {name}; leave {name}= out")
@@ -116,16 +129,38 @@ def _open_rows(
     source = _dataset_at(place, columns, options)
     if source is None:
         return _open_splits(place, splits, columns, options)
-    if splits is not None:
-        raise UsageError(f"{place}: one dataset, not a folder for each split; leave split= out")
-    return source, range(len(source))
+    if has_column(source):
+        source.find_splits = functools.partial(labels_of_column, source)
+    if splits is None:
+        return source, range(len(source))
+    if source.row_splits is None:
+        raise UsageError(
+            f"{place}: one dataset, not a folder for each split, nor has it a column `{COLUMN}` of texts; "
+            "leave split= out"
+        )
+    for name in splits:
+        if name not in source.row_splits.names:
+            raise UsageError(f"{place}: no split {name!r}; {near(name, source.row_splits.names)}")
+    return source, np.flatnonzero(source.row_splits.are_in(splits)).astype(np.int64)
+
+
+def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> tuple[Store, Manifest] | None:
+    """The root at ROOT[@VERSION], and the version that is meant; None where there is no root.
+
+    Raises:
+        UsageError: there is no such version.
+    """
+    place = absolute_uri(uri).rstrip("/")
+    root, at_version = split_root(place)
+    for candidate, given in ((place, version), (root, version or at_version)):
+        store = Store.at(candidate, options)
+        if store.names("versions"):
+            return open_root(store, given or "latest")
+    return None
 
 
 def _open_splits(
-    place: str,
-    splits: Sequence[str] | None,
-    columns: str | Sequence[str] | None,
-    options: Mapping[str, Any],
+    place: str, splits: Sequence[str] | None, columns: str | Sequence[str] | None, options: Mapping[str, Any]
 ) -> tuple[RowSource, Rows]:
     """The datasets in the folders of a folder, such as a copy of a version's view, each of which is a split.
 
@@ -134,7 +169,7 @@ def _open_splits(
         UsageError: there is no such split, or they have different columns.
     """
     names = Store.at(place, options).names()
-    folders = {name.removesuffix(".zarr"): name for name in names if not name.startswith((".", "_"))}
+    folders = {without_suffix(name): name for name in names if not name.startswith((".", "_"))}
     for split in splits or ():
         if split not in folders:
             raise UsageError(f"{place}: no split {split!r}; {near(split, folders)}")
@@ -144,8 +179,8 @@ def _open_splits(
     if len(found) < len(parts) or not found:
         what = f"it holds {', '.join(names[:5])}" if names else "nothing is there"
         raise DatasetError(
-            f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, a table "
-            "table.json, bags spec.json, zarr zarr.json or .zgroup, and files end in .tar, .parquet, …"
+            f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, the other "
+            f"kinds are {', '.join(kinds())}"
         )
     source = SplitsSource(place, found)
     return source, _by_log(source) if source.has_stamps else range(len(source))

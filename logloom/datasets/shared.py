@@ -78,27 +78,29 @@ def _unlink_quietly(memory: shared_memory.SharedMemory) -> None:
 
 
 class BatchLayout:
-    """Where each key's array lies in the memory of a batch.
+    """Where each key's rows lie in the memory of some batches: end to end, whichever batch they are of.
 
     Attributes:
-        nbytes: of a batch.
+        nbytes: of the memory.
     """
 
-    def __init__(self, spec: Spec, batch: int):
-        self._arrays: dict[str, tuple[int, tuple[int, ...], np.dtype[Any]]] = {}
+    def __init__(self, spec: Spec, rows: int):
+        self._rows = rows
+        self._arrays: dict[str, tuple[int, int, tuple[int, ...], np.dtype[Any]]] = {}
         self.nbytes = 0
         for key, (dtype, shape) in spec.items():
-            self._arrays[key] = (self.nbytes, (batch, *shape), dtype)
-            size = batch * math.prod(shape) * dtype.itemsize
-            self.nbytes += -(-size // _ALIGNMENT) * _ALIGNMENT
+            size = math.prod(shape) * dtype.itemsize
+            self._arrays[key] = (self.nbytes, size, shape, dtype)
+            self.nbytes += -(-rows * size // _ALIGNMENT) * _ALIGNMENT
 
-    def arrays(self, memory: Array) -> dict[str, Array]:
-        """The arrays of a batch, views of its memory, (nbytes,) uint8."""
+    def arrays(self, memory: Array, start: int = 0, stop: int | None = None) -> dict[str, Array]:
+        """The arrays of rows [start, stop), by default of all: views of the memory, (nbytes,) uint8."""
+        stop = self._rows if stop is None else stop
         return {
-            key: memory[at : at + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
-            if dtype.itemsize and math.prod(shape)
-            else np.empty(shape, dtype)
-            for key, (at, shape, dtype) in self._arrays.items()
+            key: memory[at + start * size : at + stop * size].view(dtype).reshape(stop - start, *shape)
+            if size
+            else np.empty((stop - start, *shape), dtype)
+            for key, (at, size, shape, dtype) in self._arrays.items()
         }
 
 

@@ -5,11 +5,11 @@ Elsewhere: which folders these are (logloom.datasets.opening), the datasets (log
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 
 from logloom.batches import Batch, stacked_rows
 from logloom.blocks import Array
+from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.inference import wider
 from logloom.io.chained import ChainedSource
@@ -24,7 +24,7 @@ class MixedSource(ChainedSource):
     Where files don't say types, what was learnt of one part may be narrower than what holds for all.
     """
 
-    @functools.cached_property
+    @cached_property
     def _is_uniform(self) -> bool:
         types = self.schema.columns
         return all(
@@ -33,6 +33,9 @@ class MixedSource(ChainedSource):
             for name, ctype in types.items()
             for own in [part.schema.columns[name]]
         )
+
+    def leaves(self) -> Sequence[RowSource]:
+        return super().leaves() if self._is_uniform else [self]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         if self._is_uniform:
@@ -52,7 +55,7 @@ class SplitsSource(MixedSource):
         super().__init__(place, parts, _common_schema(place, splits), parts[0].max_gap)
         self._splits = list(splits)
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         found = [(part.stretches, split) for part, split in zip(self._parts, self._splits, strict=True)]
         return Stretches.joined(

@@ -86,12 +86,12 @@ class Normalize:
         """
         self._scales: dict[str, tuple[Array, Array]] = {}
         for name, ctype in schema.columns.items():
-            said = stats.get(name, {})
-            if "mean" not in said:
+            stats_of_column = stats.get(name, {})
+            if "mean" not in stats_of_column:
                 raise UsageError(f"normalized: column {name} of {place} holds no numbers; leave it out")
-            if None in np.ravel(np.array(said["mean"], object)):
+            if None in np.ravel(np.array(stats_of_column["mean"], object)):
                 raise UsageError(f"normalized: column {name} of {place} has no finite number")
-            mean, std = (_shaped(said[key], ctype) for key in ("mean", "std"))
+            mean, std = (_shaped(stats_of_column[key], ctype) for key in ("mean", "std"))
             self._scales[name] = mean, np.where(std > 0, std, 1.0)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,9 +116,9 @@ def _normal(value: Any, mean: Array, std: Array) -> Array:
     return np.asarray((np.asarray(value, np.float64) - mean) / std, np.float32)
 
 
-def _shaped(said: Any, ctype: ColumnType) -> Array:
+def _shaped(stats_of_column: Any, ctype: ColumnType) -> Array:
     """Numbers of lanes in a shape that goes with values: of all elements, or of the last axis."""
-    numbers = np.array(said, np.float64)
+    numbers = np.array(stats_of_column, np.float64)
     if numbers.size == math.prod(ctype.tail) and (ctype.tail or not ctype.is_ragged):
         return numbers.reshape(ctype.tail)
     return numbers.reshape(-1) if numbers.size > 1 else numbers.reshape(())

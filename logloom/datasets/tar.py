@@ -21,7 +21,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -49,6 +48,7 @@ from logloom.datasets.samples import (
 from logloom.datasets.tasks import run_tasks
 from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
+from logloom.io.locks import Lock
 from logloom.io.tar.stream import decompressed, open_stream, stream_samples
 
 __all__ = [
@@ -76,16 +76,16 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-_counting = threading.Lock()
+_counting = Lock()
 
 num_exceptions = 0
+"""How many exceptions `ignore_and_continue` and its like passed over in this process."""
 last_exception: BaseException | None = None
+"""The last of them; None where there was none."""
 
 
 def generic_open(
-    source: str | os.PathLike[str],
-    allow_pipe: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
+    source: str | os.PathLike[str], allow_pipe: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> BinaryIO:
     """Opens a shard: a path, an fsspec URI (gs, s3, http, ...) or, if allowed, `pipe:<shell command>`.
 
@@ -131,6 +131,7 @@ default_decoders: list[tuple[Pattern, Callable[[Any], Any]]] = [
     (Rename(r"\.(jpg|jpeg|png|p[bgpn]m)$", ".img"), imdecode),
     (".json", jsondecode),
 ]
+"""What decodes a field, by the end of its name; the first that fits."""
 
 
 def _identity(value: Any) -> Any:
@@ -198,7 +199,7 @@ def debugloader(
         sources: desc.sources by default.
     """
     shards, epoch = _next_epoch(desc, desc.sources if sources is None else sources)
-    handler = _told(handler_of(desc.handler), _tally)
+    handler = _reporting(handler_of(desc.handler), _tally)
     return _pipeline(desc, shards, f"{epoch}/0", handler, handler)
 
 
@@ -213,8 +214,8 @@ def dataloader(desc: DatasetDescriptor) -> Iterator[Sample]:
     shards, epoch = _next_epoch(desc, desc.sources)
 
     def task(number: int, sources: Iterable[Any], report: Callable[[Exception], None]) -> Iterator[Sample]:
-        told = _told(handler, report)
-        return _pipeline(desc, sources, f"{epoch}/{number}", told or report, told)
+        reporting = _reporting(handler, report)
+        return _pipeline(desc, sources, f"{epoch}/{number}", reporting or report, reporting)
 
     report = _count if handler is None else _tally
     return run_tasks(task, shards, desc.ntasks, desc.csize, report, desc.processes)
@@ -231,7 +232,7 @@ def _next_epoch(
     return shards, epoch
 
 
-def _told(handler: Handler | None, report: Callable[[Exception], None]) -> Handler | None:
+def _reporting(handler: Handler | None, report: Callable[[Exception], None]) -> Handler | None:
     """The handler, what it passes over being reported."""
     if handler is None:
         return None

@@ -13,12 +13,11 @@ import pickle
 import queue
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from logloom.errors import LogloomError
+from logloom.errors import LogloomError, portable
 
 _POLL = 0.1  # seconds between looks whether to stop
 _PATIENCE = 5  # seconds for a thread that reads, or a process, to notice
@@ -108,11 +107,7 @@ def _in_threads(
 
 
 def _in_processes(
-    task: Task[T],
-    inputs: Sequence[Any],
-    num_tasks: int,
-    capacity: int,
-    on_error: Callable[[Exception], None],
+    task: Task[T], inputs: Sequence[Any], num_tasks: int, capacity: int, on_error: Callable[[Exception], None]
 ) -> Iterator[T]:
     """Each task in a process of its own, with a pipe of its own, so that one that dies is noticed at once."""
     context = multiprocessing.get_context("fork")
@@ -172,11 +167,11 @@ def _child(task: Task[Any], number: int, inputs: Iterable[Any], pipe: Any) -> No
         pipe.send_bytes(pickle.dumps((kind, value), protocol=5))
 
     try:
-        for item in task(number, inputs, lambda error: send("error", _portable(error))):
+        for item in task(number, inputs, lambda error: send("error", portable(error, TaskError))):
             send("item", item)
         send("done", None)
     except BaseException as error:
-        send("failed", _portable(error))
+        send("failed", portable(error, TaskError))
 
 
 def _received(
@@ -202,14 +197,3 @@ def _received(
 
 class _Stopped(Exception):  # noqa: N818, it is no error
     """Nobody waits for more."""
-
-
-def _portable(error: BaseException) -> BaseException:
-    """The exception with its traceback as a note, or its text where it doesn't pickle."""
-    text = "".join(traceback.format_exception(error))
-    try:
-        copy: BaseException = pickle.loads(pickle.dumps(error))  # nosec B301 # made here
-    except Exception:
-        return TaskError(text)
-    copy.add_note(text)
-    return copy

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from logloom.caching import cached_property
 from logloom.io.ahead import ahead
 from logloom.io.caches import LruCache
 from logloom.io.chained import ChainedSource, grouped
@@ -60,11 +61,11 @@ class LogsSource(ChainedSource):
         if schema is None and len(logs):
             self._schema = self._unit(0, 0).schema
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         return stretches_of(self._store, self._logs, self._output)
 
-    @functools.cached_property
+    @cached_property
     def _bounds(self) -> Ints:
         return self.stretches.bounds
 

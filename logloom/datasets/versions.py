@@ -7,7 +7,7 @@ Elsewhere: the sources themselves, what a manifest says (logloom.io.manifest).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from logloom.datasets.picking import near
+from logloom.datasets.split_labels import labels_of_logs
 from logloom.datasets.statistics import counted_logs
 from logloom.datasets.units import LogsSource, stretches_of
+from logloom.datasets.views import array_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.assembled import assembled_store
 from logloom.io.chained import ChainedSource
 from logloom.io.checks import check_all, known_files, unit_files, with_check
 from logloom.io.entries import Entry
+from logloom.io.formats import by_preference, format_named, options_of
+from logloom.io.intervals import read_intervals
 from logloom.io.manifest import Manifest, view_folder
+from logloom.io.row_counts import row_split_names
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
-from logloom.io.units import AssembledFormat, by_preference, format_named, options_of
+from logloom.io.units import AssembledFormat
 from logloom.schema import Schema
 
 if TYPE_CHECKING:
@@ -36,11 +41,7 @@ OrderedRows = tuple[RowSource, Ints | range]  # and their positions in the order
 
 
 def open_version(
-    store: Store,
-    manifest: Manifest,
-    output: str | None,
-    splits: Sequence[str] | None,
-    check: bool = False,
+    store: Store, manifest: Manifest, output: str | None, splits: Sequence[str] | None, check: bool = False
 ) -> OrderedRows:
     """The rows of an output, and their positions ordered by (log_id, timestamp).
 
@@ -55,27 +56,41 @@ def open_version(
     """
     place = store.uri_of(view_folder(manifest.version))
     output = _chosen_output(manifest, output, place)
-    logs = _logs_of(manifest, splits, place)
+    logs, names = _logs_of(manifest, splits, place)
     source = functools.partial(_source, store, manifest, logs=logs, check=check)
     timed_by = None if format_named(output).has_stamps_at_hand else _timed_by(manifest, source)
     rows, order = source(output, max_gap=max_gap_of(manifest), timed_by=timed_by)
+    rows.intervals = functools.partial(read_intervals, store, manifest.version)
     if format_named(output).keeps_columns:
         rows.counted = functools.partial(counted_logs, store, logs)
+    if logs["splits"].null_count < len(logs):
+        rows.find_splits = functools.partial(labels_of_logs, store, logs, output)
+    if names is not None and rows.row_splits is not None:
+        order = array_of(order)
+        order = order[rows.row_splits.are_in(names)[order]]
     return rows, order
 
 
-def _logs_of(manifest: Manifest, splits: Sequence[str] | None, place: str) -> pa.Table:
-    """log_id, split, part, rows and statistics of the logs of some splits that have rows."""
+def _logs_of(
+    manifest: Manifest, splits: Sequence[str] | None, place: str
+) -> tuple[pa.Table, Sequence[str] | None]:
+    """log_id, split, part, rows, statistics and splits of the logs of some splits that have rows; and the
+    splits of single rows that are wanted, None where all rows of these logs are."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    logs = manifest.logs.columns("log_id", "split", "part", "rows", "statistics")
+    logs = manifest.logs.columns("log_id", "split", "part", "rows", "statistics", "splits")
     logs = logs.filter(pc.not_equal(logs["part"], ""))
-    known = sorted(set(logs["split"].unique().to_pylist()) | set(_named_splits(manifest)))
+    whole = set(logs["split"].unique().to_pylist())
+    single = row_split_names(logs["splits"])
+    wanted = None
     if splits is not None:
+        known = sorted(whole | set(single) | set(manifest.split_names))
         wanted = _chosen_splits(splits, known, place)
-        logs = logs.filter(pc.is_in(logs["split"], pa.array(wanted, pa.string())))
-    return logs.filter(pc.greater(logs["rows"], 0)).combine_chunks()
+        if not single or whole & set(wanted):  # the folder of a view, "all", holds all rows
+            logs = logs.filter(pc.is_in(logs["split"], pa.array(wanted, pa.string())))
+            wanted = None
+    return logs.filter(pc.greater(logs["rows"], 0)).combine_chunks(), wanted
 
 
 def _timed_by(manifest: Manifest, source: Callable[[str], OrderedRows]) -> OrderedRows | None:
@@ -107,11 +122,6 @@ def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
     return output
 
 
-def _named_splits(manifest: Manifest) -> Iterable[str]:
-    split = manifest.recipe.get("split")
-    return [name for name in split if name != "by"] if isinstance(split, Mapping) else []
-
-
 def _chosen_splits(splits: Sequence[str], known: Sequence[str], place: str) -> Sequence[str]:
     for name in splits:
         if name not in known:
@@ -138,8 +148,8 @@ def _source(
         units = LogsSource(store, manifest, output, logs, opener, held, max_gap, timed_by)
         return units, range(len(units))
     splits, own = np.unique(np.array(logs["split"].to_pylist(), str), return_inverse=True)
-    told = [stretches_of(store, logs.filter(own == number), output) for number in range(len(splits))]
-    parts = [opened(split, rows) for split, rows in zip(splits.tolist(), told, strict=True)]
+    known_rows = [stretches_of(store, logs.filter(own == number), output) for number in range(len(splits))]
+    parts = [opened(split, rows) for split, rows in zip(splits.tolist(), known_rows, strict=True)]
     schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
     place = f"{store.uri_of(view_folder(manifest.version))}/{output}"
     source = ChainedSource(place, parts, schema, max_gap, timed_by)
@@ -192,7 +202,7 @@ def _whole_dataset(
     if form.shows_units and (store.local is None or not store.path_of(view).is_dir()):
         return None
 
-    def opened(split: str, told: Stretches) -> RowSource:
+    def opened(split: str, known_rows: Stretches) -> RowSource:
         if split not in parts:
             raise DatasetError(
                 f"{store.uri}: version {manifest.version} names no {output} of split {split!r}: its manifest "
@@ -200,8 +210,8 @@ def _whole_dataset(
             )
         if form.shows_units:
             shown = f"{view}/{split}"
-            return form.rows(Store.at(store.uri_of(shown), options(split, shown)), told=told)
+            return form.rows(Store.at(store.uri_of(shown), options(split, shown)), known=known_rows)
         within = replace(store, options=options(split))
-        return form.rows(assembled_store(within, output, parts[split].identity), told=told)
+        return form.rows(assembled_store(within, output, parts[split].identity), known=known_rows)
 
     return opened

@@ -98,9 +98,17 @@ def checked(numbers: ArrayLike, length: int) -> Ints:
     return np.where(rows < 0, rows + length, rows)
 
 
-def runs_of(stretches: Stretches, stamps: Ints | None, max_gap: int | None) -> Ints:
-    """(R + 1,) where runs begin: rows of one log without a gap longer than `max_gap` ns."""
+def runs_of(
+    stretches: Stretches, stamps: Ints | None, max_gap: int | None, borders: NDArray[np.bool_] | None = None
+) -> Ints:
+    """(R + 1,) where runs begin: rows of one log without a gap longer than `max_gap` ns.
+
+    Args:
+        borders: (N,) rows before which a run ends, too.
+    """
     begins = np.zeros(stretches.num_rows + 1, np.bool_)
+    if borders is not None:
+        begins[:-1] = borders
     begins[stretches.log_starts()] = True
     return run_starts(begins, stamps, max_gap)
 

@@ -22,9 +22,14 @@ from logloom.io.stretches import Ints
 
 
 def window_spec(
-    source: RowSource, steps: Ints, on_edge: OnEdge, max_gap: int | Literal["recipe"] | None, mask: str
+    source: RowSource,
+    steps: Ints,
+    on_edge: OnEdge,
+    max_gap: int | Literal["recipe"] | None,
+    mask: str,
+    borders: Array | None = None,
 ) -> WindowSpec:
-    """See `Dataset.window`.
+    """See `Dataset.window` and `Dataset.borders`.
 
     Raises:
         UsageError: an argument makes no sense.
@@ -34,7 +39,7 @@ def window_spec(
     gap = source.max_gap if max_gap == "recipe" else max_gap
     if gap is not None and max_gap != "recipe" and source.stamps is None:
         raise UsageError(f"window: rows of {source.place} have no timestamps: max_gap=None")
-    runs = runs_of(source.stretches, source.stamps if gap is not None else None, gap)
+    runs = runs_of(source.stretches, source.stamps if gap is not None else None, gap, borders)
     return WindowSpec(steps, runs, on_edge, mask)
 
 

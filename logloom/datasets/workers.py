@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import selectors
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,24 @@ class LoaderError(LogloomError, RuntimeError):
     """A row couldn't be loaded, or a worker died."""
 
 
+class Done(NamedTuple):
+    """A job that came back.
+
+    Attributes:
+        failure: which of its rows failed, counted from 0, and why; those before it are in the batch.
+        remark: of the worker, see `Filler`.
+    """
+
+    job: int
+    failure: tuple[int, str] | None
+    remark: str | None
+
+
+def _send(connection: Any, message: Any) -> None:
+    """What `connection.send` does, by the quicker pickler: nothing here needs multiprocessing's."""
+    connection.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+
 def run_worker(connection: Any, number: int, work: Work, parent: int, inherited: Sequence[Any]) -> None:
     """The life of a worker: takes segments and jobs from its pipe until that closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then closes the pipe
@@ -41,15 +60,17 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
     for other in inherited:  # a forked copy of another worker's pipe would hide that its owner is gone
         other.close()
     filler = Filler(work)
-    layout = BatchLayout(work.spec, work.batch)
+    layout = BatchLayout(work.spec, work.rows)
     segments: dict[int, tuple[Segment, dict[str, Array]]] = {}
     control = np.empty(0, np.int64)
+    arrived = select.poll()  # made once: connection.poll() makes one each time
+    arrived.register(connection.fileno(), select.POLLIN)
     while True:
-        while not connection.poll(1.0):
+        while not arrived.poll(1000):
             if os.getppid() != parent:
                 return
         try:
-            message = connection.recv()
+            message = pickle.loads(connection.recv_bytes())  # nosec B301 # by our parent
             descriptor = reduction.recv_handle(connection) if _has_descriptor(message) else -1
         except (EOFError, OSError, RuntimeError):  # the parent ended, perhaps in the middle of a message
             return
@@ -59,10 +80,10 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
                 try:
                     filler.fill(segments[message.segment][1], message, control[number + 1 : number + 2])
                 except RowError as error:
-                    failure = explain(error)
+                    failure = (error.step - message.step) // message.stride, explain(error)
             control[number + 1] = _IDLE
             try:
-                connection.send((message.number, failure, filler.remark))
+                _send(connection, Done(message.number, failure, filler.remark))
             except OSError:
                 return
         elif message[0] == "segment":
@@ -98,6 +119,7 @@ class Workers:
         self._connections: list[Any] = []
         self._known: list[set[int]] = [set() for _ in range(count)]
         self._jobs: list[dict[int, FillTask]] = [{} for _ in range(count)]
+        self._dead: set[int] = set()
         self._closed = False
         self._pid = os.getpid()
         try:
@@ -145,20 +167,19 @@ class Workers:
         reduction.send_handle(connection, segment.descriptor, self._processes[number].pid)
 
     def submit(self, job: FillTask, segment: Segment) -> None:
-        """Gives a job to the worker with the least to do.
-
-        Raises:
-            LoaderError: that worker is dead.
-        """
-        number = min(range(len(self._jobs)), key=lambda n: len(self._jobs[n]))
+        """Gives a job to the worker with the least to do; `wait` tells who is dead."""
+        alive = [number for number in range(len(self._jobs)) if number not in self._dead]
+        number = min(alive or self._dead, key=lambda n: len(self._jobs[n]))
+        self._jobs[number][job.number] = job
+        if not alive:
+            return
         try:
             if job.segment not in self._known[number]:
                 self._send_segment(number, job.segment, segment)
                 self._known[number].add(job.segment)
-            self._connections[number].send(job)
-        except OSError:
-            raise self._death(number) from None
-        self._jobs[number][job.number] = job
+            _send(self._connections[number], job)
+        except OSError:  # it died; what it had done before is still to be read
+            pass
 
     def forget(self, name: int) -> None:
         """Lets the workers go of a segment."""
@@ -172,30 +193,43 @@ class Workers:
         """Jobs with lower numbers are not wanted any more; they still come back as done."""
         self._cells[0] = job
 
-    def wait(self) -> list[tuple[int, str | None, str | None]]:
-        """Waits for something to be done; gives (job, why it failed, the worker's remark) for each.
+    def wait(self, wanted: Set[int]) -> list[Done]:
+        """Waits for something to happen, and gives the jobs that are done, if any.
+
+        Args:
+            wanted: numbers of jobs of which some aren't done.
 
         Raises:
-            LoaderError: a worker died.
+            LoaderError: a worker died that had one of these to do, or nothing: what others do comes first.
         """
-        done: list[tuple[int, str | None, str | None]] = []
-        dead: set[int] = set()
+        for dead in sorted(self._dead):
+            is_idle = all(job < self._cells[0] for job in self._jobs[dead])
+            if is_idle or not wanted.isdisjoint(self._jobs[dead]):
+                raise self._death(dead)
+        done: list[Done] = []
         for key, _ in self._selector.select():
             number: int = key.data
             connection = self._connections[number]
+            if number in self._dead:
+                continue
             if key.fd != connection.fileno():
-                dead.add(number)
+                if not connection.poll():  # it may have died right after it was done
+                    self._bury(number)
                 continue
             try:
-                job, failure, remark = connection.recv()
+                one: Done = pickle.loads(connection.recv_bytes())  # nosec B301 # by our worker
             except (EOFError, OSError):
-                dead.add(number)
+                self._bury(number)
                 continue
-            del self._jobs[number][job]
-            done.append((job, failure, remark))
-        if dead and not done:
-            raise self._death(min(dead))
+            del self._jobs[number][one.job]
+            done.append(one)
         return done
+
+    def _bury(self, number: int) -> None:
+        """Notes that a worker is dead; nothing is heard of it any more."""
+        self._dead.add(number)
+        self._selector.unregister(self._connections[number])
+        self._selector.unregister(self._processes[number].sentinel)
 
     def _death(self, number: int) -> LoaderError:
         process = self._processes[number]

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.demo.motion import Agent, Light, Pose
+
+# Parent frame, child frame, and of the child in its parent: x, y, z in metres, and the quaternion x, y, z, w.
+Transform = tuple[str, str, Sequence[float], Sequence[float]]
 
 _HEADER = "std_msgs/Header header"
 _DEFINITIONS = {
@@ -45,13 +48,21 @@ _DEFINITIONS = {
     "sensor_msgs/PointField": "string name\nuint32 offset\nuint8 datatype\nuint32 count",
     "sensor_msgs/PointCloud2": f"{_HEADER}\nuint32 height\nuint32 width\nsensor_msgs/PointField[] fields\n"
     "bool is_bigendian\nuint32 point_step\nuint32 row_step\nuint8[] data\nbool is_dense",
+    "geometry_msgs/Transform": "geometry_msgs/Vector3 translation\ngeometry_msgs/Quaternion rotation",
+    "geometry_msgs/TransformStamped": f"{_HEADER}\nstring child_frame_id\ngeometry_msgs/Transform transform",
+    "tf2_msgs/TFMessage": "geometry_msgs/TransformStamped[] transforms",
+    "foxglove_msgs/CompressedVideo": "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] data\n"
+    "string format",
+    "ffmpeg_image_transport_msgs/FFMPEGPacket": f"{_HEADER}\nint32 width\nint32 height\nstring encoding\n"
+    "uint64 pts\nuint8 flags\nbool is_bigendian\nuint8[] data",
     "demo_msgs/Track": "string class\nuint64 track_id\nfloat64[2] centroid\nfloat32[3] extent\nfloat32 yaw\n"
     "float32[2] velocity",
     "demo_msgs/TrackArray": f"{_HEADER}\ndemo_msgs/Track[] objects",
     "demo_msgs/Light": "string face_id\nstring traffic_light_id\nfloat32[3] status",
     "demo_msgs/LightArray": f"{_HEADER}\ndemo_msgs/Light[] lights",
 }
-FLOAT32 = 7  # PointField's number for it
+_POINT_FIELDS = {"float32": 7, "float64": 8}  # PointField's numbers for them
+_KEYFRAME = 1  # FFmpeg's AV_PKT_FLAG_KEY
 
 
 def definition(message_type: str) -> bytes:
@@ -108,25 +119,50 @@ class Cdr:
         self._body += bytes(-len(self._body) % size)
 
 
-def compressed_image(stamp: int, jpeg: bytes) -> bytes:
-    return Cdr().header(stamp, "cam_front").text("jpeg").octets(jpeg).finish()
+def compressed_image(stamp: int, data: bytes, frame: str = "cam_front", form: str = "jpeg") -> bytes:
+    return Cdr().header(stamp, frame).text(form).octets(data).finish()
 
 
-def camera_info(stamp: int, height: int, width: int, focal: float) -> bytes:
+def compressed_video(stamp: int, data: bytes, frame: str, form: str) -> bytes:
+    """foxglove.CompressedVideo, whose stamp and frame stand in no header."""
+    seconds, nanoseconds = divmod(stamp, 10**9)
+    message = Cdr().put("i", seconds).put("I", nanoseconds).text(frame)
+    return message.octets(data).text(form).finish()
+
+
+def ffmpeg_packet(
+    stamp: int, data: bytes, frame: str, size: tuple[int, int], encoding: str, pts: int, is_keyframe: bool
+) -> bytes:
+    """ffmpeg_image_transport's packet; `size` is height and width."""
+    message = Cdr().header(stamp, frame).put("i", size[1], size[0]).text(encoding).put("Q", pts)
+    return message.put("B", _KEYFRAME * is_keyframe).put("?", False).octets(data).finish()
+
+
+def camera_info(stamp: int, height: int, width: int, focal: float, frame: str = "cam_front") -> bytes:
     """A camera without distortion whose axis is the centre of the image; `focal` in pixels."""
     k = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
-    message = Cdr().header(stamp, "cam_front").put("I", height, width).text("plumb_bob")
+    message = Cdr().header(stamp, frame).put("I", height, width).text("plumb_bob")
     message.put("I", 5).array(np.zeros(5)).array(k).array(np.eye(3)).array(np.hstack([k, np.zeros((3, 1))]))
     return message.put("I", 0, 0).put("I", 0, 0, 0, 0).put("?", False).finish()
 
 
-def point_cloud(stamp: int, points: NDArray[np.float32]) -> bytes:
-    """(N, 4) x, y, z in metres and intensity, in the sensor's frame."""
-    message = Cdr().header(stamp, "lidar_top").put("I", 1, len(points), 4)
-    for position, name in enumerate(("x", "y", "z", "intensity")):
-        message.text(name).put("I", 4 * position).put("B", FLOAT32).put("I", 1)
-    message.put("?", False).put("I", 16, 16 * len(points)).octets(points.tobytes())
+def point_cloud(stamp: int, points: NDArray[np.void], frame: str = "lidar_top") -> bytes:
+    """(N,) structured points: x, y, z in metres in the sensor's frame, and whatever else is measured."""
+    fields: Mapping[str, Any] = points.dtype.fields or {}
+    message = Cdr().header(stamp, frame).put("I", 1, len(points), len(fields))
+    for name in points.dtype.names or ():
+        kind, offset = fields[name][:2]
+        message.text(name).put("I", offset).put("B", _POINT_FIELDS[kind.name]).put("I", 1)
+    step = points.dtype.itemsize
+    message.put("?", False).put("I", step, step * len(points)).octets(points.tobytes())
     return message.put("?", True).finish()
+
+
+def transforms(stamp: int, frames: Sequence[Transform]) -> bytes:
+    message = Cdr().put("I", len(frames))
+    for parent, child, position, quaternion in frames:
+        message.header(stamp, parent).text(child).put("d", *position, *quaternion)
+    return message.finish()
 
 
 def imu(stamp: int, pose: Pose, noise: NDArray[np.float64]) -> bytes:

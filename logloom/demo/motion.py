@@ -1,4 +1,4 @@
-"""The world of the synthetic drives: a winding road, the car on it, others around it, and traffic lights.
+"""The world of the synthetic drives: a winding road, the car on it, others around it, traffic lights, houses.
 
 Everything is a closed formula of time, so that positions, velocities, yaw, turning rate and acceleration
 agree exactly, whenever a sensor looks. Lengths are in metres, times in seconds since the drive began, angles
@@ -8,7 +8,7 @@ in radians, counter-clockwise from the x axis.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +71,24 @@ class Pose:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """Where a sensor sits in the car's frame, whose z is above ground; `yaw` is where it looks."""
+
+    frame: str
+    position: tuple[float, float, float]
+    yaw: float = 0.0
+
+    def on(self, pose: Pose) -> Pose:
+        """The sensor's own pose as the car drives; speeds stay the car's."""
+        cos, sin = math.cos(pose.yaw), math.sin(pose.yaw)
+        x, y, _ = self.position
+        place = (pose.position[0] + cos * x - sin * y, pose.position[1] + sin * x + cos * y)
+        return replace(pose, position=place, yaw=pose.yaw + self.yaw)
+
+
+@dataclass(frozen=True)
 class Agent:
-    """Someone else on the road, at one moment."""
+    """Someone else on the road, or a house beside it, at one moment."""
 
     label: str
     track_id: int
@@ -104,9 +120,13 @@ class _Course:
 
 
 class World:
-    """What happens in one drive; equal seeds give equal worlds."""
+    """What happens in one drive; equal seeds give equal worlds.
 
-    def __init__(self, seed: int, num_agents: int = 14) -> None:
+    Attributes:
+        houses: beside the road; they stand still.
+    """
+
+    def __init__(self, seed: int, num_agents: int = 14, num_houses: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.road = Road(width=12.0, length=35.0, phase=float(rng.uniform(0, 2 * math.pi)))
         self._speed, self._sway = float(rng.uniform(8, 11)), float(rng.uniform(1.5, 3))
@@ -119,6 +139,7 @@ class World:
             for label, start, direction in zip(labels, starts, directions.tolist(), strict=True)
             for _, offset, speed in [AGENT_KINDS[str(label)]]
         ]
+        self.houses = [self._house(number, rng) for number in range(num_houses)]
 
     def ego(self, t: float) -> Pose:
         """The car: along the road's middle, faster and slower."""
@@ -132,6 +153,14 @@ class World:
         speed = math.hypot(vx, vy)
         along, left = (vx * ax + vy * ay) / speed, (vx * ay - vy * ax) / speed
         return Pose((x, y), (vx, vy), (along, left), math.atan2(vy, vx), left / speed)
+
+    def _house(self, number: int, rng: np.random.Generator) -> Agent:
+        """Houses stand in pairs, one on each side, some 30 m from pair to pair."""
+        x = 30.0 * (number // 2) - 60 + float(rng.uniform(0, 8))
+        y, slope, _ = self.road.at(x)
+        y += (-1) ** number * float(rng.uniform(14, 19))
+        length, width, height = (float(size) for size in rng.uniform((7, 6, 3), (12, 9, 7)))
+        return Agent("house", 1000 + number, (x, y), (length, width, height), math.atan(slope), (0.0, 0.0))
 
     def agents(self, t: float, within: float = 60.0) -> list[Agent]:
         """Who is near the car, in the order of their track ids."""

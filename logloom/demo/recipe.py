@@ -1,4 +1,4 @@
-"""The recipe of the demo."""
+"""The recipes of the demo."""
 
 from __future__ import annotations
 
@@ -49,10 +49,74 @@ outputs:
 """
 
 
+_CAR = """\
+# A whole car, ten rows a second: three cameras recorded as video, two lidars without the smear of motion,
+# frames, calibration, and boxes that people delivered later. `logloom demo --car` makes such drives.
+name: car
+logs: [LOGS]
+clock: {rate: 10}
+
+columns:
+  # Where the car is on the map: map, odom and base_link are joined from /tf.
+  ego.position: {tf: {from: base_link, to: map}, as: position, unit: m}
+  ego.rotation: {tf: {from: base_link, to: map}, as: rotation_matrix}
+  ego.speed:
+    {topic: /odom, field: twist.twist.linear.x, resample: mean, window: [-500ms, 0ms], unit: m s-1}
+  imu:
+    {topic: /imu, field: [angular_velocity, linear_acceleration], resample: window, window: [-100ms, 0ms]}
+  # Cameras: H.264, H.265 and VP9, each in another type of message.
+  camera.front: {topic: /cam/front/video, as: image, encode: jpg, resample: nearest, tolerance: 50ms}
+  camera.left: {topic: /cam/left/ffmpeg, as: image, encode: jpg, resample: nearest, tolerance: 50ms}
+  camera.right: {topic: /cam/right/compressed, as: image, encode: jpg, resample: nearest, tolerance: 50ms}
+  # K, D, model, size and extrinsics of each: calibration.front.k and so on.
+  calibration.front: {calibration: {camera: /cam/front/camera_info, frame: base_link}}
+  calibration.left: {calibration: {camera: /cam/left/camera_info, frame: base_link}}
+  calibration.right: {calibration: {camera: /cam/right/camera_info, frame: base_link}}
+  # Points as if all had been measured at the tick; the pose takes them from there onto the map.
+  lidar.left.points:
+    topic: /lidar/left
+    as: "points[x,y,z,intensity]"
+    resample: nearest
+    tolerance: 60ms
+    deskew: {pose: {tf: {from: lidar_left, to: map}}, to: tick}
+  lidar.left.pose: {tf: {from: lidar_left, to: map}, as: matrix}
+  lidar.right.points:
+    topic: /lidar/right
+    as: "points[x,y,z,intensity]"
+    resample: nearest
+    tolerance: 60ms
+    deskew: {pose: {tf: {from: lidar_right, to: map}}, to: tick}
+  lidar.right.pose: {tf: {from: lidar_right, to: map}, as: matrix}
+  # Boxes on the map, of two ticks a second, from whoever labels. What they bring later makes a new version.
+  objects: {table: LABELS, field: [class, track, center, size, yaw], strings: 16}
+
+# A tick without a place, a picture ahead or both scans is no row; all are counted.
+rows: {require: [ego.position, camera.front, lidar.left.points, lidar.right.points]}
+
+outputs:
+  table: {}
+  tar: {ext: {camera.front: jpg, camera.left: jpg, camera.right: jpg}}
+"""
+
+
 def demo_recipe(folder: str | os.PathLike[str] = ".") -> str:
     """The text of a recipe over the drives of `make_drives`.
 
     Args:
         folder: where they lie; a relative one is taken from where the recipe is kept.
     """
-    return _RECIPE.replace("LOGS", json.dumps(os.path.join(folder, "*.mcap"), ensure_ascii=False))
+    return _RECIPE.replace("LOGS", _quoted(folder, "*.mcap"))
+
+
+def car_recipe(folder: str | os.PathLike[str] = ".") -> str:
+    """The text of a recipe over the drives and labels of `make_car_drives`.
+
+    Args:
+        folder: that was given there; a relative one is taken from where the recipe is kept.
+    """
+    text = _CAR.replace("LOGS", _quoted(folder, "logs", "*.mcap"))
+    return text.replace("LABELS", _quoted(folder, "labels", "*.parquet"))
+
+
+def _quoted(*parts: str | os.PathLike[str]) -> str:
+    return json.dumps(os.path.join(*parts), ensure_ascii=False)

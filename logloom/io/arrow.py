@@ -1,7 +1,7 @@
 """Arrow columns as columns of logloom: what Parquet files and Lance tables have in common.
 
-Here: `columns_of`, which types Arrow's become, and `raw_columns`.
-Elsewhere: opening files (parquet, lance).
+Here: `columns_of`, which types Arrow's become, `raw_columns`, and `typed_values`, where the type is known.
+Elsewhere: opening files (logloom.io.parquet, lance), the way there (arrow_arrays).
 
 Numbers, text, bytes and lists are what they say; times are int64 ns; a struct of numbers is a structured
 value, any other struct a column for each field (`image.bytes`). A null is a row without a value.
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logloom.blocks import Array, Ragged, fill_missing
+from logloom.blocks import Array, Ragged, Values, fill_missing
 from logloom.errors import UsageError
 from logloom.io.survey import RawColumn
 from logloom.schema import BYTES, STRING, ColumnType
@@ -73,8 +73,12 @@ def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
         return
     ctype = _ctype(field.type)
     if ctype is not None and field.metadata:
-        said = {key.decode("utf-8", "replace"): text for key, text in field.metadata.items()}
-        texts = {key: said[key].decode("utf-8", "replace") for key in ("unit", "description") if key in said}
+        metadata = {key.decode("utf-8", "replace"): text for key, text in field.metadata.items()}
+        texts = {
+            key: metadata[key].decode("utf-8", "replace")
+            for key in ("unit", "description")
+            if key in metadata
+        }
         ctype = replace(ctype, **texts)
     yield ArrowColumn(".".join(path), path, field.type, ctype)
 
@@ -182,16 +186,40 @@ def _raw(array: Any, column: ArrowColumn) -> RawColumn:
         return RawColumn(_joined(array.cast(pa.large_binary())), ctype, False, available)
     if ctype.is_ragged:
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        return RawColumn(Ragged(_numbers(array.flatten(), ctype.tail), lengths), ctype, False, available)
+        inner = _numbers(array.flatten(), ctype.dtype, ctype.tail)
+        return RawColumn(Ragged(inner, lengths), ctype, False, available)
     if available is not None and pa.types.is_struct(array.type):
         array = array.fill_null(_zeros(array.type))
-    values = _numbers(array, ctype.tail, nulls=True)
+    values = _numbers(array, ctype.dtype, ctype.tail, nulls=True)
     if available is not None:
         values = values.copy()
         missing = values[~available]
         fill_missing(missing)
         values[~available] = missing
     return RawColumn(values, ctype, False, available)
+
+
+def typed_values(array: Any, ctype: ColumnType) -> Values:
+    """The values of a column that `stored_array` made (logloom.io.arrow_arrays), to the bit.
+
+    Raises:
+        ValueError: a null, a shape that doesn't fit the elements, a text longer than the type is wide.
+    """
+    if array.null_count:
+        raise ValueError("a null where each row has a value")
+    if ctype.num_ragged < 2:
+        return _raw(array, ArrowColumn("", (), array.type, ctype)).values  # type: ignore[return-value]
+    data, sizes = pc.struct_field(array, "data"), pc.struct_field(array, "shape")
+    if data.null_count:
+        raise ValueError("a null within a struct")
+    shapes = _numbers(sizes, np.dtype("<i4"), (len(ctype.shape),)).astype(np.int64)
+    lengths = pc.list_value_length(data).to_numpy(zero_copy_only=False)
+    if (shapes < 0).any() or (shapes[:, ctype.num_ragged :] != ctype.tail).any():
+        raise ValueError(f"a shape that is none of {ctype}")
+    if (shapes.astype(np.float64).prod(axis=1) != lengths).any():
+        raise ValueError("a shape that doesn't fit its elements")
+    elements = _numbers(data.flatten(), ctype.dtype, ()).reshape(-1, *ctype.tail)
+    return Ragged(elements, shapes[:, : ctype.num_ragged])
 
 
 def _array(row: list[Any]) -> Array:
@@ -222,7 +250,7 @@ def _zeros(kind: pa.DataType) -> Any:
     return pa.scalar(zero(kind), kind)
 
 
-def _numbers(array: Any, shape: tuple[int, ...], nulls: bool = False) -> Array:
+def _numbers(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], nulls: bool = False) -> Array:
     """(n, *shape) values of fixed size.
 
     Args:
@@ -233,18 +261,17 @@ def _numbers(array: Any, shape: tuple[int, ...], nulls: bool = False) -> Array:
     kind = array.type
     if array.null_count and not nulls:
         raise ValueError("a null within a list or struct")
+    if 0 in shape:
+        return np.zeros((len(array), *shape), dtype)
     if pa.types.is_fixed_size_list(kind):
         start, size = array.offset, kind.list_size
         inner = array.values.slice(start * size, len(array) * size)
         rest = shape[1:] if shape[:1] == (size,) else shape
-        return _numbers(inner, rest, nulls).reshape(len(array), *shape)
+        return _numbers(inner, dtype, rest, nulls).reshape(len(array), *shape)
     if pa.types.is_struct(kind):
-        dtype, _ = _element(kind)
-        values = np.zeros(len(array), dtype)
-        for field in kind:
-            part = pc.struct_field(array, field.name)
-            values[field.name] = _numbers(part, dtype[field.name].shape)
-        return values
+        return _structured(array, dtype)
+    if _is_text(kind):
+        return _texts(array, dtype)
     if pa.types.is_temporal(kind):
         array = _nanoseconds(array)
     if array.null_count:
@@ -253,6 +280,28 @@ def _numbers(array: Any, shape: tuple[int, ...], nulls: bool = False) -> Array:
         array = pc.if_else(array.is_valid(), array, zero)
     found: Array = array.to_numpy(zero_copy_only=False)
     return found.astype(found.dtype.newbyteorder("<"), copy=False)
+
+
+def _structured(array: Any, dtype: np.dtype[Any]) -> Array:
+    """(n,) structured values, or complex ones."""
+    values = np.zeros(len(array), dtype)
+    if dtype.kind == "c":
+        part = np.dtype(f"<f{dtype.itemsize // 2}")
+        values.real = _numbers(pc.struct_field(array, "real"), part, ())
+        values.imag = _numbers(pc.struct_field(array, "imag"), part, ())
+        return values
+    for name in dtype.names or ():
+        base, shape = dtype[name].subdtype or (dtype[name], ())
+        values[name] = _numbers(pc.struct_field(array, name), base, shape)
+    return values
+
+
+def _texts(array: Any, dtype: np.dtype[Any]) -> Array:
+    """(n,) texts of a width."""
+    texts = array.to_pylist()
+    if any(len(text) > dtype.itemsize // 4 for text in texts):
+        raise ValueError(f"a text of more than {dtype.itemsize // 4} characters")
+    return np.array(texts, dtype)
 
 
 def _nanoseconds(array: Any) -> Any:

@@ -20,19 +20,13 @@ from typing import Annotated, Any, TypeVar
 from blake3 import blake3
 from pydantic import AfterValidator
 
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.ahead import ahead
-from logloom.io.entries import (
-    ENTRY,
-    FileEntry,
-    Files,
-    apart,
-    read_metadata,
-    repair_hint,
-    unit_folder,
-)
+from logloom.io.entries import ENTRY, FileEntry, Files, apart, read_metadata, repair_hint, unit_folder
 from logloom.io.metadata import STRICT, Count, FileName, Name, Text, canonical, checked
-from logloom.io.storage import PLACES, Store
+from logloom.io.storage import Store
+from logloom.io.stored import PLACES
 
 T = TypeVar("T")
 PORTIONS = "portions.json"  # beside the entry of an assembled output that has some
@@ -118,22 +112,22 @@ class AssembledEntry:
 
     def to_bytes(self) -> bytes:
         """What stands in entry.json, of the portions the digest of what `portions_bytes` gives."""
-        said = {"portions": blake3(self.portions_bytes()).hexdigest()} if self.portions else {}
-        return _assembled_bytes(replace(self, portions=()), said)
+        more = {"portions": blake3(self.portions_bytes()).hexdigest()} if self.portions else {}
+        return _assembled_bytes(replace(self, portions=()), more)
 
     def portions_bytes(self) -> bytes:
         """What stands in portions.json, where there are portions."""
         return canonical([asdict(portion) for portion in self.portions])
 
 
-def _assembled_bytes(entry: AssembledEntry | PortionEntry, said: dict[str, str]) -> bytes:
+def _assembled_bytes(entry: AssembledEntry | PortionEntry, more: dict[str, str]) -> bytes:
     data = asdict(entry)
     for file in data["files"]:
         del file["portion"]  # all are its own
     for name in ("software", "portions"):  # nor had entries of before
         if not data.get(name, True):
             del data[name]
-    return canonical(data | said)
+    return canonical(data | more)
 
 
 def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, anew: bool = False) -> None:
@@ -167,8 +161,8 @@ def _read_portions(store: Store, output: str, identity: str) -> tuple[tuple[Shar
     found = read_metadata(store, output, identity, PORTIONS)
     if found is None:
         return (), ""
-    data, *said = found
-    portions: tuple[SharedPortion, ...] = checked(Portions, *said)
+    data, *more = found
+    portions: tuple[SharedPortion, ...] = checked(Portions, *more)
     return portions, blake3(data).hexdigest()
 
 
@@ -198,11 +192,11 @@ def find_portion(store: Store, output: str, identity: str) -> PortionEntry | Non
     found = read_metadata(store, output, identity)
     if found is None:
         return None
-    _, *said = found
-    entry = checked(PortionEntry, *said)
+    _, *more = found
+    entry = checked(PortionEntry, *more)
     strangers = [file.name for file in entry.files if not f"{file.name}/".startswith(f"{entry.path}/")]
     if strangers or not entry.files:
-        _, place, way_out = said
+        _, place, way_out = more
         raise DatasetError(f"{place}: {entry.path!r} holds {(strangers or ['nothing'])[0]!r}; {way_out}")
     return entry
 
@@ -237,7 +231,7 @@ class Places:
     def __reduce__(self) -> tuple[object, ...]:
         return (Places, self._arguments)
 
-    @functools.cached_property
+    @cached_property
     def _folders(self) -> Mapping[str, str]:
         """URIs of the portions' folders, by path."""
         root, output, _, find = self._arguments

@@ -94,7 +94,7 @@ class PartsJson(BaseModel):
     parts: tuple[tuple[Text, Text, Count, Text], ...]
 
 
-def parts_said(
+def parts_json(
     units: Iterable[StagedUnit],
     digest: Callable[[StagedUnit], str] = lambda unit: digest_of(dict(unit.columns)),
     counts: Callable[[StagedUnit], Sequence[int]] = lambda unit: [unit.rows],
@@ -151,7 +151,7 @@ def parts_of(unit: Mapping[str, Any]) -> Iterator[Part]:
         row += counts[0]
 
 
-def told(place: str, find: Callable[[], Iterable[str]]) -> Iterator[str]:
+def problems_at(place: str, find: Callable[[], Iterable[str]]) -> Iterator[str]:
     """The problems that reading something back finds; damage that ends the search is one, too.
 
     Raises:
@@ -171,7 +171,7 @@ def part_problems(
     digest: Callable[[Part], str],
     is_fresh: Callable[[Part], bool] = lambda part: True,
 ) -> Iterator[str]:
-    """Says which parts of a dataset differ from the units that were staged for it; to be `told`.
+    """Says which parts of a dataset differ from the units that were staged for it; for `problems_at`.
 
     Args:
         unit: of its `AssemblyPlan`.
@@ -185,7 +185,7 @@ def part_problems(
 
     for part in parts_of(unit):
         if is_fresh(part):
-            yield from told(str(part), functools.partial(check, part))
+            yield from problems_at(str(part), functools.partial(check, part))
 
 
 def row_problems(unit: Mapping[str, Any], sources: Sequence[RowSource]) -> Iterator[str]:

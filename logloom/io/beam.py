@@ -1,4 +1,4 @@
-"""Blocks from and to datasets of any format, in Beam: `ReadFrom` (`ReadUnits`) and `WriteTo`.
+"""Blocks from and to datasets of any format, in Beam: `ReadFrom` (`ReadDataset`, `ReadUnits`) and `WriteTo`.
 
 Elsewhere: formats (logloom.io.units), the transforms named after them (`beam.py` in each format's package),
 builds from recipes, whose units outlive a job (logloom.transforms.build_logs).
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from logloom.blocks import Block
+from logloom.caching import cached_property
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
@@ -81,6 +82,27 @@ class ReadFrom(beam.PTransform):
             | "ReadShare"
             >> beam.FlatMap(_read, self._rows, self._storage_options, self._columns, self._max_bytes)
         )
+
+
+class ReadDataset(ReadFrom):
+    """The rows of a dataset of one format; each log is read by one worker."""
+
+    form: ClassVar[Format]
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        max_bytes: int = BLOCK_BYTES,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """
+        Args:
+            path: path or URI of the dataset.
+            columns: names or globs; all, ages and availabilities too, by default.
+            max_bytes: about how much a block holds.
+        """
+        super().__init__(path, self.form, columns, max_bytes, storage_options)
 
 
 class ReadUnits(ReadFrom):
@@ -164,6 +186,8 @@ class WriteTo(beam.PTransform):
         if problems := form.check(options, schema):
             raise UsageError("; ".join(problems))
         store = Store.at(os.fspath(path), storage_options)
+        if isinstance(form, ReferringFormat):
+            options = form.pinned(options, store.options)
         self._dataset = _WrittenDataset(store, form, schema, options, period, file)
 
     def expand(self, blocks: Any) -> Any:
@@ -221,14 +245,14 @@ class _WrittenDataset:
         place = f"{self.store.uri}.stage" if beside else self.store.uri_of(_PIECES)
         return Store(place, self.store.options)
 
-    @functools.cached_property
+    @cached_property
     def _writing(self) -> list[Any]:
         """What a unit's files depend on beside its rows."""
         form, options = self.form, self.options
         stored = self.store.options
         referred = form.references_digest(options, stored) if isinstance(form, ReferringFormat) else ""
-        said = options.model_dump(mode="json")
-        return [form.name, form.semantics, said, referred, self.schema.to_json(), self.period]
+        chosen = options.model_dump(mode="json")
+        return [form.name, form.semantics, chosen, referred, self.schema.to_json(), self.period]
 
     def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
         """Writes a block as a unit, named by what its files depend on: a second attempt finds it."""

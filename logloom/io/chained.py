@@ -17,6 +17,7 @@ import numpy as np
 
 from logloom.batches import Batch, scattered
 from logloom.blocks import Array, Block
+from logloom.caching import cached_property
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ahead import ahead
@@ -52,15 +53,15 @@ class ChainedSource(RowSource):
         self._parts = list(parts)
         self._schema = schema
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         return Stretches.joined([part.stretches for part in self._parts])
 
-    @functools.cached_property
+    @cached_property
     def _bounds(self) -> Ints:
         return np.cumsum([0, *(len(part) for part in self._parts)], dtype=np.int64)
 
-    @functools.cached_property
+    @cached_property
     def stamps(self) -> Ints | None:
         if not self.has_stamps:
             return None
@@ -75,15 +76,22 @@ class ChainedSource(RowSource):
     def _every_part(self) -> Iterable[Callable[[], RowSource]]:
         return (functools.partial(_itself, part) for part in self._parts)
 
-    @functools.cached_property
+    @cached_property
     def small(self) -> Mapping[str, Array]:
         first = self._parts[0].small if self._parts else {}
         names = [name for name in first if all(name in part.small for part in self._parts)]
         return {name: np.concatenate([part.small[name] for part in self._parts]) for name in names}
 
+    @cached_property
+    def _joined(self) -> RowSource | None:
+        return joined([self])
+
     def _groups(self, positions: Ints) -> list[tuple[RowSource, Ints, Ints]]:
         """(part, which of `positions` lie in it, their positions there) for each part that is touched."""
         return [(self._parts[number], where, own) for number, where, own in grouped(self._bounds, positions)]
+
+    def leaves(self) -> Sequence[RowSource]:
+        return [leaf for part in self._parts for leaf in part.leaves()] or [self]
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         found: list[Any] = [None] * len(positions)
@@ -96,6 +104,8 @@ class ChainedSource(RowSource):
         groups = self._groups(positions)
         if len(groups) == 1:
             return groups[0][0].batch(groups[0][2], names, out)
+        if self._joined is not None:
+            return self._joined.batch(positions, names, out)
         return scattered(
             [(where, part.batch(own, names)) for part, where, own in groups], len(positions), out
         )
@@ -103,17 +113,27 @@ class ChainedSource(RowSource):
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         for _, first, last in self.stretches.between(start, stop):
             for part, _, own in self._groups(np.arange(first, last)):
                 yield from part.blocks(columns, max_bytes, int(own[0]), int(own[-1]) + 1)
 
 
+def joined(sources: Sequence[RowSource]) -> RowSource | None:
+    """The rows of sources, one after the other, as one of which a batch is one read; None where none is."""
+    first, *others = [leaf for source in sources for leaf in source.leaves()]
+    return first.joined(others) if others else None
+
+
 class UnitsSource(ChainedSource):
     """The rows of a plain folder, unit after unit, each of which knows its schema."""
 
-    def __init__(self, store: Store, kind: str, units: Sequence[RowSource]):
+    def __init__(
+        self, store: Store, kind: str, units: Sequence[RowSource], files: Sequence[str] | None = None
+    ):
         """
+        Args:
+            files: what the folder holds of them; None for all that lies directly in it.
+
         Raises:
             DatasetError: there are no units.
             UsageError: units have different columns.
@@ -127,7 +147,7 @@ class UnitsSource(ChainedSource):
                 )
         super().__init__(store.uri, units, units[0].schema, None)
         self.kind, self.unknown = kind, f"plain folders of {kind}"
-        self._store = store
+        self._store, self._files = store, files
 
     def shares(self) -> Sequence[Share]:
         """See `RowSource.shares`: the units, so that a worker opens no other."""
@@ -149,7 +169,8 @@ class UnitsSource(ChainedSource):
 
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`: a part for each log of a unit."""
-        content, size = content_of(self._store, walk(self._store, ("",)))
+        files = walk(self._store, ("",)) if self._files is None else self._files
+        content, size = content_of(self._store, files)
         parts: dict[str, list[LogRange]] = {}
         for number, (unit, before) in enumerate(zip(self._parts, self._bounds.tolist(), strict=False)):
             for log_id, first, stop in unit.stretches.spans():

@@ -1,7 +1,7 @@
 """Files of this machine's disks that are being written: their names, their locks, and how they appear.
 
-Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `appear`, `make_folder`, `paths_below`,
-`start_writing`, `sync` and `sync_all`.
+Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `unfinished`, `appear`, `replace_file`,
+`move`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.
 Elsewhere: what is written where (storage).
 """
 
@@ -96,6 +96,62 @@ def appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def unfinished(partial: pathlib.Path, data: bytes, *, durable: bool = True) -> Iterator[None]:
+    """A file with these bytes for the time of the block, which may give it its name by renaming it.
+
+    Args:
+        partial: ends in PARTIAL.
+        durable: the bytes are on the disk before the block begins.
+    """
+    try:
+        with partial.open("xb") as file, locked(partial):
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            yield
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def replace_file(path: pathlib.Path, data: bytes) -> None:
+    """Writes a file of a folder of the user's, whether or not it is there; never a partial one.
+
+    A link stays, and the file that it leads to is written. What is no plain file, as /dev/stdout, is written
+    in place.
+
+    Raises:
+        OSError: it can't be written; what was there is as it was.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    partial = path.with_name(f".{own_name()}{PARTIAL}")
+    with unfinished(partial, data):
+        if path.exists():
+            partial.chmod(path.stat().st_mode & 0o777)
+        partial.replace(path)
+
+
+def move(path: pathlib.Path, target: pathlib.Path) -> None:
+    """Gives a file another name, also where `gc` removes that name's folder in the moments when it is empty.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    while True:
+        make_folder(target.parent)
+        try:
+            path.replace(target)
+        except FileNotFoundError:
+            if not path.exists():
+                raise
+        else:
+            return
+
+
 def make_folder(path: pathlib.Path) -> None:
     """Makes a folder and those above that are missing; they stay even if the power fails."""
     if not path.is_dir():
@@ -134,12 +190,14 @@ def start_writing(paths: Iterable[pathlib.Path]) -> None:
     By itself it leaves them for many seconds, or until somebody syncs, who then waits for all of them. Where
     it can't be told, nothing is lost but time.
     """
-    tell = _sync_file_range()
-    if tell is None:
+    sync_range = _sync_file_range()
+    if sync_range is None:
         return
     for path in paths:
         with step("write out"), contextlib.suppress(OSError), opened(path) as descriptor:
-            tell(descriptor, 0, 0, _WRITE)  # from byte 0 to the end; what is on its way already stays so
+            sync_range(
+                descriptor, 0, 0, _WRITE
+            )  # from byte 0 to the end; what is on its way already stays so
 
 
 @functools.cache

@@ -14,6 +14,7 @@ Elsewhere: manifests, which name them (logloom.io.manifest); strict and canonica
 
 from __future__ import annotations
 
+import functools
 import io
 import pathlib
 import re
@@ -45,7 +46,8 @@ from logloom.io.metadata import (
 from logloom.io.purged import check_purged
 from logloom.io.remote import MISSING
 from logloom.io.steps import step
-from logloom.io.storage import UNITS, Store
+from logloom.io.storage import Store
+from logloom.io.stored import UNITS
 from logloom.words import counted
 
 if TYPE_CHECKING:
@@ -287,6 +289,7 @@ def part_bytes(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
+@functools.cache
 def _part_schema(*, has_software: bool) -> pa.Schema:
     import pyarrow as pa
 
@@ -389,11 +392,14 @@ def read_log_file(store: Store, digest: str, part: str, what: str) -> tuple[str,
     return place, data
 
 
-def read_log_part(store: Store, part: str, *, brief: bool = False) -> LogUnits:
+def read_log_part(
+    store: Store, part: str, *, brief: bool = False, only: Sequence[str] | None = None
+) -> LogUnits:
     """The units of a log.
 
     Args:
         brief: without digests of columns and tallies, which take most of the room; entries have none then.
+        only: columns of the table, for whoever asks for no entry.
 
     Raises:
         DatasetError: the part is missing or damaged; names the file.
@@ -407,7 +413,7 @@ def read_log_part(store: Store, part: str, *, brief: bool = False) -> LogUnits:
             if file.schema_arrow not in (_part_schema(has_software=True), _part_schema(has_software=False)):
                 raise DatasetError(f"{place}: not a log's part of a manifest, its columns are others")
             left_out = _DETAILS if brief else ()
-            names = [column for column in file.schema_arrow.names if column not in left_out]
+            names = [column for column in only or file.schema_arrow.names if column not in left_out]
             # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
             return LogUnits(file.read(names, use_threads=False), place)
     except (pa.ArrowException, OSError, ValueError) as error:

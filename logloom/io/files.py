@@ -1,50 +1,49 @@
 """The bytes of files at paths and URIs: on disks by pread, elsewhere by requests for ranges.
 
-Here: `File`, which the readers of datasets share, `OpenFile`, and what they are made of: `open_local`,
-`size_of`, `fetch` and `fetch_many`.
-Elsewhere: trying again (logloom.io.remote), archives (logloom.io.zipped), and in each format what lies where.
-
-A missing file is a DatasetError, or what a caller names instead, as is a range that its file doesn't have.
-Any other failure is a StorageError.
+Here: `File`, which the readers of datasets share; `OpenFile` and `open_local`.
+Elsewhere: requests and errors (logloom.io.fetching), many files by number, read into given memory by several
+threads (logloom.io.tables.ranges), logs, whose files aren't kept open (logloom.io.logs.ranges), and in each
+format what lies where.
 """
 
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import resource
-import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
+from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.checks import check_file
-from logloom.io.filesystems import filesystem
-from logloom.io.remote import MISSING, storage_error
+from logloom.io.fetching import (
+    LOCAL_GAP,
+    REMOTE_GAP,
+    Options,
+    cut_short,
+    failure,
+    fetch,
+    fetch_many,
+    joined,
+    size_of,
+    whole,
+)
+from logloom.io.locks import Lock
 from logloom.uris import chained, is_local
 
-Options = Mapping[str, Any] | None
+_REMOTE_WINDOW = 4 << 20
+_REMOTE_HEADS = 64 << 10  # instead of a window, where headers lie further apart than `REMOTE_GAP`
+_REMOTE_AT_ONCE = 64 << 20
+
 _MAX_OPEN = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 4096))
 
 pread = os.pread
 preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn't say so
-
-
-def failure(uri: str, error: OSError, missing: Callable[[str], LogloomError] = DatasetError) -> LogloomError:
-    """The error that tells of a failure to read a file.
-
-    Args:
-        missing: makes the error of a file that isn't there.
-    """
-    if isinstance(error, IsADirectoryError):
-        return missing(f"{uri}: can't be read, it is a folder")
-    if isinstance(error, MISSING):
-        return missing(f"{uri}: there is no such file")
-    return storage_error(uri, error)
-
-
-# --- on this machine's disks ----------------------------------------------------------------------------
 
 
 class OpenFile:
@@ -63,6 +62,13 @@ class OpenFile:
     def __del__(self) -> None:
         if hasattr(self, "fd"):
             os.close(self.fd)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes of a range, fewer only where the file ends; the kernel gives at most 2 GiB at once."""
+        data = pread(self.fd, size, offset)
+        while len(data) < size and (more := pread(self.fd, size - len(data), offset + len(data))):
+            data += more
+        return data
 
     def fill(self, buffers: Sequence[Any], offset: int) -> int:
         """Reads piece by piece what one call didn't give whole, after a signal or beyond 2 GiB.
@@ -96,72 +102,6 @@ def path_of(uri: str) -> str:
     return uri.split("://", 1)[-1]
 
 
-# --- elsewhere ------------------------------------------------------------------------------------------
-
-
-def size_of(uri: str, options: Options, missing: Callable[[str], LogloomError] = DatasetError) -> int:
-    """The bytes of a remote file; see `failure` for what it raises."""
-    fs, path = filesystem(uri, options)
-    try:
-        return int(fs.size(path))
-    except OSError as error:
-        raise failure(uri, error, missing) from chained(error)
-
-
-def fetch(
-    uri: str,
-    options: Options,
-    start: int,
-    stop: int,
-    missing: Callable[[str], LogloomError] = DatasetError,
-) -> bytes:
-    """The bytes [start, stop) of a remote file, fewer where it ends; see `failure` for what it raises."""
-    if start >= stop:
-        return b""
-    fs, path = filesystem(uri, options)
-    try:
-        return bytes(fs.cat_file(path, start=start, end=stop))
-    except OSError as error:
-        raise failure(uri, error, missing) from chained(error)
-
-
-def fetch_many(
-    uris: Sequence[str],
-    options: Options,
-    starts: Sequence[int],
-    stops: Sequence[int],
-    missing: Callable[[str], LogloomError] = DatasetError,
-) -> list[Any]:
-    """Ranges of remote files, those of one file system all at once: bytes, fewer where a file ends.
-
-    In the place of a range whose file is missing stands the error that says so.
-
-    Raises:
-        StorageError: one of them can't be read.
-    """
-    found: list[Any] = [None] * len(uris)
-    opened = {uri: filesystem(uri, options) for uri in dict.fromkeys(uris)}
-    systems: dict[Any, list[int]] = {}
-    for i, uri in enumerate(uris):
-        systems.setdefault(uri.split("://", 1)[0], []).append(i)
-    for own in systems.values():
-        fs, paths = opened[uris[own[0]]][0], [opened[uris[i]][1] for i in own]
-        answers = fs.cat_ranges(paths, [starts[i] for i in own], [stops[i] for i in own], on_error="return")
-        for i, data in zip(own, answers, strict=True):
-            if isinstance(data, MISSING):
-                found[i] = failure(uris[i], data, missing)
-            elif isinstance(data, OSError):  # of an archive
-                raise failure(uris[i], data) from data
-            elif isinstance(data, Exception):
-                raise data
-            else:
-                found[i] = data
-    return found
-
-
-# --- either ---------------------------------------------------------------------------------------------
-
-
 class File:
     """A file, opened when first read. Serves many threads; pickles as where it is; crosses a fork.
 
@@ -171,7 +111,7 @@ class File:
         name: its path or URI.
     """
 
-    __slots__ = ("__weakref__", "_copy", "_file", "_options", "_size", "is_local", "name")
+    __slots__ = ("__weakref__", "_copy", "_file", "_head", "_options", "_size", "_window", "is_local", "name")
 
     def __init__(self, uri: str | os.PathLike[str], options: Options = None, copy: str | None = None):
         """Opens nothing yet.
@@ -184,9 +124,15 @@ class File:
         self._options, self._copy = options, copy
         self._file: OpenFile | None = None
         self._size = -1
+        self._window, self._head = (0, b""), 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.name, self._options, self._copy))
+
+    @property
+    def gap(self) -> int:
+        """Unwanted bytes between two ranges that cost less to read than another request."""
+        return LOCAL_GAP if self.is_local else REMOTE_GAP
 
     @property
     def size(self) -> int:
@@ -202,42 +148,146 @@ class File:
                 self._size = size_of(self.name, self._options)
         return self._size
 
+    # --- one range
+
     def read(self, offset: int, size: int) -> bytes:
         """Exactly `size` bytes.
 
         Raises:
             DatasetError: the file is gone, or ends earlier.
+            StorageError: it can't be read.
         """
         file = self._file
         if file is None:
             if not self.is_local:
-                return self._whole(fetch(self.name, self._options, offset, offset + size), offset, size)
+                data = fetch(self.name, self._options, offset, offset + size)
+                return whole(data, offset, size, self.name)
             file = self._open()
         try:
             data = pread(file.fd, size, offset)
             if len(data) == size:
                 return data
-            room = bytearray(size)
-            return self._whole(bytes(room[: file.fill((room,), offset)]), offset, size)
+            return whole(file.read(offset, size), offset, size, self.name)
         except OSError as error:
             raise failure(self.name, error) from chained(error)
+
+    def read_array(self, offset: int, size: int) -> Array:
+        """(size,) uint8, writable; nothing is allocated for a range that the file doesn't have.
+
+        Raises:
+            DatasetError: the file is gone, or ends earlier.
+            StorageError: it can't be read.
+        """
+        file = self._file
+        if file is None:
+            if not self.is_local:
+                return np.frombuffer(bytearray(self.read(offset, size)), np.uint8)
+            file = self._open()
+        if not 0 <= offset <= offset + size <= file.size:
+            raise cut_short(self.name, offset, size, file.size - offset)
+        data = np.empty(size, np.uint8)
+        try:
+            if size and preadv(file.fd, (data,), offset) != size:
+                self.read_into(offset, (data.data,), size)  # a signal, or more than 2 GiB
+        except OSError as error:
+            raise failure(self.name, error) from chained(error)
+        return data
 
     def read_into(self, offset: int, buffers: Sequence[Any], size: int) -> None:
         """Fills buffers of `size` bytes in all, of a local file. Raises what `read` raises."""
         file = self._file or self._open()
         try:
             if preadv(file.fd, buffers, offset) != size and (done := file.fill(buffers, offset)) != size:
-                raise self._cut(offset, size, done)
+                raise cut_short(self.name, offset, size, done)
         except OSError as error:
             raise failure(self.name, error) from chained(error)
+
+    def fill_many(self, offsets: Sequence[int], buffers: Sequence[Sequence[Any]], size: int) -> None:
+        """Fills buffers of `size` bytes each, of a local file. Raises what `read` raises."""
+        fd = (file := self.opened()).fd  # held, since another thread may let go of it
+        for offset, own in zip(offsets, buffers, strict=True):
+            try:
+                got = preadv(fd, own, offset)
+            except OSError as error:
+                raise failure(self.name, error) from chained(error)
+            if got != size and (done := file.fill(own, offset)) != size:
+                raise cut_short(self.name, offset, size, done)
+
+    def read_head(self, offset: int, size: int) -> bytes:
+        """A few bytes, perhaps fewer at the end of the file. Raises what `read` raises.
+
+        Remote ones come with much that lies behind them, unless headers are so far apart that this is nothing
+        but the large members between.
+        """
+        if self.is_local:
+            try:
+                return self.opened().read(offset, size)
+            except OSError as error:
+                raise failure(self.name, error) from chained(error)
+        start, window = self._window
+        near, self._head = abs(offset - self._head) <= self.gap, offset
+        if not start <= offset <= offset + size <= start + len(window):
+            stop = min(offset + max(size, _REMOTE_WINDOW if near else _REMOTE_HEADS), self.size)
+            start, window = self._window = offset, self.read(offset, stop - offset)
+        return window[offset - start : offset - start + size]
+
+    # --- many ranges
+
+    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[Array]:
+        """Ranges, each (size,) uint8; neighbours are read together and share memory.
+
+        Remote ones are asked for all at once. Raises what `read` raises.
+        """
+        ranges = [(0, offset, size) for offset, size in zip(offsets, sizes, strict=True)]
+        requests, places = joined(ranges, self.gap)
+        starts, lengths = [start for _, start, _ in requests], [length for _, _, length in requests]
+        if self.is_local or len(starts) < 2:
+            data = [*map(self.read_array, starts, lengths)]
+        else:
+            data = [part.copy() for part in self._fetched(starts, lengths)]
+        return [data[k][start : start + size] for k, start, size in places]
+
+    def read_bytes(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        """Ranges as bytes; local ones each by a call of their own, which saves a copy."""
+        if not self.is_local:
+            return [data.tobytes() for data in self.read_many(offsets, sizes)]
+        file = self.opened()
+        try:
+            found = [*map(pread, itertools.repeat(file.fd), sizes, offsets)]
+        except OSError as error:
+            raise failure(self.name, error) from chained(error)
+        if [*map(len, found)] != [*sizes]:  # a read may give less than was asked for
+            return [*map(self.read, offsets, sizes)]
+        return found
+
+    def stream(self, offsets: Sequence[int], sizes: Sequence[int]) -> Iterator[Array]:
+        """Ranges one after the other, each (size,) uint8; remote ones are asked for many at a time."""
+        if self.is_local:
+            yield from map(self.read_array, offsets, sizes)
+            return
+        first = 0
+        while first < len(offsets):
+            last, wanted = first, 0
+            while last < len(offsets) and (last == first or wanted + sizes[last] <= _REMOTE_AT_ONCE):
+                wanted += sizes[last]
+                last += 1
+            yield from self._fetched(offsets[first:last], sizes[first:last])
+            first = last
+
+    def _fetched(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[Array]:
+        stops = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
+        found = fetch_many([self.name] * len(stops), self._options, offsets, stops)
+        return [np.frombuffer(data, np.uint8) for data in found]
+
+    # --- the open file
 
     def opened(self) -> OpenFile:
         """The open local file; to be held while it is used, since another thread may let go of it."""
         return self._file or self._open()
 
     def release(self) -> None:
-        """Lets go of the open file; the next read opens it again."""
-        self._file = None
+        """Lets go of the open file and of what was read ahead; the next read opens it again."""
+        self._file, self._window = None, (0, b"")
 
     def _open(self) -> OpenFile:
         check_file(self.name, self._options)
@@ -251,25 +301,6 @@ class File:
                         oldest._file = None
         return file
 
-    def _whole(self, data: bytes, offset: int, size: int) -> bytes:
-        if len(data) != size:
-            raise self._cut(offset, size, len(data))
-        return data
-
-    def _cut(self, offset: int, size: int, done: int) -> DatasetError:
-        return DatasetError(
-            f"{self.name}: ends at byte {offset + done}, {size} bytes from byte {offset} were wanted; it was "
-            "truncated or written to since it was opened"
-        )
-
 
 _opened: collections.deque[weakref.ref[File]] = collections.deque()
-_opening = threading.Lock()
-
-
-def _renew_lock() -> None:
-    global _opening
-    _opening = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)  # a thread of the parent may have held it
+_opening = Lock()

@@ -166,7 +166,8 @@ def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: A
 
 def file_name_of(uri: str) -> str:
     """The last part of a URI's path, without a query."""
-    return urllib.parse.unquote(uri.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1])
+    name = uri.split("?", 1)[0].rstrip("/").rpartition("/")[2]
+    return urllib.parse.unquote(name) if "%" in name else name
 
 
 def folder_of(uri: str) -> str:

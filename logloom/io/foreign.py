@@ -1,23 +1,21 @@
 """Datasets that logloom didn't build, as rows with a schema; see docs/convert.md.
 
 Here: `open_foreign`; the kinds of folders that can be opened, for training and to be converted: `kinds` and
-`kind_of`; and those kinds that are only read, never written: Parquet files, and Lance.
-Elsewhere: what is written too says for itself how it is opened (logloom.io.units.Format); files that do not
+`kind_of`.
+Elsewhere: each format says for itself how it is opened (logloom.io.units.Format); files that do not
 say what a row is (pieces, survey, learnt, surveyed).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.braces import braceexpand
-from logloom.io.folders import walk
+from logloom.io.formats import format_named, format_names
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
-from logloom.io.stretches import Stretches
-from logloom.io.units import FolderKind, format_named, format_names
+from logloom.io.units import FolderKind
 
 
 def open_foreign(
@@ -55,50 +53,9 @@ def open_foreign(
     return form.typed_rows(store, columns, num_workers=num_workers, on_error=on_error)
 
 
-class _Learnt(FolderKind, Protocol):
-    """A kind of folders whose types are learnt for training, too."""
-
-    def rows(
-        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
-    ) -> RowSource:
-        return self.typed_rows(store, columns)
-
-
-class _Lance(_Learnt):
-    name = "lance"
-
-    def recognises(self, store: Store) -> bool:
-        return bool(store.names("_versions")) and not store.exists("spec.json")
-
-    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
-        from logloom.io.lance import LanceTable
-        from logloom.io.surveyed import SurveyedSource
-
-        return SurveyedSource(LanceTable(store), columns, **how)
-
-
-class _Parquet(_Learnt):
-    name = "parquet"
-    is_generic = True
-
-    def recognises(self, store: Store) -> bool:
-        """Whether a folder holds Parquet files, in itself or in a folder of its own, or a URI names them."""
-        from logloom.io.parquet import SUFFIXES
-
-        if store.names():
-            return bool(walk(store, SUFFIXES, depth=1))
-        return braceexpand(store.uri)[0].lower().endswith(SUFFIXES)
-
-    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
-        from logloom.io.parquet import ParquetFiles
-        from logloom.io.surveyed import SurveyedSource
-
-        return SurveyedSource(ParquetFiles(store), columns, **how)
-
-
 def kinds() -> dict[str, FolderKind]:
     """All kinds of folders that can be opened, by name, in the order in which a folder is looked at."""
-    found: list[FolderKind] = [*map(format_named, format_names()), _Lance(), _Parquet()]
+    found: list[FolderKind] = [*map(format_named, format_names())]
     return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
 
 

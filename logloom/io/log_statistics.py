@@ -21,6 +21,8 @@ from logloom.io.storage import Store
 from logloom.statistics.lanes import Lane
 from logloom.statistics.state import Key, Statistics
 
+MANY_LOGS = 64  # that are worth statistics of all together; those of each take some milliseconds
+
 
 def statistics_file(record: LogRecord) -> str:
     """The file of the root with the statistics of a log that has some."""
@@ -46,9 +48,9 @@ def statistics_in(store: Store, entry: Entry) -> Statistics:
     return _parsed(data, place)
 
 
-def _parsed(data: bytes, place: str) -> Statistics:
+def _parsed(data: bytes, place: str, *, brief: bool = False) -> Statistics:
     try:
-        return Statistics.from_bytes(data, place)
+        return Statistics.from_bytes(data, place, brief=brief)
     except DatasetError as error:
         raise DatasetError(f"{error}; {repair_hint(place)}") from error
 
@@ -103,12 +105,13 @@ def read_statistics(store: Store, record: LogRecord) -> Statistics:
     return read_statistics_file(store, record.statistics, record.part)
 
 
-def read_statistics_file(store: Store, digest: str, part: str) -> Statistics:
+def read_statistics_file(store: Store, digest: str, part: str, *, brief: bool = False) -> Statistics:
     """As `read_statistics`.
 
     Args:
         digest: names the file.
         part: of the log; tells whether it was erased.
+        brief: see `Statistics.from_bytes`.
     """
     place, data = read_log_file(store, digest, part, "the statistics of a log are")
-    return _parsed(data, place)
+    return _parsed(data, place, brief=brief)

@@ -51,6 +51,7 @@ FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
 FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
 _VERSION_FILE = re.compile(r"(\d{8})\.(json|removed)")
+_DIGITS = re.compile(r"[0-9]{1,8}")
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
 
@@ -112,6 +113,13 @@ class Manifest:
     reason: Text = ""
     format: Count = field(default=FLAT_FORMAT)
 
+    @property
+    def split_names(self) -> list[str]:
+        """The splits that the recipe names, in its order; none where it has none, or a table of logs says."""
+        split = self.recipe.get("split")
+        named: list[str] = (self.recipe.get("order") or {}).get("split") or []
+        return named or [name for name in split or () if name != "by"]
+
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
         said = asdict(replace(self, logs=LogRecords()))
@@ -119,6 +127,16 @@ class Manifest:
             if not said[name]:
                 del said[name]
         return canonical(said | {"logs": [asdict(shard) for shard in self.logs.shards]})
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from logloom.markup import table
+
+        said: dict[str, object] = {"parent": "none" if self.parent is None else self.parent}
+        said |= {name.replace("_", " "): f"{count:,}" for name, count in self.totals.items()}
+        said |= {"outputs": ", ".join(self.outputs), "read back": self.verified}
+        said |= {"reason": self.reason} if self.reason else {}
+        return table(f"{self.name}, version {self.version}", ("", ""), said.items())
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str, store: Store | None = None) -> Manifest:
@@ -301,22 +319,24 @@ def resolve_version(store: Store, version: int | str) -> int:
         return numbers[-1]
     text = str(version).lstrip("v")
     tags = read_tags(store)
-    number = int(text) if text.isdecimal() else tags.get(str(version))
+    number = int(text) if _DIGITS.fullmatch(text) else tags.get(str(version))
     if number is not None and number in numbers:
         return number
     known = ", ".join([*map(str, numbers[-5:]), *sorted(tags)])
     if number in removed:
         raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc`; there are {known}")
-    raise UsageError(f"{store.uri}: no version {version!r}; there are {known}")
+    raise UsageError(f"{store.uri}: no version {version!r:.100}; there are {known}")
 
 
 def no_version_at(store: Store) -> UsageError:
     """The error of a place without versions, which says what to do."""
     if store.local is not None and store.local.is_file():
         return UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
-    root, version = split_root(store.uri)
+    root, _ = split_root(store.uri)
     if root != store.uri and version_numbers(Store.at(root, store.options)):
-        return UsageError(f"{store.uri}: the root alone is expected here, without @{version}")
+        return UsageError(
+            f"{store.uri}: the root alone is expected here, without {store.uri.removeprefix(root)}"
+        )
     return UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
 
 

@@ -14,6 +14,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -28,7 +29,7 @@ from pydantic import (
     ValidationError,
 )
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.schema import Schema
 from logloom.validation import describe_first
 
@@ -165,3 +166,15 @@ class ChosenColumns(BaseModel):
             UsageError: a pattern matches nothing.
         """
         return schema.part(self.columns)
+
+    def problems(self, schema: Schema, find: Callable[[Schema], list[str]]) -> list[str]:
+        """What an output with these options can't hold, one line each.
+
+        Args:
+            find: gives the lines for the columns that it holds.
+        """
+        try:
+            stored = self.stored(schema)
+        except UsageError as error:
+            return [f"columns: {error}"]
+        return find(stored)

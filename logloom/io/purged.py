@@ -11,8 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 from blake3 import blake3
+from numpy.typing import NDArray
 
 from logloom.errors import PurgedError
 from logloom.io.metadata import STRICT, Count, Int64, Text, canonical, checked, parsed
@@ -20,8 +23,12 @@ from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.schema import TimeRanges
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TOMBSTONES = "versions/purged"
 _FILE = re.compile(r"[0-9a-f]{64}\.json")
+_BATCH = 4096  # names that are Python objects at a time
 
 
 @dataclass(frozen=True)
@@ -150,6 +157,11 @@ class Purged:
         """Whether something was erased of a log of this name."""
         return bool(self._logs) and digest_of_log(log_id) in self._logs
 
+    def had_whole(self, log_id: str) -> bool:
+        """Whether a log of this name was erased as a whole."""
+        stone = self._logs.get(digest_of_log(log_id)) if self._contents else None
+        return stone is not None and bool(stone.contents)
+
     def may_have(self, log_id: str, size: int | None) -> bool:
         """Whether only its content tells if a log is one that was erased as a whole.
 
@@ -160,10 +172,31 @@ class Purged:
             return False
         return size is None or not self.knows_sizes or self.resembles(log_id, size)
 
+    def are_like(self, log_ids: pa.Array, contents: pa.Array, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(N,) which logs may be ones that were erased as a whole, by content id, name or size.
+
+        Args:
+            log_ids, contents: (N,) texts.
+            sizes: (N,) bytes of the files of each; -1 where nobody knows.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self._contents:
+            return np.zeros(len(sizes), bool)
+        erased = pc.is_in(contents, pa.array(sorted(self._contents), contents.type))
+        like: NDArray[np.bool_] = sizes < 0
+        like |= erased.to_numpy(zero_copy_only=False)
+        like |= np.isin(sizes, np.array(sorted(self._sizes), np.int64))
+        named = {log for log, stone in self._logs.items() if stone.contents}
+        for first in range(0, len(log_ids), _BATCH):
+            some = log_ids[first : first + _BATCH].to_pylist()
+            like[first : first + _BATCH] |= [digest_of_log(log_id) in named for log_id in some]
+        return like
+
     def resembles(self, log_id: str, size: int | None) -> bool:
         """Whether a log that was erased as a whole had this name, or so many bytes."""
-        stone = self._logs.get(digest_of_log(log_id)) if self._contents else None
-        return size in self._sizes or (stone is not None and bool(stone.contents))
+        return size in self._sizes or self.had_whole(log_id)
 
 
 def check_purged(store: Store, place: str, *, part: str = "", folder: str = "") -> None:

@@ -185,12 +185,19 @@ class LogRecords(Sequence[LogRecord]):
         return np.flatnonzero(chosen.to_numpy())
 
     def take(self, positions: Iterable[int] | NDArray[np.int64]) -> Iterator[LogRecord]:
-        """The records at some positions, from the shards that hold them."""
+        """The records at some positions, from the shards that hold them, which are read some ahead."""
         numbered = ((bisect.bisect_right(self._ends, int(at)), int(at)) for at in positions)
-        for number, group in itertools.groupby(numbered, key=lambda pair: pair[0]):
-            table, first = self._table(number), self._ends[number] - self.shards[number].logs
-            rows = [at - first for _, at in group]
-            yield from records_of(table.take(rows), self._place(number))
+        wanted = (
+            (number, [at for _, at in group])
+            for number, group in itertools.groupby(numbered, key=lambda pair: pair[0])
+        )
+        for number, table in ahead(lambda one: (one[0], self._rows_at(*one)), wanted, threads=4):
+            yield from records_of(table, self._place(number))
+
+    def _rows_at(self, number: int, positions: Sequence[int]) -> pa.Table:
+        """The rows of a shard at some positions of all records."""
+        first = self._ends[number] - self.shards[number].logs
+        return self._table(number).take([at - first for at in positions])
 
     def whole(self) -> tuple[LogRecords, list[str]]:
         """The records whose shards are whole, and what is wrong with each other shard."""

@@ -21,10 +21,11 @@ from typing import Any, TypeVar, cast
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
-from logloom.errors import LogloomError, StorageError
+from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io import retries
 from logloom.io.ranged import RangedFile
 from logloom.io.steps import step
+from logloom.io.zipped import ArchiveError
 from logloom.uris import chained
 
 T = TypeVar("T")
@@ -43,12 +44,14 @@ _REASONS = {
 }
 
 
-def storage_error(what: str, error: BaseException) -> StorageError:
-    """The failure of a disk or a store, told with what to do about it.
+def storage_error(what: str, error: BaseException) -> LogloomError:
+    """The failure of a disk or a store, told with what to do about it; a DatasetError of a damaged archive.
 
     Args:
         what: could not be read or written: a URI, or more words.
     """
+    if isinstance(error, ArchiveError):
+        return DatasetError(f"{what}: {error}")
     if isinstance(error, OSError):
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
     else:

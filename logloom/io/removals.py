@@ -59,9 +59,13 @@ def keys_of(names: Iterable[str]) -> Keys:
 
 def are_in(keys: Keys, names: Sequence[str]) -> NDArray[np.bool_]:
     """(n,) which names are among those that sorted keys stand for; of others, one in 10**12 is, too."""
+    return keys_in(keys, np.fromiter(map(key_of, names), np.uint64, len(names)))
+
+
+def keys_in(keys: Keys, wanted: Keys) -> NDArray[np.bool_]:
+    """(n,) which of the wanted keys are among sorted ones."""
     if not len(keys):
-        return np.zeros(len(names), bool)
-    wanted = np.fromiter(map(key_of, names), np.uint64, len(names))
+        return np.zeros(len(wanted), bool)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.asarray(keys[places] == wanted)
 
@@ -115,16 +119,17 @@ class Removals:
         Raises:
             StorageError: somebody still does, or was interrupted.
         """
-        notes = [note for note, keys in self._notes.items() if are_in(keys, [name])[0]]
+        notes = [f"{REMOVING}/{note}" for note, keys in self._notes.items() if are_in(keys, [name])[0]]
         waited = 0.0
         for note in notes:
-            while not self._store.exists(f"{REMOVING}/{note}{_DONE}"):
+            # A note goes before its mark of being done: one that was forgotten meanwhile has neither.
+            while not self._store.exists(f"{note}{_DONE}") and self._store.exists(note):
                 if waited >= WAIT_S:
-                    place = self._store.uri_of(f"{REMOVING}/{note}")
+                    place = self._store.uri_of(note)
                     raise StorageError(
-                        f"{self._store.uri_of(name)}: is being removed by `logloom gc`, as {place} says. "
-                        "Build again once it is done; if it was killed, run `logloom gc` again, or remove "
-                        "that file"
+                        f"{self._store.uri_of(name)}: is being removed by `logloom gc` or `purge`, as "
+                        f"{place} says. Build again once that is done; if it was killed, run it again, or "
+                        "remove that file"
                     )
                 time.sleep(1.0)
                 waited += 1.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from logloom.io.locks import Lock
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _PASSING_ERRNOS = frozenset(
 _FOR_GOOD = (PermissionError, NotImplementedError, TypeError, ValueError, LookupError)
 
 # What each client's logger says when it is about to retry.
-_SAID = {
+_TEXTS = {
     "gcsfs": "retrying after exception",
     "s3fs": "Retryable error",
     "botocore.retryhandler": "Retry needed",
@@ -53,14 +53,14 @@ _SAID = {
 class _Count(logging.Filter):
     """Counts a logger's messages of one kind, and lets pass what passed before."""
 
-    def __init__(self, said: str, level: int):
+    def __init__(self, text: str, level: int):
         super().__init__()
         self.number = 0
-        self._said, self._level = said, level
-        self._lock = threading.Lock()
+        self._text, self._level = text, level
+        self._lock = Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if self._said in str(record.msg):
+        if self._text in str(record.msg):
             with self._lock:
                 self.number += 1
         return record.levelno >= self._level
@@ -148,18 +148,18 @@ def _status(error: Any) -> int | None:
 
 
 _retries = 0
-_counting = threading.Lock()
+_counting = Lock()
 _counts: dict[str, _Count] = {}
-_watching = threading.Lock()
+_watching = Lock()
 
 
 def watch() -> None:
     """Starts counting in this process; does nothing the second time."""
     with _watching:
-        for name, said in _SAID.items():
+        for name, text in _TEXTS.items():
             if name not in _counts:
                 logger = logging.getLogger(name)
-                _counts[name] = _Count(said, logger.getEffectiveLevel())
+                _counts[name] = _Count(text, logger.getEffectiveLevel())
                 logger.addFilter(_counts[name])
                 logger.setLevel(logging.DEBUG)
                 # Where nobody listens, Python prints errors, tracebacks and all; we say the same in a line.
@@ -172,11 +172,3 @@ def take() -> int:
     with _counting:
         own, _retries = _retries, 0
     return own + sum(count.take() for count in list(_counts.values()))
-
-
-def _renew_locks() -> None:
-    global _counting, _watching
-    _counting, _watching = threading.Lock(), threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)  # a thread of the parent may have held them

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import bisect
-import functools
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from logloom.batches import Batch, rows_of
 from logloom.blocks import Array, Block, Ragged, Values, concatenate, python_value, take
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.schema import ColumnType, Schema
@@ -50,7 +50,6 @@ class UnitRows(RowSource):
         return self._row_bounds()[-1]
 
     def rows(self, positions: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
-        """See `RowSource.rows`."""
         if len(positions) > 1:
             return rows_of(self.get_many(positions, names), len(positions))
         return [self.row(position, names) for position in positions.tolist()]
@@ -58,7 +57,6 @@ class UnitRows(RowSource):
     def batch(
         self, positions: NDArray[np.int64], names: Sequence[str], out: Mapping[str, Array] | None = None
     ) -> Batch:
-        """See `RowSource.batch`."""
         return self.get_many(positions, names, out)
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
@@ -70,10 +68,7 @@ class UnitRows(RowSource):
         """Rows from `start` on of one unit: those up to `stop`, or fewer where these need several reads."""
 
     def get_many(
-        self,
-        indices: ArrayLike,
-        columns: Sequence[str] | None = None,
-        out: Mapping[str, Array] | None = None,
+        self, indices: ArrayLike, columns: Sequence[str] | None = None, out: Mapping[str, Array] | None = None
     ) -> dict[str, Any]:
         """Many rows as one array per column; rows that follow each other are read together, each once.
 
@@ -107,7 +102,7 @@ class UnitRows(RowSource):
         types = self.schema.all
         for name in names:
             values = take(concatenate([run[2][name] for run in runs]), back)
-            batch[name] = _batched(name, values, types[name])
+            batch[name] = batched(name, values, types[name])
         for name, array in (out or {}).items():
             if isinstance(batch.get(name), np.ndarray):
                 array[...] = batch[name]
@@ -151,10 +146,7 @@ class UnitRows(RowSource):
         Raises:
             IndexError: there is no such row.
         """
-        bounds = self._row_bounds()
-        if not -bounds[-1] <= index < bounds[-1]:
-            raise IndexError(f"row {index} of {bounds[-1]}")
-        index %= bounds[-1]
+        bounds, index = self._row_bounds(), self._position(index)
         number = bisect.bisect_right(bounds, index) - 1
         return number, index - bounds[number]
 
@@ -176,7 +168,7 @@ def clipped(cuts: Iterable[tuple[int, int]], low: int, high: int | None) -> Iter
             yield start, stop
 
 
-def _batched(name: str, values: Values, ctype: ColumnType) -> Any:
+def batched(name: str, values: Values, ctype: ColumnType) -> Any:
     """A column as `get_many` gives it."""
     if ctype.kind != "array":
         try:
@@ -202,7 +194,7 @@ class LoadedReader(RowSource):
             DatasetError: it is damaged, or missing.
         """
 
-    @functools.cached_property
+    @cached_property
     def _loaded(self) -> tuple[Schema, Block | None]:
         return self.load()
 
@@ -218,7 +210,6 @@ class LoadedReader(RowSource):
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         schema, block = self._loaded
         if block is None:
             return

@@ -13,9 +13,10 @@ versions that say the same of neighbouring logs share their shard, and a new log
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
@@ -39,6 +40,7 @@ _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a short
 DROPPED = "dropped"  # the status of a log that somebody left out of the version, and of those that follow
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units")
+_LATER = ("catalogue", "splits")  # the last columns: of shards in which they say something
 _LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
 _JSON = {"uris": "[]", "dropped": "{}", "reasons": "[]"}  # and what stands there for nothing
 _REPEATED = ["split", "status", "verified", "dropped", "reasons"]  # worth a dictionary
@@ -59,12 +61,14 @@ class LogRecord:
         status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks), "kept" (the log is gone) or
             "dropped" (left out by hand, and by builds that follow).
         part: digest that names logs/<part>.parquet; "" when skipped or dropped.
-        reasons: for people, why it isn't whole.
+        reasons: for people, why it isn't whole, and before that what is strange about its frames and labels.
         verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
             logs without units, and where that wasn't noted.
         units: of all outputs; None where that wasn't noted.
         statistics: digest that names logs/<statistics>.parquet, what is known of the values of its columns;
             "" without rows, and where a logloom made its units that counted none.
+        catalogue: what tables beside it say of it, see `logloom.io.catalogued`; "" for nothing.
+        splits: rows of each split, by name, where rows are split; then `split` is "all".
     """
 
     __pydantic_config__ = STRICT
@@ -84,6 +88,8 @@ class LogRecord:
     verified: Unicode = ""
     units: Count | None = None
     statistics: NameOrNone = ""
+    catalogue: Unicode = ""
+    splits: Mapping[str, Count] = field(default_factory=dict)
 
     @property
     def refusal_list(self) -> str:
@@ -142,13 +148,17 @@ def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def schema() -> pa.Schema:
-    """The columns of a shard; `statistics` is null where a log has none."""
+    """The columns of records; `statistics`, `catalogue` and `splits` are null where a log has none.
+
+    The file of a shard lacks the last two where they are null in all rows, as in those of before there were
+    any.
+    """
     import pyarrow as pa
 
     return pa.schema(
         [(name, pa.string()) for name in _STRINGS]
         + [(name, pa.int64()) for name in _COUNTS]
-        + [(name, pa.string()) for name in (*_JSON, "statistics")]
+        + [(name, pa.string()) for name in (*_JSON, "statistics", *_LATER)]
     )
 
 
@@ -160,7 +170,8 @@ def table_of(records: Iterable[LogRecord]) -> pa.Table:
     rows = [
         vars(record)
         | {name: canonical(getattr(record, name)).decode() for name in _JSON}
-        | {"statistics": record.statistics or None}
+        | {"statistics": record.statistics or None, "catalogue": record.catalogue or None}
+        | {"splits": canonical(record.splits).decode() if record.splits else None}
         for record in records
     ]
     return pa.Table.from_pylist(rows, schema=schema())
@@ -175,7 +186,8 @@ def records_of(table: pa.Table, place: str) -> list[LogRecord]:
     rows = table.to_pylist()
     for number, row in enumerate(rows):
         where = f"{place}: row {number}"
-        row["statistics"] = row["statistics"] or ""
+        row |= {name: row[name] or "" for name in ("statistics", "catalogue")}
+        row["splits"] = parsed(row["splits"] or "{}", f"{where}: splits")
         for name, nothing in _JSON.items():
             row[name] = () if row[name] == "[]" else parsed(row[name] or nothing, f"{where}: {name}")
     return [checked(LogRecord, row, f"{place}: row {number}") for number, row in enumerate(rows)]
@@ -203,8 +215,8 @@ def described(table: pa.Table, digest: str = "", size: int = 0) -> RecordShard:
     statuses = {one["values"]: one["counts"] for one in table["status"].value_counts().to_pylist()}
     dropped: dict[str, int] = {}
     for one in table["dropped"].value_counts().to_pylist():
-        said = checked(dict[Text, Count], parsed(one["values"], "dropped"), "dropped")
-        dropped = total([dropped, {reason: count * one["counts"] for reason, count in said.items()}])
+        of_reasons = checked(dict[Text, Count], parsed(one["values"], "dropped"), "dropped")
+        dropped = total([dropped, {reason: count * one["counts"] for reason, count in of_reasons.items()}])
     first, last = (table["log_id"][at].as_py() if len(table) else "" for at in (0, -1))
     return RecordShard(digest, size, first, last, totals_of(table), statuses, dropped)
 
@@ -224,7 +236,7 @@ def shard_of(table: pa.Table) -> tuple[RecordShard, bytes]:
         raise DatasetError(f"logs of a version: {disorder}")
     buffer = io.BytesIO()
     pq.write_table(
-        table,
+        table.drop_columns([name for name in _LATER if table[name].null_count == len(table)]),
         buffer,
         row_group_size=len(table) or 1,
         compression="zstd",
@@ -331,11 +343,12 @@ def _read(store: Store, name: str, start: int = 0, stop: int | None = None) -> b
 
 def _ranges_of(metadata: Any, names: Sequence[str], size: int) -> list[tuple[int, int]]:
     """The bytes of columns, those together that touch."""
-    if metadata.num_row_groups != 1 or metadata.num_columns != len(schema()):
+    columns = [metadata.schema.column(number).name for number in range(metadata.num_columns)]
+    if metadata.num_row_groups != 1 or columns not in [found.names for found in _schemas()]:
         raise ValueError("other columns than a shard has")
     group = metadata.row_group(0)
     ranges: list[tuple[int, int]] = []
-    for position, name in enumerate(schema().names):
+    for position, name in enumerate(columns):
         if name not in names:
             continue
         chunk = group.column(position)
@@ -356,13 +369,35 @@ def _parsed_table(source: Any, place: str, names: Sequence[str] | None) -> pa.Ta
 
     try:
         with pq.ParquetFile(source, page_checksum_verification=True) as file:
-            if file.schema_arrow != schema():
+            if file.schema_arrow not in _schemas():
                 raise DatasetError(f"{place}: no shard of a manifest, its columns are others; {_WAY_OUT}")
             if file.metadata.num_rows > MAX_LOGS:
                 raise DatasetError(f"{place}: no shard of a manifest, it has too many rows; {_WAY_OUT}")
-            return _bounded_table(file, place, names)
+            return _with_later(_bounded_table(file, place, names), file.metadata.num_rows, names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError(f"{place}: damaged ({error}); {_WAY_OUT}") from error
+
+
+def _schemas() -> list[pa.Schema]:
+    """The columns that files of shards may have."""
+    import pyarrow as pa
+
+    return [
+        pa.schema([field for field in schema() if field.name not in lacking])
+        for number in range(len(_LATER) + 1)
+        for lacking in itertools.combinations(_LATER, number)
+    ]
+
+
+def _with_later(table: pa.Table, rows: int, names: Sequence[str] | None) -> pa.Table:
+    """With the columns that most shards lack, where they are wanted, in the order of all."""
+    import pyarrow as pa
+
+    wanted = [name for name in schema().names if names is None or name in names]
+    columns = {
+        name: table[name] if name in table.column_names else pa.nulls(rows, pa.string()) for name in wanted
+    }
+    return pa.table(columns)
 
 
 def _bounded_table(file: Any, place: str, names: Sequence[str] | None) -> pa.Table:
@@ -389,12 +424,13 @@ def _check(table: pa.Table, place: str, shard: RecordShard) -> None:
         raise DatasetError(f"{place}: {len(table)} logs, the manifest says {shard.logs}; {_WAY_OUT}")
     for name in table.column_names:
         column = table[name]
-        if name not in ("units", "statistics") and column.null_count:
+        if name not in ("units", "statistics", *_LATER) and column.null_count:
             raise DatasetError(f"{place}: {name} is missing in a row; {_WAY_OUT}")
         if name in _COUNTS and (pc.min(column).as_py() or 0) < 0:
             raise DatasetError(f"{place}: {name} is below 0 in a row; {_WAY_OUT}")
         if name in _NAMES:
             values = column.drop_null().unique()
-            named = pc.match_substring_regex(values, _NAMES[name]).to_pylist()
-            if not all(named) or {".", ".."} & set(values.to_pylist()):
+            named = pc.match_substring_regex(values, _NAMES[name])
+            dots = (values.index(dots).as_py() for dots in (".", ".."))
+            if not pc.all(named, min_count=0).as_py() or max(dots) >= 0:
                 raise DatasetError(f"{place}: {name} is no name in a row; {_WAY_OUT}")

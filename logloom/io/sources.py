@@ -1,6 +1,7 @@
 """The one protocol for rows, whatever their format, whoever wrote them, of a unit or of a whole dataset.
 
-Here: `RowSource`, which whatever reads rows reads: builds, the commands, training, Beam's pipelines.
+Here: `RowSource`, which whatever reads rows reads: builds, the commands, training, Beam's pipelines; and
+`DatasetSource`, for datasets that say themselves which rows they have.
 Elsewhere: the formats' own sources (in each format's package), several sources as one (chained), what rows
 belong to (stretches), which of the rows a dataset shows and in which order (logloom.datasets.dataset), rows
 into batches (logloom.batches).
@@ -16,16 +17,21 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logloom.batches import Batch, stacked_rows
+from logloom.batches import Batch, rows_of, stacked_rows
 from logloom.blocks import Array, Block, Ragged, Values
+from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
-from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches
+from logloom.io.storage import Store
+from logloom.io.stretches import Ints, LogRange, SourceLog, SplitLabels, Stretches
 from logloom.schema import Schema
 from logloom.statistics.state import Statistics
+
+if TYPE_CHECKING:
+    from logloom.io.intervals import Intervals
 
 BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; what None means, each function says
@@ -50,6 +56,8 @@ class RowSource(abc.ABC):
         counted: gives the statistics of some columns over all rows, where builds counted them, else None;
             None itself where nobody did. See `logloom.statistics`.
         period: of a rate clock, in ns; None where rows have none.
+        intervals: gives what was saved with the version by name; None where rows are of no version.
+        find_splits: gives the splits of single rows; None where each log is in one.
     """
 
     place: str = ""
@@ -60,6 +68,8 @@ class RowSource(abc.ABC):
     unknown: str = ""
     left_out: Mapping[str, str] = MappingProxyType({})
     counted: Callable[[Sequence[str]], Statistics | None] | None = None
+    intervals: Callable[[str], Intervals] | None = None
+    find_splits: Callable[[], SplitLabels] | None = None
     _schema: Schema
     _opened: tuple[int, Any] | None = None
 
@@ -90,7 +100,7 @@ class RowSource(abc.ABC):
         """For people, how rows were made."""
         return ()
 
-    @functools.cached_property
+    @cached_property
     def _by_blocks(self) -> tuple[Stretches, Ints]:
         blocks = list(self.blocks(()))
         runs = [
@@ -104,6 +114,11 @@ class RowSource(abc.ABC):
     def stretches(self) -> Stretches:
         """What the rows belong to."""
         return self._by_blocks[0]
+
+    @cached_property
+    def row_splits(self) -> SplitLabels | None:
+        """The splits of single rows; None where each log is in one, see `stretches`."""
+        return None if self.find_splits is None else self.find_splits()
 
     @property
     def stamps(self) -> Ints | None:
@@ -135,12 +150,15 @@ class RowSource(abc.ABC):
             IndexError: there is no such row.
             DatasetError: what is stored is damaged.
         """
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"row {index} of {len(self)}")
-        index %= len(self)
-        names = self.schema.select(columns)
+        index, names = self._position(index), self.schema.select(columns)
         (block,) = self.blocks(names, 1, index, index + 1)
         return self.row_of(block, 0, names)
+
+    def _position(self, index: int) -> int:
+        """The number of a row from 0; see `row`."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        return index % len(self)
 
     def row_of(self, block: Block, index: int, names: Sequence[str]) -> dict[str, Any]:
         """A row of one of the blocks.
@@ -193,6 +211,19 @@ class RowSource(abc.ABC):
                 at += len(block)
                 step = max(1, min(max_bytes * len(block) // max(1, block.nbytes), 4 * step))
 
+    # --- beside others ----------------------------------------------------------------------------------
+
+    def leaves(self) -> Sequence[RowSource]:
+        """The sources that this one puts end to end; by default itself."""
+        return [self]
+
+    def joined(self, others: Sequence[RowSource]) -> RowSource | None:
+        """These rows and those of others behind them as a source of which a batch is one read; for `batch`.
+
+        None where such a source would be no quicker than one after the other.
+        """
+        return None
+
     # --- for workers ------------------------------------------------------------------------------------
 
     def shares(self) -> Sequence[Share]:
@@ -236,15 +267,15 @@ class RowSource(abc.ABC):
             return reader
         return self._open()
 
-    def _checked(self, reader: Any, told: Stretches | None) -> Any:
+    def _checked(self, reader: Any, known: Stretches | None) -> Any:
         """A reader of as many rows as the manifest says.
 
         Raises:
             DatasetError: it has more or fewer.
         """
-        if told is not None and len(reader) != told.num_rows:
+        if known is not None and len(reader) != known.num_rows:
             raise DatasetError(
-                f"{self.place}: {len(reader)} rows, the manifest says {told.num_rows}; "
+                f"{self.place}: {len(reader)} rows, the manifest says {known.num_rows}; "
                 "`logloom verify` tells more"
             )
         return reader
@@ -252,6 +283,58 @@ class RowSource(abc.ABC):
     def __getstate__(self) -> dict[str, Any]:
         made = {"_opened", *_cached_names(type(self))}
         return {key: value for key, value in self.__dict__.items() if key not in made}
+
+
+class BatchedSource(RowSource):
+    """Rows of files that hold values by column, so that a batch is the quickest way to any of them."""
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """See `RowSource.row`."""
+        return self.rows(np.array([self._position(index)]), self.schema.select(columns))[0]
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        """See `RowSource.rows`."""
+        return rows_of(self.batch(positions, names), len(positions))
+
+
+class DatasetSource(RowSource):
+    """The rows of a dataset whose files say all that is to be known of them; each log is a worker's share."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+        known: Stretches | None = None,
+    ):
+        """Reads what the dataset says of itself, or waits with it until it is needed.
+
+        Args:
+            known: what a version's manifest says of the rows; None where there is none.
+
+        Raises:
+            DatasetError: there is no such dataset, or it is damaged.
+        """
+        self._store, self._known = Store.at(os.fspath(path), storage_options), known
+        self.place = self._store.uri
+        if known is None:
+            self.unknown = self._unchecked()
+
+    @abc.abstractmethod
+    def _unchecked(self) -> str:
+        """What of the dataset can't be checked; as `unknown`."""
+
+    @property
+    @abc.abstractmethod
+    def _own(self) -> Stretches:
+        """The rows by log, as the dataset itself has them."""
+
+    @property
+    def stretches(self) -> Stretches:
+        return self._own if self._known is None else self._known
+
+    def shares(self) -> Sequence[Share]:
+        """See `RowSource.shares`: the logs."""
+        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
 
 
 def values_of(column: Any, place: str) -> Values:
@@ -272,7 +355,9 @@ def values_of(column: Any, place: str) -> Values:
 
 @functools.cache
 def _cached_names(kind: type) -> frozenset[str]:
-    properties = functools.cached_property
     return frozenset(
-        name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, properties)
+        name
+        for base in kind.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, cached_property)
     )

@@ -12,7 +12,6 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar
 
-import numpy as np
 from pydantic import BaseModel
 
 from logloom.blocks import Array, Block
@@ -57,7 +56,7 @@ class StageWriter(abc.ABC):
             self._files[file] = (self.directory / file).open("xb")
         self._files[file].write(data)
 
-    def said(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What readers and assembly need to know, asked once while files can still be written.
 
         Returns:
@@ -67,10 +66,10 @@ class StageWriter(abc.ABC):
 
     def close(self) -> dict[str, Any]:
         """Closes the files; gives log_id, partition and what `said` does."""
-        said = self.said()
+        metadata = self.metadata()
         for file in self._files.values():
             file.close()
-        return {"log_id": self.context.log_id, "partition": self.context.partition, **said}
+        return {"log_id": self.context.log_id, "partition": self.context.partition, **metadata}
 
 
 class StageReader(RowSource):
@@ -115,7 +114,6 @@ class StageReader(RowSource):
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
         return self.read(names, start, len(self) if stop is None else stop, max_bytes)
 
@@ -146,13 +144,6 @@ def read_range(file: File, start: int, stop: int) -> Array:
         StorageError: it can't be read.
     """
     try:
-        if not file.is_local:
-            return np.frombuffer(bytearray(file.read(start, stop - start)), np.uint8)
-        if stop > file.size:  # before memory is taken
-            raise DatasetError(f"{file.name}: ends before byte {stop}, it has {file.size}")
-        data = np.empty(stop - start, np.uint8)
-        if start < stop:
-            file.read_into(start, (data.data,), stop - start)
-        return data
+        return file.read_array(start, stop - start)
     except DatasetError as error:
         raise DatasetError(f"{error}; {repair_hint(file.name)}") from error

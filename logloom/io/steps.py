@@ -22,13 +22,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
+from logloom.io.locks import Lock
+
 T = TypeVar("T")
 
 _NOTHING = contextlib.nullcontext()
 _END = object()
 _folder = ""  # where this process records; "" for nowhere
 _blocks = 0  # that have it record: an engine may give a process several threads
-_changing = threading.Lock()
+_changing = Lock()
 _own = threading.local()  # .depth: of the step that a thread is in
 
 

@@ -1,8 +1,8 @@
 """Where datasets lie: one folder on a disk or in an object store.
 
 Here: `Store`, which makes files visible whole or not at all.
-Elsewhere: opening URIs (filesystems), unfinished files (disk), what files mean (logloom.io.entries,
-logloom.io.manifest and the formats).
+Elsewhere: reading them (stored), opening URIs (filesystems), unfinished files (disk), what files mean
+(logloom.io.entries, logloom.io.manifest and the formats).
 
 A local file is written elsewhere on its disk, synced, then linked or renamed; an object is one upload,
 visible once whole. (Leaving fsspec's `with fs.open(path, "wb")` by an exception would publish a partial
@@ -14,15 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from logloom.errors import StorageError, UsageError
 from logloom.io.disk import (
@@ -32,177 +29,24 @@ from logloom.io.disk import (
     is_left_behind,
     locked,
     make_folder,
+    move,
     own_name,
     paths_below,
     sync,
     sync_all,
+    unfinished,
 )
-from logloom.io.filesystems import ZIP, absolute_uri, explained, filesystem, with_access, with_credentials
+from logloom.io.filesystems import ZIP, explained
 from logloom.io.remote import MISSING
-from logloom.uris import chained, is_local, shown
+from logloom.io.stored import StoredFiles
 
-PLACES = "logloom.places"  # in storage options: files that lie elsewhere (see logloom.io.assembled)
-UNITS = "parts"  # in a root, the folder of all units
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
 
 
 @dataclass(frozen=True)
-class Store:
-    """A folder at a URI. Small and picklable: workers open it again.
-
-    Attributes:
-        uri: absolute, without a slash at the end.
-        options: fsspec options by protocol; never written anywhere.
-        fan_out: of a root, how many first characters of a unit's name are the name of the folder that it
-            lies in; 0 where all units of an output lie side by side (see logloom.io.entries).
-    """
-
-    uri: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    fan_out: int = 0
-
-    @classmethod
-    def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Store:
-        absolute = absolute_uri(uri).rstrip("/") or "/"
-        return cls(shown(absolute), with_access(options, [absolute]))
-
-    @property
-    def local(self) -> pathlib.Path | None:
-        """The folder as a path, None on an object store."""
-        return pathlib.Path(self.uri.split("://", 1)[-1]) if is_local(self.uri) else None
-
-    @property
-    def fs(self) -> Any:
-        return filesystem(self.uri, self.options)[0]
-
-    def uri_of(self, name: str) -> str:
-        """The URI of a file in the folder.
-
-        Raises:
-            StorageError: the name would leave the folder.
-        """
-        self._check(name)
-        uri = f"{self.uri}/{self.stored_name(name)}" if name else self.uri
-        places = self.options.get(PLACES)
-        return uri if places is None else str(places.place(uri))
-
-    def stored_name(self, name: str) -> str:
-        """The name of a file with the folder that `fan_out` puts a unit into."""
-        steps = name.split("/", 3)
-        if not self.fan_out or steps[0] != UNITS or len(steps) < 3 or not steps[2]:
-            return name
-        return "/".join([*steps[:2], steps[2][: self.fan_out], *steps[2:]])
-
-    def path_of(self, name: str) -> pathlib.Path:
-        """The path of a file in a local folder.
-
-        Raises:
-            StorageError: the name would leave the folder.
-        """
-        if self.local is None:
-            raise StorageError(f"{self.uri}: not on this machine's disks")
-        return pathlib.Path(self.uri_of(name).split("://", 1)[-1])
-
-    def kept_path(self, name: str, within: str) -> pathlib.Path:
-        """The path of a file that lies in the folder `within` even once symbolic links are followed.
-
-        Raises:
-            FileNotFoundError: it isn't there.
-            StorageError: it lies elsewhere.
-        """
-        path = self.path_of(name)
-        real = path.resolve(strict=True)
-        if not real.is_relative_to(self.path_of(within).resolve()):
-            raise StorageError(f"{path}: a symbolic link leads out of {self.path_of(within)}")
-        return real
-
-    def _check(self, name: str) -> None:
-        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
-            raise StorageError(f"{self.uri}: {name!r} would lie outside")
-
-    def fs_path(self, name: str) -> str:
-        """How `fs` knows a file in the folder: its URI, with the credentials that it was given with."""
-        return with_credentials(self.uri_of(name), self.options)
-
-    @contextlib.contextmanager
-    def _explained(self, name: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-        try:
-            with explained(self.uri_of(name), passing):
-                yield
-        except passing as error:
-            if chained(error) is None:
-                raise type(error)(self.uri_of(name)) from None
-            raise
-
-    def read(self, name: str) -> bytes:
-        """All bytes of a file.
-
-        Raises:
-            FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
-            StorageError: it can't be read.
-        """
-        with self._explained(name, MISSING):
-            if self.local is not None:
-                return self.path_of(name).read_bytes()
-            data: bytes = self.fs.cat_file(self.fs_path(name))
-            return data
-
-    def read_range(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop) of a file, fewer where it ends; raises as `read` does."""
-        with self._explained(name, MISSING):
-            if self.local is not None:
-                with self.path_of(name).open("rb") as file:
-                    file.seek(start)
-                    return file.read(stop - start)
-            data: bytes = self.fs.cat_file(self.fs_path(name), start=start, end=stop)
-            return data
-
-    def read_json(self, name: str) -> Any:
-        return json.loads(self.read(name))
-
-    def exists(self, name: str) -> bool:
-        with self._explained(name):
-            if self.local is not None:
-                return self.path_of(name).exists()
-            fs = self.fs
-            fs.invalidate_cache()  # another process may have made it since the folder was listed
-            with contextlib.suppress(*MISSING):
-                fs.info(self.fs_path(name))
-                return True
-            return False
-
-    def size(self, name: str) -> int | None:
-        """The bytes of a file, None where it isn't there."""
-        try:
-            with self._explained(name, MISSING):
-                if self.local is not None:
-                    return self.path_of(name).stat().st_size
-                self.fs.invalidate_cache()
-                return int(self.fs.info(self.fs_path(name))["size"])
-        except MISSING:
-            return None
-
-    def state(self, name: str) -> Any:
-        """What changes with a file, as far as its storage tells: its size, and time of change or ETag."""
-        if self.local is not None:
-            stat = self.path_of(name).stat()
-            return stat.st_size, stat.st_mtime_ns
-        info = self.fs.info(self.fs_path(name))
-        return info.get("size"), str(info.get("ETag") or info.get("mtime") or info.get("updated"))
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes of every file below a folder, by name within it; one listing of an object store."""
-        with self._explained(folder):
-            if self.local is not None:
-                top = self.path_of(folder)
-                paths = paths_below(top) if top.exists() else []
-                files = (path for path in paths if path.is_file())
-                return {path.relative_to(top).as_posix(): path.stat().st_size for path in files}
-            self.fs.invalidate_cache()
-            own = f"/{self.uri_of(folder).split('://', 1)[-1].strip('/')}/"
-            found = self.fs.find(self.fs_path(folder), detail=True)
-            return {f"/{path.lstrip('/')}".removeprefix(own): int(f["size"]) for path, f in found.items()}
+class Store(StoredFiles):
+    """A folder at a URI that is written, too."""
 
     def remove(self, name: str, *, durable: bool = True) -> None:
         """Removes a file, or does nothing where it isn't there.
@@ -236,25 +80,6 @@ class Store:
         with self._explained(name, MISSING):
             self.fs.cp_file(self.fs_path(name), self.fs_path(new))
 
-    def names(self, folder: str = "") -> list[str]:
-        """The names directly in a folder, sorted; none where the folder isn't there."""
-        places = self.options.get(PLACES)
-        elsewhere = set() if places is None else places.names(self.uri_of(folder))
-        return sorted(elsewhere.union(self._own_names(folder)))
-
-    def _own_names(self, folder: str) -> list[str]:
-        try:
-            with self._explained(folder, (FileNotFoundError,)):
-                if self.local is not None:
-                    path = self.path_of(folder)
-                    return os.listdir(path) if path.is_dir() else []
-                self.fs.invalidate_cache()
-                found = self.fs.ls(self.fs_path(folder), detail=False)
-        except FileNotFoundError:
-            return []
-        own = self.uri_of(folder).split("://", 1)[-1].rstrip("/")
-        return [p.rstrip("/").rsplit("/", 1)[-1] for p in found if p.rstrip("/") != own]
-
     def create(self, name: str, data: bytes, *, durable: bool = True) -> bool:
         """Writes a file unless it is there; never a partial one.
 
@@ -277,7 +102,7 @@ class Store:
                 partial.chmod(0o444)  # created once, never changed
                 created = appear(partial, path)
             if durable:
-                sync(path.parent)  # whoever created it may not have come to this
+                _sync_folder(path)  # whoever created it may not have come to this
             return created
 
     def replace(self, name: str, data: bytes, *, read_only: bool = False, durable: bool = True) -> None:
@@ -296,9 +121,9 @@ class Store:
             with self._unfinished(path, data, durable) as partial:
                 if read_only:
                     partial.chmod(0o444)
-                partial.replace(path)
+                move(partial, path)
             if durable:
-                sync(path.parent)
+                _sync_folder(path)
 
     def renew(self, name: str, data: bytes) -> None:
         """Writes a file that is named by its content; one that is there is written again, and so is young:
@@ -328,11 +153,10 @@ class Store:
                 self.fs.put_file(str(path), self.fs_path(name))
                 return
             target = self.path_of(name)
-            make_folder(target.parent)
             sync(path)
             path.chmod(0o444)
-            path.replace(target)
-            sync(target.parent)
+            move(path, target)
+            _sync_folder(target)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[pathlib.Path]:
@@ -456,12 +280,12 @@ class Store:
         # Only a root that is being built has a place for it: a plain folder holds its format's files alone.
         folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")
         partial = folder / f"{hidden}{own_name()}{PARTIAL}"
-        try:
-            with partial.open("xb") as file, locked(partial):
-                file.write(data)
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
-                yield partial
-        finally:
-            partial.unlink(missing_ok=True)
+        with unfinished(partial, data, durable=durable):
+            yield partial
+
+
+def _sync_folder(path: pathlib.Path) -> None:
+    """Waits until the name of a file is on the disk."""
+    # Where gc has just removed it with its folder, a build finds that right before its commit.
+    with contextlib.suppress(FileNotFoundError):
+        sync(path.parent)

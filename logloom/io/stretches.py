@@ -1,19 +1,21 @@
 """What rows belong to, told without reading any: stretches of a log, and the parts that workers convert.
 
-Here: `Stretches`, and for conversions `LogRange` and `SourceLog`.
+Here: `Stretches`; `SplitLabels`, where rows of one log are in several splits; and for conversions `LogRange`
+and `SourceLog`.
 Elsewhere: the rows themselves (sources).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.caching import cached_property
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.shards import LogRecord
@@ -77,12 +79,12 @@ class Stretches:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Stretches, tuple(getattr(self, one.name) for one in fields(self)))
 
-    @functools.cached_property
+    @cached_property
     def by_partition(self) -> Stretches:
         """The same rows, each stretch of one partition."""
         return self if self.find_partitions is None else self.find_partitions()
 
-    @functools.cached_property
+    @cached_property
     def bounds(self) -> Ints:
         """(S + 1,) where each stretch begins."""
         return np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
@@ -119,6 +121,51 @@ class Stretches:
     def number_of(self, positions: Ints) -> Ints:
         """(n,) the stretch that each row lies in."""
         return np.searchsorted(self.bounds, positions, side="right") - 1
+
+
+@dataclass(frozen=True)
+class SplitLabels:
+    """The splits of single rows.
+
+    Attributes:
+        names: of the splits.
+        numbers: (N,) int32 the split of each row by its number in `names`; -1 for none.
+    """
+
+    names: tuple[str, ...]
+    numbers: NDArray[np.int32]
+
+    @classmethod
+    def of_runs(cls, names: Sequence[str], counts: Sequence[int] | Ints) -> SplitLabels:
+        """Of rows of which some in a row are of one split; "" for those that are in none."""
+        known = tuple(sorted({name for name in names if name}))
+        of_name = {name: number for number, name in enumerate(known)}
+        numbers = np.array([of_name.get(name, -1) for name in names], np.int32)
+        return cls(known, np.repeat(numbers, np.asarray(counts, np.int64)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[SplitLabels]) -> SplitLabels:
+        """Those of several sources, one after the other."""
+        known = tuple(sorted({name for part in parts for name in part.names}))
+        moved = [
+            np.array([*(known.index(name) for name in part.names), -1], np.int32)[part.numbers]
+            for part in parts
+        ]
+        return cls(known, np.concatenate([np.empty(0, np.int32), *moved]))
+
+    def are_in(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """(N,) which rows are in one of some splits."""
+        return np.isin(self.numbers, [self.names.index(name) for name in names if name in self.names])
+
+    @property
+    def borders(self) -> NDArray[np.bool_]:
+        """(N,) before which rows another split begins."""
+        return np.append(True, self.numbers[1:] != self.numbers[:-1])[: len(self.numbers)]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The names, and at the end, where -1 is, what stands for none if some row is in none."""
+        return (*self.names, "") if (self.numbers < 0).any() else self.names
 
 
 def _joined_by_partition(parts: Sequence[Stretches], apart: bool) -> Stretches:

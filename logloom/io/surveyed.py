@@ -6,7 +6,6 @@ Elsewhere: what a format says of such files (`RawRows` in pieces), what is learn
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Block, Values
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
+from logloom.io.formats import form_options
 from logloom.io.learnt import PartRun, learn
 from logloom.io.pieces import LOG_ID, TIME, Batch, RawRows, num_rows, stamps_of
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
@@ -61,18 +62,17 @@ class SurveyedSource(RowSource):
 
     @property
     def hints(self) -> Mapping[str, Mapping[str, Any]]:
-        return {"bags": {"types": self._forms}, "tar": {"ext": self._forms}}
+        return {output: {option: self._forms} for output, option in form_options().items()}
 
     def logs(self) -> Sequence[SourceLog]:
-        """See `RowSource.logs`."""
         return self._learnt.logs
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         runs = self._learnt.runs
         return Stretches.of_logs([run.log_id for run in runs], [run.rows for run in runs])
 
-    @functools.cached_property
+    @cached_property
     def stamps(self) -> Ints | None:
         return super().stamps if self.has_stamps else None
 
@@ -106,7 +106,6 @@ class SurveyedSource(RowSource):
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
         stop = len(self) if stop is None else stop
         for run, first in zip(self._learnt.runs, self.stretches.bounds.tolist(), strict=False):

@@ -1,9 +1,9 @@
-"""What every dataset format offers, and how formats are found.
+"""What every dataset format offers.
 
-Here: the `Writer`, `FolderKind` and `Format` protocols and the registry.
-Elsewhere: the one protocol for rows (logloom.io.sources), the formats (tar, l5kit, ...: one module or small
-package each), where finished units are kept (logloom.io.entries), the Beam transforms around them
-(logloom.io.beam).
+Here: the `Writer`, `FolderKind` and `Format` protocols, and `AssembledFormat` for datasets of many units.
+Elsewhere: how formats are found (formats), the one protocol for rows (sources), the formats (tar, l5kit, ...:
+one module or small package each), where finished units are kept (entries), the Beam transforms around them
+(beam).
 
 A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
 folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
@@ -12,11 +12,9 @@ blocks in the same order, cut anywhere, give the same bytes.
 
 from __future__ import annotations
 
-import functools
 import pathlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
@@ -24,10 +22,10 @@ from pydantic import BaseModel
 from logloom.blocks import Block
 from logloom.digests import RowsDigest
 from logloom.errors import UsageError
-from logloom.io.assembling import PartsJson, row_problems, told
+from logloom.io.assembling import PartsJson, problems_at, row_problems
+from logloom.io.catalogued import Catalogued, catalogued
 from logloom.io.chained import UnitsSource
 from logloom.io.entries import Entry
-from logloom.io.manifest import Manifest, version_file
 from logloom.io.metadata import ChosenColumns, Count, Text, checked
 from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource
@@ -117,13 +115,13 @@ class FolderKind(Protocol):
         raise UsageError(f"{store.uri}: {self.name} opens no plain folders as units; open the root")
 
     def rows(
-        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """The rows of a plain folder, by default those of its `units`.
 
         Args:
             columns: names or globs of the columns that are wanted, where others may be what they like.
-            told: what a manifest says of the rows, where a version has assembled the folder and the format
+            known: what a manifest says of the rows, where a version has assembled the folder and the format
                 `reads_assembled`.
 
         Raises:
@@ -234,39 +232,6 @@ class Format(FolderKind, Protocol):
         return dict(options)
 
 
-@functools.cache
-def format_names() -> tuple[str, ...]:
-    """The outputs that installed packages offer, in name order."""
-    return tuple(sorted(point.name for point in entry_points(group="logloom.formats")))
-
-
-@functools.cache
-def format_named(name: str) -> Format:
-    """The format of an output.
-
-    Raises:
-        UsageError: no installed package offers it.
-    """
-    for point in entry_points(group="logloom.formats", name=name):
-        found: Format = point.load()
-        return found
-    raise UsageError(f"no output format {name!r}; there are {', '.join(format_names())}")
-
-
-def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
-    """The options of each output of a version.
-
-    Raises:
-        UsageError: no installed package offers an output.
-        DatasetError: options make no sense.
-    """
-    place = f"{store.uri_of(version_file(manifest.version))}: outputs"
-    return {
-        name: checked(format_named(name).Options, options, f"{place}.{name}")
-        for name, options in manifest.outputs.items()
-    }
-
-
 def closed(writer: Writer, digests: RowsDigest) -> tuple[dict[str, Any], dict[str, str]]:
     """What a writer says on closing, and the digest of each column as the unit's reader will give it back.
 
@@ -298,6 +263,15 @@ def check_unit(kind: type[BaseModel], unit: Mapping[str, Any], folder: str) -> N
     """
     if unit:
         checked(kind, unit, f"{folder}: the unit's entry: unit", "remove this folder and build again")
+
+
+def text_problems(log_id: str, log_uri: str) -> list[str]:
+    """Why a file of Arrow's can't hold a log of this name: texts are UTF-8 there."""
+    try:
+        log_id.encode()
+    except UnicodeEncodeError as error:
+        return [f"{log_uri}: log_id {log_id!r} is no UTF-8 ({error}); name it by `log_id` of the recipe"]
+    return []
 
 
 @dataclass(frozen=True)
@@ -352,6 +326,7 @@ class StagedUnit:
         folder: of the unit, within the store.
         unit: what its writer's `close` gave.
         columns: digest of each column as the unit's reader gives it back.
+        catalogued: what a catalogue says of the log.
     """
 
     log_id: str
@@ -362,12 +337,14 @@ class StagedUnit:
     rows: int
     unit: Mapping[str, Any]
     columns: Mapping[str, str]
+    catalogued: Catalogued = field(default_factory=Catalogued)
 
     @classmethod
     def of(cls, record: LogRecord, entry: Entry) -> StagedUnit:
         """A unit of a root."""
         of_log = record.log_id, record.uris[0], record.split
-        return cls(*of_log, entry.partition, entry.folder, entry.rows, entry.unit, entry.columns)
+        made = cls(*of_log, entry.partition, entry.folder, entry.rows, entry.unit, entry.columns)
+        return replace(made, catalogued=catalogued(record.catalogue)) if record.catalogue else made
 
 
 @runtime_checkable
@@ -378,9 +355,11 @@ class AssembledFormat(Format, Protocol):
 
     Attributes:
         planned: what its plans say.
+        takes: the field of `Catalogued` that its datasets depend on; "" for none.
     """
 
     planned: type[BaseModel] = PartsJson
+    takes: str = ""
 
     def plan_assembly(
         self, store: Store, units: Sequence[StagedUnit], schema: Schema, options: Any, period: int | None
@@ -402,11 +381,7 @@ class AssembledFormat(Format, Protocol):
         return row_problems(unit, self.units(Store.at(folder, storage_options)))
 
     def fresh_problems(
-        self,
-        folder: str,
-        unit: Mapping[str, Any],
-        storage_options: Mapping[str, Any],
-        fresh: Collection[str],
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any], fresh: Collection[str]
     ) -> Iterator[str]:
         """As `assembled_problems`, of what lies in some portions or in none; for formats that plan portions.
 
@@ -429,7 +404,7 @@ class AssembledFormat(Format, Protocol):
             StorageError: the dataset can't be read.
         """
         check_unit(self.planned, unit, folder)
-        return told(folder, lambda: self.assembled_problems(folder, unit, storage_options))
+        return problems_at(folder, lambda: self.assembled_problems(folder, unit, storage_options))
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What a version's view shows of a unit beside what is assembled; nothing."""
@@ -439,6 +414,14 @@ class AssembledFormat(Format, Protocol):
 @runtime_checkable
 class ReferringFormat(Protocol):
     """A format whose units may point into datasets that are there already."""
+
+    def pinned(self, options: Any, storage_options: Mapping[str, Any]) -> Any:
+        """Options that mean the versions of datasets that they mean now, whatever is committed later.
+
+        Raises:
+            DatasetError: one of them is missing or damaged.
+        """
+        ...
 
     def references_digest(self, options: Any, storage_options: Mapping[str, Any]) -> str:
         """Digest of what describes the datasets referred to, "" for none; part of every unit's identity.
@@ -459,12 +442,3 @@ class PortionedFormat(Protocol):
     def portions(self, options: Any, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
         """Each portion's name, the columns (of `Schema.all`) in it, and the options (JSON) it is made by."""
         ...
-
-
-def by_preference(outputs: Iterable[str]) -> list[str]:
-    """Outputs of a version in the order in which one is read where none is named.
-
-    Raises:
-        UsageError: no installed package offers one of them.
-    """
-    return sorted(outputs, key=lambda name: (format_named(name).preference, name))

@@ -1,7 +1,7 @@
 """Files in zip archives, as a file system that is only read.
 
-Here: `ZippedFiles`. Its paths are `<archive>!/<member>`, archive being a path or URI with % and ! quoted, so
-that names join to them as to any folder.
+Here: `ZippedFiles` and `ArchiveError`. Paths are `<archive>!/<member>`, archive being a path or URI with %
+and ! quoted, so that names join to them as to any folder.
 Elsewhere: `zip://member::archive`, as users write it, becomes such a path (logloom.io.filesystems).
 
 Members that are stored as they are (`zip -0`) are read by ranges; of compressed ones what lies before a range
@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 
 from fsspec import AbstractFileSystem
 
-from logloom.errors import StorageError, UsageError
+from logloom.errors import UsageError
 from logloom.io.ranged import RangedFile
 from logloom.uris import is_local
 
@@ -32,6 +32,10 @@ _HEADER = 30  # bytes of a local header before the name, whose length and that o
 _MOST = 1040  # times its size is what deflate can hold, a little more than 1032
 
 
+class ArchiveError(OSError):
+    """An archive is missing or damaged: what reads a log or a dataset in it says that it is."""
+
+
 class _Archive:
     """An open archive: its members by path, and ranges of them. Serves many threads."""
 
@@ -39,12 +43,12 @@ class _Archive:
         try:
             self.uri, self._file = uri, fs.open(path, "rb")
         except FileNotFoundError as error:
-            raise StorageError(f"{uri}: there is no such archive, and none is written") from error
+            raise ArchiveError(f"{uri}: there is no such archive, and none is written") from error
         try:
             self._zip = zipfile.ZipFile(self._file)
-        except (zipfile.BadZipFile, ValueError) as error:
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
             self._file.close()
-            raise OSError(f"{uri}: is no zip archive, or was cut short or damaged ({error})") from error
+            raise ArchiveError(f"{uri}: is no zip archive, or was cut short or damaged ({error})") from error
         self._lock = threading.Lock()
         self._cursors: OrderedDict[str, Any] = OrderedDict()
         self._starts: dict[str, int] = {}
@@ -67,7 +71,7 @@ class _Archive:
         """The bytes of a range, clipped to the member's end.
 
         Raises:
-            OSError: the member is damaged, encrypted, or compressed in a way that is unknown here.
+            ArchiveError: the member is damaged, encrypted, or compressed in a way that is unknown here.
         """
         info = self.members[member]
         stop = min(stop, info.file_size)
@@ -86,7 +90,7 @@ class _Archive:
             NotImplementedError,
             ValueError,
         ) as error:
-            raise OSError(f"{self.uri}: member {member}: {error}") from error
+            raise ArchiveError(f"{self.uri}: member {member}: {error}") from error
 
     def _stored(self, info: zipfile.ZipInfo, start: int, stop: int) -> bytes:
         first = self._starts.get(info.filename)
@@ -163,7 +167,7 @@ class ZippedFiles(AbstractFileSystem):
         try:
             stat = os.stat(uri) if is_local(uri) else None
         except FileNotFoundError as error:
-            raise StorageError(f"{uri}: there is no such archive, and none is written") from error
+            raise ArchiveError(f"{uri}: there is no such archive, and none is written") from error
         key = (uri, repr(self._options), stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns))
         with _opening:
             archive = _archives.pop(key, None) or _Archive(uri, *self._filesystem(uri, self._options))

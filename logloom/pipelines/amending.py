@@ -19,7 +19,7 @@ from logloom.io.merging import GONE, merge_records
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
-from logloom.pipelines.plan import references_of
+from logloom.pipelines.plan import resolved_references
 from logloom.pipelines.planned import Plan
 from logloom.pipelines.versions import next_version
 from logloom.pipelines.view import show
@@ -88,6 +88,8 @@ def _missing(store: Store, old: Manifest, newest: Manifest) -> Iterator[str]:
     parts = [part for part in sound.column("part").to_pylist() if part and part not in known]
 
     def lost(part: str) -> list[str]:
+        if part in purged.parts:  # though a purge that is on its way may not have removed it yet
+            return [f"{store.uri_of(f'logs/{part}.parquet')}: was purged"]
         try:
             folders = [f for entry in read_log_part(store, part, brief=True) for f in entry.folders]
         except DatasetError as error:
@@ -111,8 +113,8 @@ def _raise(outcome: dict[str, Any]) -> None:
     if outcome["conflict"]:
         raise CommitConflictError(outcome["conflict"])
     if not outcome["committed"]:
-        said = [failure["message"] for failure in outcome["failures"]]
-        raise LogloomError("\n".join(["nothing was committed", *said, outcome["problem"]]).strip())
+        messages = [failure["message"] for failure in outcome["failures"]]
+        raise LogloomError("\n".join(["nothing was committed", *messages, outcome["problem"]]).strip())
 
 
 def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: bool = False) -> Plan:
@@ -143,10 +145,12 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
     words = f"drop{' --undo' if undo else ''} of {', '.join(list(chosen)[:5])}"
     words += f" and {counted(len(chosen) - 5, 'more log')}" if len(chosen) > 5 else ""
     version = Committed.of(store, newest)
+    outputs, references = resolved_references(version.outputs, store.options)
     job = dataclasses.replace(
         version,
         **following,
-        references=references_of(version.outputs, store.options),
+        outputs=outputs,
+        references=references,
         allow_empty=True,
         reason=f"{words}: {reason}" if reason else words,
     )
@@ -164,7 +168,8 @@ def _erased(store: Store, manifest: Manifest) -> Iterator[LogRecord]:
 def _dropped(record: LogRecord, reason: str) -> LogRecord:
     """What stays of a log's record."""
     named = record.log_id, record.uris, record.content_id, record.split, record.key
-    return LogRecord(*named, DROPPED, "", 0, 0, {}, 0, (reason,) if reason else (), units=0)
+    reasons = (reason,) if reason else ()
+    return LogRecord(*named, DROPPED, "", 0, 0, {}, 0, reasons, units=0, catalogue=record.catalogue)
 
 
 def _gone(record: LogRecord) -> LogRecord:

@@ -9,15 +9,14 @@ KB; where a plan has very many small partitions, some neighbours go together (lo
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
+import importlib
 import itertools
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from blake3 import blake3
@@ -27,107 +26,70 @@ from logloom.errors import (
     DatasetError,
     LogloomError,
     LogReadError,
-    PurgedError,
     ReadBackError,
-    StorageError,
     UsageError,
 )
 from logloom.extras import beam_needed
-from logloom.io.manifest import Manifest, manifest_at, version_file
-from logloom.io.manifest_digest import write_digest
-from logloom.io.purged import Purged
-from logloom.io.shards import LogRecord
+from logloom.io import log_statistics
+from logloom.io.manifest import version_file
 from logloom.io.storage import Store
-from logloom.io.stretches import DAMAGE
+from logloom.pipelines.beside import refuse_second
+from logloom.pipelines.built import (
+    Built,
+    check_purged,
+    has_nothing_to_build,
+    mend_digest,
+    newest,
+    with_view,
+)
 from logloom.pipelines.plan_logs import save_memory
-from logloom.pipelines.planned import Plan
+from logloom.pipelines.planned import BuildPlan, Plan
 from logloom.pipelines.progress import Watch
 from logloom.pipelines.status import sweep_runs
 from logloom.pipelines.versions import with_changes
-from logloom.pipelines.view import show
 from logloom.runners import Finished, RunnerOptions, Submitted
-from logloom.runners.options import Spread
 from logloom.runners.running import check_describes, describe, run
 from logloom.transforms import finish
-from logloom.transforms.build_logs import LOG, BuildLogs, CommitVersion
-from logloom.transforms.job import Job, LogJob, LogTask, Target
+from logloom.transforms.build_logs import LOG, build_logs, commit_version
+from logloom.transforms.job import Job, LogTask, Target
 from logloom.transforms.outcomes import GROUP, stage_packed, staged_packed
 from logloom.transforms.results import listed
 from logloom.transforms.running_note import Announced
-from logloom.transforms.spread import SpreadByKey
+from logloom.transforms.spread import composite, spread_by_key
 from logloom.uris import is_local
 from logloom.words import OnMessage, counted, ignore_message
-
-with beam_needed():
-    import apache_beam as beam
 
 AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 
-@dataclass(frozen=True)
-class Built:
-    """A committed version, and whether everything in it is whole.
+def construct(pipeline: Any, plan: Plan, beam: Any = None) -> Any:
+    """Adds the build's steps to a pipeline.
 
-    Attributes:
-        view: the folder of plain datasets; "" where none was made.
-        built, reused: units.
-        within_budget: the recipe gives a share of logs that may be skipped, and no more were.
-        counters: of all workers, repeated attempts included; empty where the engine keeps none.
-        spreads: `partition_milliseconds` and `partition_bytes`, likewise.
+    Args:
+        beam: makes the steps: None is `apache_beam`, for its pipelines.
     """
-
-    manifest: Manifest
-    view: str
-    built: int
-    reused: int
-    copied: bool = False
-    within_budget: bool = False
-    counters: Mapping[str, int] = field(default_factory=dict)
-    spreads: Mapping[str, Spread] = field(default_factory=dict)
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """Ticks that are no row, by reason, over all logs."""
-        return self.manifest.logs.dropped
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
-        return finish.is_whole(self.manifest.logs, self.within_budget)
-
-    @property
-    def damaged(self) -> tuple[LogRecord, ...]:
-        """The logs that lack damaged parts of a source that was converted."""
-        logs = self.manifest.logs
-        return tuple(one for one in logs if DAMAGE in one.dropped) if DAMAGE in logs.dropped else ()
-
-
-def construct(pipeline: Any, plan: Plan) -> Any:
-    """Adds the build's steps to a pipeline."""
+    if beam is None:
+        with beam_needed():
+            beam = importlib.import_module("apache_beam")
     return (
         pipeline
-        | "Logs" >> _Logs(plan)
-        | "SpreadLogs" >> SpreadByKey(_name_of)
-        | "BuildLogs" >> BuildLogs(plan.job)
-        | "CommitVersion" >> CommitVersion(plan.job, plan.log_ids)
+        | "Logs" >> composite(beam, _logs, plan)
+        | "SpreadLogs" >> composite(beam, spread_by_key, _name_of)
+        | "BuildLogs" >> composite(beam, build_logs, plan.job)
+        | "CommitVersion" >> composite(beam, commit_version, plan.job, plan.log_ids)
     )
 
 
-@dataclass  # not frozen: Beam sets attributes on its transforms
-class _Logs(beam.PTransform):
+def _logs(pipeline: Any, plan: Plan, beam: Any) -> Any:
     """What a plan starts from: from the graph, or from files where it is much."""
-
-    plan: Plan
-
-    def expand(self, pipeline: Any) -> Any:
-        if not self.plan.staged:
-            return pipeline | beam.Create(list(self.plan.elements), reshuffle=False)
-        return (
-            pipeline
-            | "Shards" >> beam.Create(self.plan.staged, reshuffle=False)
-            | "SpreadShards" >> SpreadByKey(str)
-            | "Read" >> beam.FlatMap(staged_packed, self.plan.job)
-        )
+    if not plan.staged:
+        return pipeline | beam.Create(list(plan.elements), reshuffle=False)
+    return (
+        pipeline
+        | "Shards" >> beam.Create(plan.staged, reshuffle=False)
+        | "SpreadShards" >> composite(beam, spread_by_key, str)
+        | "Read" >> beam.FlatMap(staged_packed, plan.job)
+    )
 
 
 def _name_of(element: LogTask | bytes) -> str:
@@ -143,18 +105,21 @@ def build(
     watch: Callable[..., Watch] = Watch.silent,
     on_message: OnMessage = ignore_message,
     steps: str = "",
+    beside: bool = False,
 ) -> Built:
     """Runs a planned build to its end and makes the version's view.
 
-    A plan that is up to date runs nothing; the view of the newest version is made again where it is gone.
+    A plan that is up to date runs nothing; the view of the newest version is made again where it is gone. The
+    same is given where workers found no log that changed.
 
     Args:
-        num_workers: of Beam's local runner, where no `runner` is given.
+        num_workers: on this machine, where no `runner` is given.
         view: "auto" makes the version's view on a disk, by links, unless it has more than 100 000 units;
             "link" then too, "copy" in an object store too, "none" nowhere.
         watch: makes what shows the progress of a plan.
         on_message: called with what the engine does, in words.
         steps: a folder in which workers on this machine record what takes their time (logloom.io.steps).
+        beside: also where another build of the same version is known to run, of which only one commits.
 
     Raises:
         LogReadError: logs are damaged; lists all that were found. DatasetError, of a source to convert.
@@ -163,11 +128,21 @@ def build(
         PurgedError: a log was purged since it was planned.
         StorageError: a disk or an object store refused.
         UsageError: the engine's workers don't see what is read or written.
-        LogloomError: no rows, too many logs skipped, or the engine was lost.
+        LogloomError: another build of the version runs (`logloom.pipelines.status.wait` waits for its end,
+            then plan again); no rows, too many logs skipped, or the engine was lost.
+
+    Examples:
+        >>> from logloom.pipelines.plan import plan_build
+        >>> from logloom.recipe import Recipe
+        >>> built = build(plan_build(Recipe.load("demo/recipe.yaml"), "one-log", base="demo", limit=1))
+        >>> built.manifest.version, built.manifest.totals["logs"], sorted(built.manifest.outputs)
+        (1, 1, ['l5kit', 'tar'])
     """
+    if has_nothing_to_build(plan):
+        return newest(plan, view=view, on_message=on_message)
     plan.job.store.sweep()
-    if plan.up_to_date and plan.job.parent is not None:
-        return _with_view(prepared(plan).job, plan.job.parent, view, on_message, built=0, reused=0)
+    if not beside:
+        refuse_second(plan.job, on_message)
     runner = runner or RunnerOptions("direct", workers=num_workers)
     # First, so that nobody takes what it hands on in runs/ for left behind.
     with Announced(plan.job, runner.name, num_units(plan)) as announced:
@@ -176,28 +151,34 @@ def build(
         with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
             journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
             watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=journal))
-            try:
-                finished = _run(watched, runner, on_message, lambda job_id: announced.say(job_id=job_id))
-            except DatasetError as error:  # what it handed on goes once that version is there
-                if job.store.exists(version_file(job.number)):
-                    raise finish.was_first(job) from error
-                raise
+            finished = _run_alone(watched, runner, on_message, announced)
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
-    assert isinstance(finished, Finished)
     sweep_runs(job.store, job.number)
-    made = _with_view(job, job.number, view, on_message, outcome.built, outcome.reused)
+    number = job.parent if outcome.unchanged and job.parent is not None else job.number
+    made = with_view(job, number, view, on_message, outcome.built, outcome.reused)
+    if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
+        merging = importlib.import_module("logloom.pipelines.merged_stats")
+        merging.keep_merged(job.store, made.manifest, num_workers, on_message)
     return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
 
-def submit(plan: Plan, runner: RunnerOptions, on_message: OnMessage = ignore_message) -> Submitted:
+def submit(
+    plan: Plan, runner: RunnerOptions, on_message: OnMessage = ignore_message, *, beside: bool = False
+) -> Submitted:
     """Hands a planned build to an engine that finishes it, commit included, without this process.
 
     The version's view is made by the next build into the same root, which finds it up to date.
 
     Args:
         plan: one that is not up to date.
+        beside: see `build`.
+
+    Raises:
+        LogloomError: as of `build`, or the engine takes no job.
     """
+    if not beside:
+        refuse_second(plan.job, on_message)
     with Announced(plan.job, runner.name, num_units(plan), detached=True) as announced:
         plan = prepared(plan)
         submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
@@ -217,43 +198,19 @@ def prepared(plan: AnyPlan) -> AnyPlan:
     What the next plan may remember lies there from then on, too.
     """
     mend_digest(plan.job)
-    _check_purged(plan)
+    check_purged(plan)
     if plan.job.parent is not None and not plan.up_to_date:
         sweep_runs(plan.job.store, plan.job.parent)  # after one that nobody waited for
     save_memory(plan.memory, plan.job.store)
+    if isinstance(plan, BuildPlan) and plan.labels is not None:
+        plan.labels.write(plan.job.store, plan.log_ids)
     job = with_changes(plan.job, plan.changes)
     return dataclasses.replace(plan, job=job, staged=_staged(job, plan))
-
-
-def _check_purged(plan: Plan) -> None:
-    """
-    Raises:
-        PurgedError: a log was purged since it was planned; a purge doesn't begin once a build is announced.
-    """
-    purged = Purged(plan.job.store)
-    if isinstance(plan.job, LogJob) and plan.job.open_options.redactions != purged.redactions:
-        # Also of a log that stays: what is remembered of it says that nothing changed.
-        raise PurgedError(
-            f"{plan.job.store.uri}: some time of a log was purged since this build was planned; build again"
-        )
-    for task in dict.fromkeys(task for task, _ in plan.partitions) if len(purged) else ():
-        if purged.has_rows_of(task.content_id):
-            raise PurgedError(f"{task.log_id}: was purged since this build was planned; build again")
 
 
 def _staged(job: Target, plan: Plan) -> tuple[str, ...]:
     is_much = any(itertools.islice(plan.elements, GROUP, None))
     return stage_packed(job, plan.elements) if is_much else ()
-
-
-def mend_digest(job: Target) -> None:
-    """Writes the digest of the parent's manifest where it is missing.
-
-    A build of before wrote none, or one was killed right after its commit.
-    """
-    if job.parent is not None:
-        with contextlib.suppress(StorageError):  # a root that nobody may write to can be up to date
-            write_digest(job.store, job.parent, job.store.read(version_file(job.parent)))
 
 
 def dry_run(plan: Plan, runner: RunnerOptions) -> dict[str, Any]:
@@ -270,9 +227,9 @@ def dry_run(plan: Plan, runner: RunnerOptions) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="logloom-") as scratch:
         elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
         changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
-    told = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
+    sent = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
     labelled = runner.with_labels(plan.job.labels)
-    return describe(lambda pipeline: construct(pipeline, told), labelled, plan.size, name=job_name(plan.job))
+    return describe(lambda pipeline: construct(pipeline, sent), labelled, plan.size, name=job_name(plan.job))
 
 
 def job_name(job: Target) -> str:
@@ -313,10 +270,20 @@ def _run(
         job.store.sweep()  # after workers that were ended amid their work
 
 
-def _with_view(job: Target, version: int, view: str, on_message: OnMessage, built: int, reused: int) -> Built:
-    manifest = manifest_at(job.store, version)  # which gc may have taken out since, after later ones
-    place, copied = show(job.store, manifest, view, on_message)
-    return Built(manifest, place, built, reused, copied, job.skip_budget > 0)
+def _run_alone(plan: Plan, runner: RunnerOptions, on_message: OnMessage, announced: Announced) -> Finished:
+    """Runs the job to its end.
+
+    Raises:
+        CommitConflictError: another build committed the version, and took away what steps had handed on.
+    """
+    try:
+        finished = _run(plan, runner, on_message, lambda job_id: announced.say(job_id=job_id))
+    except DatasetError as error:
+        if plan.job.store.exists(version_file(plan.job.number)):
+            raise finish.was_first(plan.job) from error
+        raise
+    assert isinstance(finished, Finished)
+    return finished
 
 
 def raise_outcome(outcome: finish.Outcome, job: Target) -> None:
@@ -331,5 +298,5 @@ def raise_outcome(outcome: finish.Outcome, job: Target) -> None:
         raise (ReadBackError if is_read_back else source_error)(message)
     if outcome.conflict:
         raise CommitConflictError(outcome.conflict)
-    if not outcome.committed:
+    if not (outcome.committed or outcome.unchanged):
         raise LogloomError(outcome.problem)

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # What is compared of a log that both have; its key differs by the recipe, too.
-_COMPARED = ("content_id", "uris", "split", "status", "planned", "rows", "refused", "units", "part", "key")
-_TOLD = ("split", "status", "rows", "units")
+_COMPARED = (
+    *("content_id", "uris", "split", "catalogue", "status", "planned", "rows", "refused", "units", "part"),
+    "key",
+)
+_SHOWN = ("split", "status", "rows", "units")
 _TOTALS = ("logs", "rows", "ticks_planned", "refused", "skipped", "units")
 
 
@@ -137,9 +140,9 @@ def _described(
     """The first of the rows that differ, for people and JSON."""
     before, after = (table.slice(0, limit).to_pylist() for table in (old, new))
     for row, (was, now) in enumerate(zip(before, after, strict=True)):
-        told = {name: [was[name], now[name]] for name in _TOLD if was[name] != now[name]}
+        pairs = {name: [was[name], now[name]] for name in _SHOWN if was[name] != now[name]}
         words = [_WORDS[name] for name, mask in differs.items() if mask[row]]
-        yield {"log_id": now["log_id"], "differs": words, **told}
+        yield {"log_id": now["log_id"], "differs": words, **pairs}
 
 
 @dataclass(frozen=True)

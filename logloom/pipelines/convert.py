@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from logloom.pipelines.build import Built, build
+from logloom.pipelines.build import build
+from logloom.pipelines.built import Built
 from logloom.pipelines.convert_plan import ConvertPlan
 from logloom.pipelines.progress import Watch
 from logloom.runners.options import RunnerOptions

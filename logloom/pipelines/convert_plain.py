@@ -21,10 +21,10 @@ from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.disk import sync
 from logloom.io.entries import FileEntry
 from logloom.io.filesystems import explained
+from logloom.io.formats import format_named
 from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
-from logloom.io.units import format_named
 from logloom.pipelines.convert_sources import VersionSource
 from logloom.pipelines.view import ViewedFile, split_folder, view_files
 from logloom.transforms.finished import check_file

@@ -16,13 +16,14 @@ from pydantic import BaseModel, ValidationError
 
 from logloom.digests import digest_of
 from logloom.errors import UsageError
+from logloom.io.formats import format_named
 from logloom.io.manifest import Manifest, check_root
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
-from logloom.io.units import Format, format_named
+from logloom.io.units import Format
 from logloom.pipelines.planned import Plan
 from logloom.pipelines.versions import (
     Before,
@@ -140,7 +141,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     for log in logs:
         record = log.record
         content = digest_of([record.content_id, record.status, [part.identity for part in log.parts]])
-        key = job.log_key(record.log_id, content, record.uris, record.split)
+        key = job.log_key(record.log_id, content, record.uris, record.split, record.catalogue)
         known = before.known.get(record.log_id)
         if known is not None and known.status == DROPPED:
             left_out.append(record.log_id)  # and so its record stays

@@ -6,20 +6,20 @@ Elsewhere: foreign datasets (logloom.io.foreign), what becomes of the rows (logl
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from logloom.blocks import Block
+from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.io.entries import Entry
 from logloom.io.foreign import open_foreign
+from logloom.io.formats import form_options, format_named
 from logloom.io.manifest import Manifest, entries_of, open_root, read_manifest, split_root, version_numbers
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
-from logloom.io.units import format_named, format_names
 from logloom.pipelines.verify import reading_of
 from logloom.schema import Schema
 from logloom.transforms.job import Committed
@@ -87,8 +87,8 @@ class VersionSource(RowSource):
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        said = {"from": self.place, "kind": self.kind, "version": self.version, "output": self.output}
-        return {**self._recipe, "convert": {**said, "forms": self._forms}}
+        origin = {"from": self.place, "kind": self.kind, "version": self.version, "output": self.output}
+        return {**self._recipe, "convert": {**origin, "forms": self._forms}}
 
     @property
     def hints(self) -> Mapping[str, Mapping[str, Any]]:
@@ -98,7 +98,7 @@ class VersionSource(RowSource):
         """See `RowSource.logs`; logs that the version lists without rows are listed again."""
         return self._source_logs
 
-    @functools.cached_property
+    @cached_property
     def _source_logs(self) -> Sequence[SourceLog]:
         manifest = read_manifest(self.reading.store, self.version)
         entries: dict[str, list[Entry]] = {record.log_id: [] for record in manifest.logs}
@@ -113,7 +113,6 @@ class VersionSource(RowSource):
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         first = 0
         for log in self.logs():
             for part in log.parts:
@@ -150,12 +149,6 @@ def _best_output(manifest: Manifest) -> str:
     return [*whole, *plain, *manifest.outputs][0]
 
 
-def _form_options() -> dict[str, str]:
-    """By format, the option that says what bytes columns hold."""
-    formats = map(format_named, format_names())
-    return {form.name: form.forms_option for form in formats if form.forms_option}
-
-
 def _schema_of(reading: Reading, manifest: Manifest, output: str) -> Schema:
     """The schema that the output's reader gives, which may hold fewer columns than the version."""
     for _, entry in entries_of(reading.store, manifest.logs):
@@ -172,7 +165,7 @@ def _forms_of(manifest: Manifest) -> dict[str, str]:
     for name, column in manifest.recipe.get("columns", {}).items():
         if column.get("encode"):
             forms[name] = column["encode"]
-    for output, key in _form_options().items():
+    for output, key in form_options().items():
         forms |= manifest.outputs.get(output, {}).get(key) or {}
     return forms
 
@@ -183,7 +176,7 @@ def _hints_of(manifest: Manifest, output: str, forms: Mapping[str, str]) -> dict
     for options in hints.values():
         options.pop("columns", None)
         options.pop("reference", None)  # chunks are to be stored here
-    for name, key in _form_options().items():
+    for name, key in form_options().items():
         own = hints.setdefault(name, {})
         own[key] = {**forms, **(own.get(key) or {})}
     hints[output] = format_named(output).again(hints[output])

@@ -8,24 +8,34 @@ from __future__ import annotations
 import os
 import pathlib
 import time
+from collections.abc import Callable
+from functools import partial
 
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import car_recipe, demo_recipe, make_car_drives, make_drives
 from logloom.errors import ReadBackError, UsageError
+from logloom.io.disk import replace_file
 from logloom.io.filesystems import explained
-from logloom.pipelines.build import build
+from logloom.io.manifest import open_root
+from logloom.io.storage import Store
+from logloom.pipelines.built import Built
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.report import report_of
+from logloom.pipelines.report_page import page_of
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
+from logloom.runners.starting import started
 from logloom.words import OnMessage, counted, human_bytes
 
 
-def run_demo(folder: str, *, seconds: float = 20.0, on_message: OnMessage = print) -> None:
+def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_message: OnMessage = print) -> None:
     """Makes drives in `folder`/logs, builds them into `folder`/dataset, and verifies these against the logs.
 
     Args:
         folder: new, empty, or of an earlier demo.
         seconds: length of each of the two drives.
+        car: drives of a whole car: video, lidars in motion, transforms, calibration, and labels that lie in
+            `folder`/labels.
         on_message: called with what was done, step by step.
 
     Raises:
@@ -35,21 +45,32 @@ def run_demo(folder: str, *, seconds: float = 20.0, on_message: OnMessage = prin
     place = pathlib.Path(folder).resolve()
     if place.is_file():
         raise UsageError(f"{place}: is a file; the demo wants a new folder (--to)")
-    own = ("logs", "recipe.yaml", "dataset")
+    own = ("logs", "recipe.yaml", "dataset", "report.html", *(["labels"] * car))
     strange = sorted(p.name for p in place.iterdir() if p.name not in own) if place.is_dir() else []
     if strange:
         raise UsageError(f"{place}: holds {', '.join(strange[:3])}; the demo wants a new folder (--to)")
+    runner = RunnerOptions()
+    with started(
+        "logloom.pipelines.build", runner, None
+    ) as job:  # first, so that what is missing is said now
+        _run(place, seconds, car, partial(job.build, runner=runner), on_message)
+    print(_what_next(place, car))
+
+
+def _run(
+    place: pathlib.Path, seconds: float, car: bool, build: Callable[..., Built], on_message: OnMessage
+) -> None:
     logs, recipe_file, root = place / "logs", place / "recipe.yaml", place / "dataset"
     began = time.perf_counter()
     with explained(str(place)):
-        paths = make_drives(logs, seconds=seconds)
-        recipe_file.write_text(demo_recipe("logs"), encoding="utf-8")
+        paths = make_car_drives(place, seconds=seconds) if car else make_drives(logs, seconds=seconds)
+        recipe_file.write_text(car_recipe("") if car else demo_recipe("logs"), encoding="utf-8")
     size = human_bytes(sum(path.stat().st_size for path in paths))
     on_message(f"drove {counted(len(paths), 'log')} of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
 
     plan = plan_build(Recipe.load(str(recipe_file)), str(root), base=str(place))
     began = time.perf_counter()
-    built = build(plan, runner=RunnerOptions())
+    built = build(plan)
     if plan.up_to_date:
         on_message(f"version {plan.job.parent} of {root} is up to date")
     else:
@@ -65,24 +86,38 @@ def run_demo(folder: str, *, seconds: float = 20.0, on_message: OnMessage = prin
     on_message(
         f"verified {counted(report.units, 'unit')} against the logs: every value equal  [{_since(began)}]"
     )
-    print(_what_next(place))
+    began = time.perf_counter()
+    page = place / "report.html"
+    data = page_of(report_of(*open_root(Store.at(str(root)))))
+    with explained(str(page)):
+        replace_file(page, data)
+    on_message(f"drew a page of it, {human_bytes(page.stat().st_size)}  [{_since(began)}]")
 
 
 def _since(began: float) -> str:
     return f"{time.perf_counter() - began:.1f} s"
 
 
-def _what_next(place: pathlib.Path) -> str:
+def _what_next(place: pathlib.Path, car: bool) -> str:
     view = sorted((place / "dataset").glob("v????????"))[-1]
     where = os.path.relpath(place)
     place_name = where if not where.startswith("..") else str(place)
+    looks = [
+        f"logloom info {place_name}/logs/*.mcap",
+        *([f"logloom info {place_name}/logs/drive-00.mcap --tree      # how frames lie in each other"] * car),
+        f"logloom head {place_name}/dataset --why -n 1",
+        *([f"logloom log {place_name}/dataset drive-00      # what was unavailable, and why"] * car),
+    ]
     return f"""
 The datasets   {view}
 The recipe     {place_name}/recipe.yaml
 
 Next, try
-  logloom info {place_name}/logs/*.mcap
-  logloom head {place_name}/dataset --why -n 1
+  {f"{chr(10)}  ".join(looks)}
+  logloom stats {place_name}/dataset
   logloom verify {place_name}/dataset --against-logs
   logloom build {place_name}/recipe.yaml --to {place_name}/dataset      # says: up to date
-  logloom info LOG --recipe > mine.yaml      # a recipe for a log of your own"""
+  logloom info LOG --recipe > mine.yaml      # a recipe for a log of your own
+
+Open in a browser, and show to a colleague:
+  {place / "report.html"}"""

@@ -3,8 +3,8 @@
 Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
 Elsewhere: what was seen so far (doctor_watch), what the answer is made of, and what counts as strange
-(doctor_findings), the columns of tables (doctor_tables), what damage is and how reading goes on behind it
-(logloom.io.logs), printing (logloom.cli).
+(doctor_findings), the columns of tables (doctor_tables), frames (doctor_frames), what damage is and how
+reading goes on behind it (logloom.io.logs), printing (logloom.cli).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from logloom.pipelines.doctor_findings import (
     LostRange,
     judge,
 )
+from logloom.pipelines.doctor_frames import examine_calibrations, examine_frames
 from logloom.pipelines.doctor_watch import Examination
 from logloom.words import counted
 
@@ -85,7 +86,7 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_tables))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
     strange = (finding for topic in topics for finding in judge(topic, summary.uris[0]))
-    findings = (*found.findings, *of_tables, *strange)
+    findings = (*found.findings, *of_tables, *strange, *examine_frames(log), *examine_calibrations(log))
     lost = tuple(found.lost)
     return Diagnosis(
         files.log_id, summary.uris, summary.size, topics, findings, lost, unchecked=found.unchecked

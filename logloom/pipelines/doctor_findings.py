@@ -21,7 +21,7 @@ COLUMNS = ("topic", "messages", "Hz", "gap, s", "skew, ms", "back", "twice", "la
 MAX_SKEW = 1_000_000_000  # ns; recipes refuse stamps further from their log time, unless they say otherwise
 LONG_GAP = 10  # times the usual period of a topic
 SHORTEST_GAP = 500_000_000  # ns; shorter silences are nobody's trouble
-NOTES = ("index", "back", "twice", "gap")  # kinds of findings that cost no message
+NOTES = ("index", "back", "twice", "gap", "frames", "calibration")  # kinds of findings that cost no message
 LISTED = 20  # findings of one kind that are printed
 
 
@@ -31,7 +31,7 @@ class HealthFinding:
 
     Attributes:
         kind: "unreadable", "missing", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped",
-            "late", "back", "twice", "gap", or of tables "nulls" or "types".
+            "late", "back", "twice", "gap", "frames", "calibration", or of tables "nulls" or "types".
         offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
         unit: what the offset counts; see `Refusal`.
         count: of messages (or bytes where nobody knows of messages) that it concerns.

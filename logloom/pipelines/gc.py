@@ -21,22 +21,26 @@ from typing import Any
 from logloom.errors import UsageError
 from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_files, remove_folder
 from logloom.io.entries import ENTRY, unit_folder, unit_names
+from logloom.io.intervals import numbers_with
 from logloom.io.manifest import (
     all_versions,
     as_laid_out,
     check_root,
     is_root_name,
+    no_version_at,
     read_manifest,
     runs_folder,
     version_file,
     view_folder,
 )
-from logloom.io.removals import REMOVING, are_in, forget_removals, mark_removed, removed_file, removing
+from logloom.io.removals import REMOVING, forget_removals, mark_removed, removed_file, removing
 from logloom.io.shards import SHARDS
-from logloom.io.storage import TEMPORARY, UNITS, Store
+from logloom.io.storage import TEMPORARY, Store
+from logloom.io.stored import UNITS
 from logloom.io.tables.versions import OUTPUT as TABLE
 from logloom.io.tags import read_tags
 from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, users_of, view_users
+from logloom.pipelines.merged_stats import MERGED
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 from logloom.recipe import Keep
@@ -47,17 +51,18 @@ GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
 _BATCH = 10_000  # units that are noted together
 _AT_A_TIME = 256  # files that are removed between two looks at the clock
-_LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|refused\.txt)")
+LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|labels|refused\.txt)")
 _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
-_SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times)")
-_VIEW = re.compile(r"v(\d{8})")
+_SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times|video)")
+_OTHER_INDEX = re.compile(rf"listing|{MERGED.pattern}")
+_NONE = re.compile(r"(?!)")
 _RUN = re.compile(r"[0-9]{8}")
 # What isn't an outcome is only of use until that number is committed.
 _OF_RUN = re.compile(
     r"(?P<outcome>[0-9a-z]{1,32}(\.running)?\.json|[0-9a-z]{1,32}\.failures-[0-9a-f]+\.jsonl)|"
     r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
 )
-_OF_VERSIONS = re.compile(r"shards|purged|tags(\.json)?|[0-9]{8}\.(json|blake3|removed)")
+_OF_VERSIONS = re.compile(r"shards|purged|intervals|tags(\.json)?|[0-9]{8}\.(json|blake3|removed)")
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
 
@@ -79,7 +84,7 @@ class Collected:
         removed: versions that were taken out now.
         waiting: versions that were taken out, now or before, whose files stay until the grace is over.
         amounts: by kind: "units" (portions and assembled outputs, too), "log parts", "shards", "views",
-            "index", "runs" and "scratch".
+            "intervals", "index", "runs" and "scratch".
         unknown: names that logloom didn't write.
         notes: what else is to be said.
     """
@@ -123,7 +128,7 @@ def collect_garbage(
     """
     store = Store.at(root, storage_options)
     if not {"versions", UNITS, "runs"}.intersection(store.names()):
-        raise UsageError(f"{store.uri}: not a logloom root, it has neither versions nor units")
+        raise UsageError(f"not a logloom root, it has neither versions nor units; {no_version_at(store)}")
     if not any(all_versions(store)):
         check_root(store)  # a stranger's folder may have one of these names, too
     store = as_laid_out(store)
@@ -187,8 +192,8 @@ class _Collection:
         numbers, before = all_versions(store)
         rule = keep
         if rule is None and numbers:
-            said = read_manifest(store, numbers[-1]).recipe.get("keep")
-            rule = Keep.model_validate(said) if said else None
+            setting = read_manifest(store, numbers[-1]).recipe.get("keep")
+            rule = Keep.model_validate(setting) if setting else None
         times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
         tags = set(read_tags(store).values())
         kept = kept_versions(times, tags, rule)
@@ -211,6 +216,7 @@ class _Collection:
         done.waiting = tuple(sorted([*waiting, *done.removed]))
         for number in self._expired:
             self._view(number)
+        self._intervals({*numbers, *before})
 
     def _take_out(self, number: int, tags: Collection[int]) -> None:
         """Notes that a version is removed, unless it got a tag since those were read."""
@@ -238,6 +244,17 @@ class _Collection:
         if not self._dry:
             remove_folder(self._store, folder, last=COPIED)
 
+    def _intervals(self, numbers: Collection[int]) -> None:
+        """Removes what was saved with versions that are no more."""
+        for folder, number in numbers_with(self._store):
+            if number not in numbers:
+                self.done.unknown.append(folder)
+            elif number in self._expired:
+                files = list(listed(self._store, folder))
+                self._count("intervals", files)
+                if not self._dry:
+                    remove_folder(self._store, folder)
+
     def _count(self, kind: str, files: Sequence[FoundFile], size: int | None = None) -> None:
         amount = self.done.amounts.setdefault(kind, Amount())
         amount.items += 1
@@ -254,12 +271,12 @@ class _Collection:
             while batch := list(itertools.islice(names, _BATCH)):
                 looked_at += len(batch)
                 if output != TABLE or self._has_tables:
-                    self._units_of([unit_folder(output, name) for name in batch])
+                    self._units_of(output, batch)
                 self._on_progress(looked_at, looked_at)
 
-    def _units_of(self, folders: Sequence[str]) -> None:
-        found = are_in(self._needed.names, folders)
-        unneeded = [folder for folder, is_needed in zip(folders, found, strict=True) if not is_needed]
+    def _units_of(self, output: str, names: Sequence[str]) -> None:
+        found = itertools.compress(names, ~self._needed.has_units(output, names))
+        unneeded = [unit_folder(output, name) for name in found]
         old = {folder: files for folder in unneeded if (files := self._old_files(folder))}
         if self._dry:
             for files in old.values():
@@ -295,10 +312,15 @@ class _Collection:
 
     def files(self) -> None:
         """Removes parts of logs, shards and sidecar indices that nobody needs."""
-        self._single("log parts", "logs", _LOG_FILE, lambda match: f"logs/{match[0]}")
+        self._single("log parts", "logs", LOG_FILE, lambda match: f"logs/{match[0]}")
         self._single("shards", SHARDS, _SHARD, lambda match: f"{SHARDS}/{match[0]}")
-        if self._needed.are_told:
-            self._single("index", "index", _SIDECAR, lambda match: match[1], others=("listing",))
+        if self._needed.are_known:
+            self._single("index", "index", _SIDECAR, lambda match: match[1], others=_OTHER_INDEX)
+        versions = {*self.done.kept, *self.done.waiting}
+        for file in listed(self._store, "index"):
+            match = MERGED.fullmatch(file.name.removeprefix("index/"))
+            if match and int(match[1]) not in versions and file.changed < self._cutoff:
+                self._remove_single("index", [file])
 
     def _single(
         self,
@@ -306,21 +328,21 @@ class _Collection:
         folder: str,
         pattern: re.Pattern[str],
         needed_as: Callable[[re.Match[str]], str],
-        others: Sequence[str] = (),
+        others: re.Pattern[str] = _NONE,
     ) -> None:
         """Removes files of a folder.
 
         Args:
             needed_as: what a file is called among the names that are needed.
-            others: files that stay.
+            others: files that stay, or go otherwise.
         """
         files = listed(self._store, folder)
         found = ((file, pattern.fullmatch(file.name.removeprefix(f"{folder}/"))) for file in files)
         while batch := list(itertools.islice(found, _BATCH)):
             known = [(file, match) for file, match in batch if match]
             names = [file.name for file, match in batch if not match]
-            self.done.unknown += [n for n in names if n.removeprefix(f"{folder}/") not in others]
-            is_needed = are_in(self._needed.names, [needed_as(match) for _, match in known])
+            self.done.unknown += [n for n in names if not others.fullmatch(n.removeprefix(f"{folder}/"))]
+            is_needed = self._needed.has([needed_as(match) for _, match in known])
             old = [file for (file, _), needed in zip(known, is_needed, strict=True) if not needed]
             self._remove_single(kind, [file for file in old if file.changed < self._cutoff])
 

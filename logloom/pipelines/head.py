@@ -14,10 +14,10 @@ import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.entries import Entry, read_log_part
+from logloom.io.formats import by_preference
 from logloom.io.manifest import Manifest, open_root
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import by_preference
 from logloom.pipelines.head_why import Explainer, Why, iso8601
 from logloom.pipelines.verify import reading_of
 from logloom.schema import NO_AGE, Schema
@@ -48,8 +48,8 @@ class ShownRow:
         """Which row it is, and with its lineage of which files."""
         stamp = int(self.values["timestamp"])
         made = ", ".join(f"{name} {version}" for name, version in self.entry.software.items())
-        told = [*self.record.uris, f"made by {made or 'unnoted software'}"]
-        files = "".join(f"\n{line}" for line in told) if self.why else ""
+        sources = [*self.record.uris, f"made by {made or 'unnoted software'}"]
+        files = "".join(f"\n{line}" for line in sources) if self.why else ""
         return f"{self.values['log_id']} {stamp} ({human_time(stamp)}){files}"
 
     def lines(self) -> list[tuple[str, ...]]:

@@ -7,24 +7,27 @@ Elsewhere: choosing messages (logloom.transforms.lineage), the rows themselves (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from logloom.errors import LogloomError
 from logloom.io.filesystems import file_name_of
-from logloom.io.logs.base import Log, MessagePlace, OpenOptions
+from logloom.io.logs.base import Log, MessagePlace
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Manifest
 from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.recipe import DerivedColumn, Recipe, Rows, TopicColumn
+from logloom.recipe import DerivedColumn, LabelColumn, Recipe, Rows, TopicColumn, TransformColumn
+from logloom.recipe.logs import open_options
 from logloom.recipe.yaml import flow
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.lineage import Lineage, Source, trace
 from logloom.transforms.resolve import resolve
+
+RecipeColumn = TopicColumn | DerivedColumn | TransformColumn | LabelColumn
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Why:
         problem: why other columns have no lineage.
     """
 
-    columns: Mapping[str, TopicColumn | DerivedColumn] = field(default_factory=dict)
+    columns: Mapping[str, RecipeColumn] = field(default_factory=dict)
     lineages: Mapping[str, Lineage] = field(default_factory=dict)
     is_read: bool = False
     has_files: bool = False
@@ -74,13 +77,20 @@ class Why:
         place = f"{what} {place_in_words(source.place, self.has_files)}"
         return str(source.time), iso8601(source.time), _milliseconds(source.age), place
 
-    def _source(self, column: TopicColumn | DerivedColumn | None) -> str:
+    def _source(self, column: RecipeColumn | None) -> str:
         if isinstance(column, DerivedColumn):
             return f"derived from {', '.join(column.from_)} by {column.derive}"
+        if isinstance(column, TransformColumn):
+            when = f"the time of {column.at}" if column.at else "the tick"
+            topics = ", ".join((*column.tf.topics, *column.tf.static))
+            source, target = column.tf.words
+            return f"the pose of {source} in {target} at {when}, of {topics}"
+        if isinstance(column, LabelColumn):
+            return f"labels of {column.table} within {column.tolerance} ns"
         reason = self._reason(column)
         return f"{column.topic}: {reason}" if column else reason
 
-    def _reason(self, column: TopicColumn | DerivedColumn | None) -> str:
+    def _reason(self, column: RecipeColumn | None) -> str:
         made = column is None and self.columns
         return "the output made it of the recipe's columns" if made else self.problem
 
@@ -89,6 +99,11 @@ class Why:
         column, lineage = self.columns.get(name), self.lineages.get(name)
         if isinstance(column, DerivedColumn):
             return {"topic": None, "derived_from": list(column.from_), "function": column.derive}
+        if isinstance(column, TransformColumn):
+            pose = {**dict(zip(("from", "to"), column.tf.words, strict=True)), "at": column.at}
+            return {"topic": None, "pose": pose, "topics": [*column.tf.topics, *column.tf.static]}
+        if isinstance(column, LabelColumn):
+            return {"topic": None, "labels": column.table, "tolerance": column.tolerance}
         if lineage is None:
             none: list[Any] | None = [] if column and self.is_read else None
             topic = column.topic if column else None
@@ -163,13 +178,9 @@ class Explainer:
 
     def _open(self, recipe: Recipe, record: LogRecord) -> tuple[Log, RowPlan | None] | str:
         try:
-            options = OpenOptions(
-                "salvage",
-                self._store.options,
-                self._store.uri_of("index"),
-                redactions=Purged(self._store).redactions,
-            )
-            log = open_log(record.uris, options, record.log_id)
+            erased = Purged(self._store).redactions
+            options = open_options(recipe, self._store.options, self._store.uri_of("index"), erased)
+            log = open_log(record.uris, replace(options, on_error="salvage"), record.log_id)
             topics = {name for name, info in log.summary.topics.items() if info.num_messages}
             if log.summary.content_id != record.content_id:
                 return "the log has changed since the build; `logloom verify --against-logs` says how"
@@ -181,7 +192,7 @@ class Explainer:
 def _plan_of(recipe: Recipe, log_id: str, log: Log, topics: set[str]) -> RowPlan | None:
     """The plan of those columns that this log has messages for; None where it has none."""
     columns = {
-        name: column
+        name: column.model_copy(update={"deskew": None})  # which may want topics that this log lacks
         for name, column in recipe.columns.items()
         if isinstance(column, TopicColumn) and column.topic in topics
     }

@@ -142,7 +142,7 @@ def _bytes_of(
     Args:
         sizes: of parts of logs that were read for other versions; takes those that are.
     """
-    if count is False:
+    if count is False or (count is None and len(manifest.logs) > MAX_PARTS):
         return None
     parts = [part for part in manifest.logs.column("part").to_pylist() if part]
     new = [part for part in dict.fromkeys(parts) if part not in sizes]
@@ -194,8 +194,8 @@ class LogStay:
             }
             for folder, unit in self.units
         ]
-        said = {"units": units, "columns": self.columns}
-        return {"versions": list(self.versions), **asdict(self.record), **said}
+        extent = {"units": units, "columns": self.columns}
+        return {"versions": list(self.versions), **asdict(self.record), **extent}
 
 
 def follow(store: Store, log_id: str) -> list[LogStay]:

@@ -7,7 +7,7 @@ Elsewhere: printing (logloom.cli), suggesting recipes (logloom.transforms.sugges
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
+from logloom.io.video.glimpse import VideoGlimpse, glimpse
 from logloom.transforms.suggest import suggest
 from logloom.words import OnMessage, counted, human_bytes, human_time, ignore_message
 
@@ -31,11 +32,13 @@ class LogDescription:
 
     Attributes:
         silences: by topic, ns; see `longest_silence`.
+        videos: by topic that holds compressed video, what its beginning tells.
     """
 
     log_id: str
     summary: LogSummary
     silences: Mapping[str, int]
+    videos: Mapping[str, VideoGlimpse] = field(default_factory=dict)
 
     @property
     def headline(self) -> str:
@@ -46,7 +49,8 @@ class LogDescription:
             return f"{self.log_id}: {what}, {human_bytes(s.size)}{files}"
         seconds = (s.last - s.first) / 1e9
         when = f"in {seconds:.1f} s, {human_bytes(s.size)}, from {human_time(s.first)}"
-        return f"{self.log_id}: {what} {when}{files}"
+        videos = "".join(f"\n{topic}: {seen.words}" for topic, seen in self.videos.items())
+        return f"{self.log_id}: {what} {when}{files}{videos}"
 
     def table_rows(self) -> list[tuple[str, ...]]:
         start = self.summary.first
@@ -78,6 +82,7 @@ class LogDescription:
                 "hz": round(rate(t.num_messages, t.first, t.last), 3),
                 "first": t.first if t.num_messages else None,
                 "last": t.last if t.num_messages else None,
+                **({"video": asdict(self.videos[t.topic])} if t.topic in self.videos else {}),
             }
             for t in self.summary.topics.values()
         ]
@@ -192,7 +197,9 @@ def describe(
         silences: dict[str, int] = {}
         if isinstance(log, ContainerLog):
             silences = {topic: longest_silence(log, topic) for topic in log.summary.topics}
-        described.append(LogDescription(log_id, log.summary, silences))
+        seen = {topic: glimpse(log, topic) for topic, info in log.summary.topics.items() if info.num_messages}
+        videos = {topic: video for topic, video in seen.items() if video is not None}
+        described.append(LogDescription(log_id, log.summary, silences, videos))
     return described
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.filesystems import absolute_uri
-from logloom.io.manifest import Manifest, read_manifest
+from logloom.io.manifest import Manifest, read_manifest, version_file
 from logloom.io.retries import WAITS
 from logloom.pipelines.comparison import sums_of
 from logloom.pipelines.planned import BuildPlan
@@ -57,7 +57,8 @@ def announced(plan: BuildPlan, target: str | None, on_message: OnMessage) -> Ite
     except BaseException as error:
         _send(target, event(plan, "FAIL", problem=f"{type(error).__name__}: {error}"), on_message)
         raise
-    manifest = read_manifest(plan.job.store, _number(plan))
+    is_unchanged = plan.job.if_changed and not plan.job.store.exists(version_file(plan.job.number))
+    manifest = read_manifest(plan.job.store, "latest" if is_unchanged else _number(plan))
     _send(target, event(plan, "COMPLETE", manifest), on_message)
 
 
@@ -75,8 +76,8 @@ def event(plan: BuildPlan, kind: str, manifest: Manifest | None = None, problem:
         "processing_engine": _facet("1-1-1/ProcessingEngineRunFacet", name="logloom", version=_version())
     }
     if problem:
-        said = {"message": shown(problem), "programmingLanguage": "PYTHON"}
-        facets["errorMessage"] = _facet("1-0-1/ErrorMessageRunFacet", **said)
+        body = {"message": shown(problem), "programmingLanguage": "PYTHON"}
+        facets["errorMessage"] = _facet("1-0-1/ErrorMessageRunFacet", **body)
     return {
         "eventType": kind,
         "eventTime": datetime.datetime.now(datetime.UTC).isoformat(),
@@ -112,9 +113,10 @@ def _output(plan: BuildPlan, manifest: Manifest | None) -> dict[str, Any]:
         }
         for name, ctype in schema.columns.items()
     ]
+    number = _number(plan) if manifest is None else manifest.version
     facets = {
-        "schema": _facet("1-1-1/SchemaDatasetFacet", fields=fields),
-        "version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=str(_number(plan))),
+        "schema": _facet("1-2-0/SchemaDatasetFacet", fields=fields),
+        "version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=str(number)),
     }
     statistics = {}
     if manifest is not None:
@@ -137,8 +139,8 @@ def _named(uri: str) -> dict[str, str]:
     return {"namespace": f"{scheme}://{bucket}", "name": name or "/"}
 
 
-def _send(target: str, said: Mapping[str, Any], on_message: OnMessage) -> None:
-    data = json.dumps(said).encode()
+def _send(target: str, body: Mapping[str, Any], on_message: OnMessage) -> None:
+    data = json.dumps(body).encode()
     try:
         if is_local(target):
             with open(absolute_uri(target), "ab") as file:

@@ -7,7 +7,7 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,17 +15,20 @@ import numpy as np
 from pydantic import BaseModel
 
 from logloom.errors import UsageError
+from logloom.io.formats import format_named
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.manifest import Manifest, check_root
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
-from logloom.io.units import ReferringFormat, format_named
+from logloom.io.units import ReferringFormat
+from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State
+from logloom.pipelines.plan_video import video_notes
 from logloom.pipelines.planned import BuildPlan, PlannedLog
 from logloom.pipelines.standing import changed_logs, standing, task_of
 from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
-from logloom.recipe import Recipe
+from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.derive import load_files, modules_of, read_files
@@ -48,6 +51,7 @@ def plan_build(
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     sample: int | None = SAMPLE,
+    compare: bool = True,
     labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
@@ -66,12 +70,19 @@ def plan_build(
         storage_options: fsspec options by protocol.
         sample: how many of the logs to build are opened here, where there are more; workers open the
             others. None opens all of them.
+        compare: opens all logs of the newest version that may have changed, so that the plan says whether
+            there is work. Otherwise workers open most, and a build that finds none changed commits nothing.
         labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
         UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
         LogReadError: logs can't be read (under on_error fail); lists all of them.
+
+    Examples:
+        >>> plan = plan_build(Recipe.load("demo/recipe.yaml"), "demo/dataset", base="demo")
+        >>> plan.up_to_date
+        True
     """
     store = Store.at(root, storage_options)
     check_root(store)
@@ -86,28 +97,25 @@ def plan_build(
     row_plan, notes = logs.resolve(allowed)
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
-    compared = logs.rows()
-    if parent is not None and is_unchanged(job, parent):
-        # Keys tell which of these changed, and so whether there is anything to do.
-        left = logs.rows(State.LEFT)
-        compared = left[before.rows_of(logs.files.ids.take(left)) >= 0]
-    job, notes = _with_changed_opened(job, recipe, logs, before, notes, allowed, compared)
+    asked = _compared(job, parent, before, logs) if compare else logs.rows()
+    job, notes = _with_changed_opened(job, recipe, asked, logs, before, notes, allowed)
     _check_names(job.outputs, logs)
-    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs))
+    compared = _compared(job, parent, before, logs)
+    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared)))
     notes += tuple(_waiting(store, recipe, logs, before))
-    return _against_parent(job, recipe, parent, before, logs, notes)
+    return _against_parent(job, recipe, parent, before, logs, compared, notes)
 
 
 def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:
     """What a recipe says of its job, and more."""
-    outputs = _outputs(recipe)
+    outputs, references = resolved_references(_outputs(recipe), store.options)
     return LogJob(
         store=store,
         name=recipe.name,
         recipe=recipe.identity_json(),
         outputs=outputs,
         skip_budget=recipe.skip_budget,
-        references=references_of(outputs, store.options),
+        references=references,
         **more,
     )
 
@@ -136,23 +144,32 @@ def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
     ]
 
 
-def _sample_note(logs: PlanLogs) -> list[str]:
-    """Says which logs a recipe was held to, where workers open the others."""
+def _sample_note(logs: PlanLogs, num_compared: int) -> list[str]:
+    """Says which logs a recipe was held to, where workers open the others, and compare some."""
     if not logs.num_left:
         return []
     some = sorted(logs.opened)
     named = ", ".join(some[:5]) + (", …" if len(some) > 5 else "")
     total = counted(len(some) + logs.num_left, "log")
-    return [f"opened {len(some)} of {total} to hold the recipe to ({named}); workers open the others"]
+    note = f"opened {len(some)} of {total} to hold the recipe to ({named}); workers open the others"
+    same = f", and build those of {counted(num_compared, 'log')} of the newest version that changed"
+    return [note + same * bool(num_compared)]
 
 
-def references_of(outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of the datasets that outputs point into, by output."""
-    return {
-        output: form.references_digest(options, storage_options)
-        for output, options in outputs.items()
-        if isinstance(form := format_named(output), ReferringFormat)
-    }
+def resolved_references(
+    outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]
+) -> tuple[dict[str, BaseModel], dict[str, str]]:
+    """Outputs that point into the versions that are there now, and by output the digest of these.
+
+    Workers would find later ones, and write other bytes under the same identity.
+    """
+    found, digests = dict(outputs), dict[str, str]()
+    for output, options in outputs.items():
+        form = format_named(output)
+        if isinstance(form, ReferringFormat):
+            found[output] = form.pinned(options, storage_options)
+            digests[output] = form.references_digest(found[output], storage_options)
+    return found, digests
 
 
 def _outputs(recipe: Recipe) -> Mapping[str, BaseModel]:
@@ -188,14 +205,22 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
         raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
 
 
+def _compared(job: LogJob, parent: Manifest | None, before: Before, logs: PlanLogs) -> Ints:
+    """The logs whose keys tell whether they changed, and so whether there is anything to do."""
+    if parent is None or not is_unchanged(job, parent):
+        return logs.rows()
+    left = logs.rows(State.LEFT)
+    return left[before.rows_of(logs.files.ids.take(left)) >= 0]
+
+
 def _with_changed_opened(
     job: LogJob,
     recipe: Recipe,
+    compared: Ints,
     logs: PlanLogs,
     before: Before,
     notes: tuple[str, ...],
     allow_derive: Sequence[str],
-    compared: Ints,
 ) -> tuple[LogJob, tuple[str, ...]]:
     """Opens logs that are to be compared, and remembered ones that have to be built, of many a sample.
 
@@ -221,6 +246,7 @@ def _against_parent(
     parent: Manifest | None,
     before: Before,
     logs: PlanLogs,
+    compared: Ints,
     notes: Sequence[str],
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
@@ -232,14 +258,22 @@ def _against_parent(
         if task.log_id not in purged and not stands:
             planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
     notes = [*notes, *(log.warning for log in planned if log.warning)]
-    left = tuple(_task_left(recipe, logs, log) for log in logs.files.at(logs.rows(State.LEFT)))
+    notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
+    left = tuple(_tasks_left(recipe, logs, np.setdiff1d(logs.rows(State.LEFT), compared)))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
     there = before.left_out | logs.unsettled | purged
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
     vanished = _vanished(job, recipe, gone, before)
+    there_before = zip(logs.unsettled, before.rows_of(logs.unsettled), strict=True)
+    waiting = [log_id for log_id, row in there_before if row >= 0]
+    _check_waiting(job, recipe, waiting, before)
+    if isinstance(recipe.logs, LogTable):
+        staying = before.records([*waiting, *(gone if recipe.vanished == "keep" else [])])
+        check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
     erased = [log_id for log_id, row in zip(purged, before.rows_of(purged), strict=True) if row >= 0]
     lost = sorted([*([] if recipe.vanished == "keep" else gone), *erased])
-    notes = [*notes, *logs.purged_notes(purged)]
+    notes += [*logs.purged_notes(purged), *logs.labels.notes(logs.files.ids.to_pylist())]
+    notes += logs.namesake_notes(log.task.log_id for log in planned)
     changes = before.changes([*vanished, *unreadable], lost)
     new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
     kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
@@ -247,9 +281,11 @@ def _against_parent(
         job=job,
         logs=tuple(planned),
         left=left,
+        compared=tuple(_tasks_compared(recipe, logs, compared, before)),
+        compared_bytes=logs.bytes_to_compare(compared),
         notes=tuple(notes),
         dropped=tuple(gone),
-        up_to_date=parent is not None and not new and not changes and is_unchanged(job, parent),
+        up_to_date=parent is not None and not (new or changes or len(compared)) and is_unchanged(job, parent),
         unreadable=tuple(unreadable),
         left_out=tuple(sorted(before.left_out)),
         num_unsettled=len(logs.unsettled),
@@ -259,20 +295,31 @@ def _against_parent(
         opened=tuple(sorted(logs.opened)),
         samples=tuple(logs.samples),
         memory=logs.memory(),
+        labels=logs.labels,
         num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
     )
-    return replace(plan, job=replace(job, bundle=bundle_size(plan.num_partitions)))
+    bundle = bundle_size(plan.num_partitions)
+    return replace(plan, job=replace(job, bundle=bundle, if_changed=len(compared) > 0))
 
 
-def _task_left(recipe: Recipe, logs: PlanLogs, files: LogFiles) -> LogTask:
-    """A log that a worker is to open first, by what its listing says."""
-    split = split_of(recipe, files.log_id, files.uris, files.split)
-    return LogTask(files.log_id, files.uris, "", split, "", logs.listed(files))
+def _tasks_left(recipe: Recipe, logs: PlanLogs, rows: Ints) -> Iterator[LogTask]:
+    """Logs that workers are to open first, by what their listing says."""
+    for files in logs.files.at(rows):
+        split = split_of(recipe, files.log_id, files.uris, files.split, files.catalogue)
+        yield LogTask(files.log_id, files.uris, "", split, "", logs.listed(files), files.catalogue)
+
+
+def _tasks_compared(recipe: Recipe, logs: PlanLogs, rows: Ints, before: Before) -> Iterator[LogTask]:
+    """The same, of logs that the newest version has."""
+    found = before.rows_of(logs.files.ids.take(rows))
+    known = (before.column(name).take(found).to_pylist() for name in ("key", "status"))
+    for task, key, status in zip(_tasks_left(recipe, logs, rows), *known, strict=True):
+        yield task if status == "kept" else replace(task, before=key)  # a log that is back is no longer kept
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
-    split = split_of(recipe, log.log_id, tuple(log.uris), log.split)
-    task = LogTask(log.log_id, tuple(log.uris), "", split, "")
+    split = split_of(recipe, log.log_id, tuple(log.uris), log.split, log.catalogue)
+    task = LogTask(log.log_id, tuple(log.uris), "", split, "", catalogue=log.catalogue)
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
@@ -305,6 +352,18 @@ def _vanished(job: LogJob, recipe: Recipe, gone: Sequence[str], before: Before) 
     return changed
 
 
+def _check_waiting(job: LogJob, recipe: Recipe, waiting: Sequence[str], before: Before) -> None:
+    """Raises a UsageError where rows of logs that wait were made by another recipe."""
+    records = [record for record in before.records(waiting) if record.rows]
+    other = sorted(record.log_id for record in records if record.key != _key_now(job, recipe, record))
+    if other:
+        raise UsageError(
+            f"{counted(len(other), 'log waits', 'logs wait')} for a later build, by the recipe's `settle`, "
+            f"whose rows were made by another recipe ({', '.join(other[:5])}); these can't stand beside rows "
+            "of this one: build once their files have settled, leave `settle` out, or undo the change"
+        )
+
+
 def _key_now(job: LogJob, recipe: Recipe, record: LogRecord) -> str:
-    split = split_of(recipe, record.log_id, record.uris, record.split)
-    return job.log_key(record.log_id, record.content_id, record.uris, split)
+    split = split_of(recipe, record.log_id, record.uris, record.split, record.catalogue)
+    return job.log_key(record.log_id, record.content_id, record.uris, split, record.catalogue)

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.ahead import ahead
+from logloom.io.catalogued import with_labels
 from logloom.io.filesystems import absolute_uri
-from logloom.io.logs.base import OpenOptions, unfinished_words
+from logloom.io.logs.base import known_by, unfinished_words
 from logloom.io.logs.decoding import clouds
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
-from logloom.io.logs.match import access_to, check_files, has_settled, size_of_files, waiting_threads
+from logloom.io.logs.match import NOT, access_to, check_files, has_settled, size_of_files, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.logs.ranges import HASHES
@@ -32,11 +33,13 @@ from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
-from logloom.pipelines.versions import Before, purged_notes
+from logloom.pipelines.versions import Before, namesake_notes, purged_notes
 from logloom.recipe import LogTable, Recipe
-from logloom.recipe.logs import expand_logs
+from logloom.recipe.labels import RecipeLabels
+from logloom.recipe.logs import expand_logs, open_options
 from logloom.transforms.columns import RowPlan
-from logloom.transforms.resolve import Alike, named_topics, resolve
+from logloom.transforms.resolve import resolve
+from logloom.transforms.topics import Alike, named_topics
 from logloom.uris import shown
 from logloom.words import counted
 
@@ -70,6 +73,7 @@ class PlanLogs(Mapping[str, Outline]):
         sources: absolute URIs and globs that `logs` names, or its table, without credentials.
         unsettled: log_ids of logs whose files changed lately, so that they wait for a later build.
         options: by which they are opened.
+        labels: of them.
     """
 
     def __init__(
@@ -97,14 +101,16 @@ class PlanLogs(Mapping[str, Outline]):
         """
         self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
         self._topics = named_topics(recipe)
-        said = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
-        self.sources = tuple(shown(absolute_uri(uri, base)) for uri in said)
+        uris = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
+        self.sources = tuple(shown(absolute_uri(uri, base)) for uri in uris if not uri.startswith(NOT))
         self._purged = Purged(store)
         sidecars = Sidecars(store.uri_of("index"), store.options)
         # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
-        empty = Memory.of(recipe.hash, self._topics)
-        self._before = empty if self._reads_all else Memory.load(sidecars, recipe.hash, self._topics)
+        # What was remembered before some time was erased, as in a copy that was put back, counts no more.
+        by = known_by(recipe.hash, self._purged.redactions, recipe.time.name)
+        empty = Memory.of(by, self._topics)
+        self._before = empty if self._reads_all else Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
         self._bags_told = folders.bags_told
@@ -115,14 +121,14 @@ class PlanLogs(Mapping[str, Outline]):
         self.opened: dict[str, Outline] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
-        self.options = OpenOptions(
-            recipe.on_error_mode,
-            access,
-            sidecars.uri,
-            hash=recipe.hash,
-            redactions=self._purged.redactions,
-        )
+        self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
         self._outline = outlines()
+        self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
+        if self.labels.types:
+            told = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
+            self.files = self.files.with_catalogue(
+                [with_labels(said, self.labels.digests_of(log_id)) for log_id, said in told]
+            )
 
     def _to_build(
         self, found: LogList, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]
@@ -182,8 +188,11 @@ class PlanLogs(Mapping[str, Outline]):
         """
         if not len(self._purged):
             return set()
-        known = self.rows(State.REMEMBERED, State.OPENED)
-        there = {log.log_id for row, log in self.at(known) if self._is_purged(row, log)}
+        rows = self.rows(State.REMEMBERED)
+        files = self.files
+        like = self._purged.are_like(files.ids.take(rows), self.contents(rows), files.sizes(rows))
+        asked = np.concatenate([rows[like], self.rows(State.OPENED)])
+        there = {log.log_id for row, log in self.at(asked) if self._is_purged(row, log)}
         named = self._purged.has_named
         lost = [log_id for log_id in before.missing_from(self.files.ids) if named(log_id)]
         return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
@@ -199,6 +208,10 @@ class PlanLogs(Mapping[str, Outline]):
     def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
         """See `logloom.pipelines.versions.purged_notes`."""
         return purged_notes(self._purged, log_ids)
+
+    def namesake_notes(self, log_ids: Iterable[str]) -> Iterator[str]:
+        """See `logloom.pipelines.versions.namesake_notes`."""
+        return namesake_notes(self._purged, log_ids)
 
     def _size_of(self, log: LogFiles) -> int | None:
         """Bytes of a log's files; None where nobody can tell."""
@@ -272,8 +285,8 @@ class PlanLogs(Mapping[str, Outline]):
 
     def _seen(self) -> set[str]:
         """The topics that a log has which is opened or remembered."""
-        told = [alike.topics.keys() for alike in self._alike()]
-        return set().union(*told, *(log.summary.topics.keys() for log in self.opened.values()))
+        known = [alike.topics.keys() for alike in self._alike()]
+        return set().union(*known, *(log.summary.topics.keys() for log in self.opened.values()))
 
     def _alike(self) -> list[Alike]:
         """The remembered logs, together those that define topics alike."""
@@ -293,11 +306,11 @@ class PlanLogs(Mapping[str, Outline]):
         while self.num_remembered:
             failed = len(self.failed)
             try:
-                return resolve(self._recipe, self, allow_derive, self._alike())
+                return resolve(self._recipe, self, allow_derive, self._alike(), self.labels.types)
             except LogloomError:
                 # Without those that turned out to be unreadable, where these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
-        return resolve(self._recipe, self, allow_derive)
+        return resolve(self._recipe, self, allow_derive, labels=self.labels.types)
 
     def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
         """Logs with their positions."""
@@ -322,18 +335,22 @@ class PlanLogs(Mapping[str, Outline]):
 
     def unfinished(self) -> Iterator[str]:
         """Says which files their recorder hasn't closed, so that a later build may find more in them."""
-        told = {log_id: outline.summary.unfinished for log_id, outline in self.opened.items()}
+        known = {log_id: outline.summary.unfinished for log_id, outline in self.opened.items()}
         open_ends = np.fromiter(self._before.unfinished, np.int64, len(self._before.unfinished))
         rows = np.flatnonzero(np.isin(self._rows, open_ends) & (self._states == State.REMEMBERED))
         for row, log in self.at(rows):
-            told[log.log_id] = self._before.unfinished[int(self._rows[row])]
-        for _, files in sorted(told.items()):
+            known[log.log_id] = self._before.unfinished[int(self._rows[row])]
+        for _, files in sorted(known.items()):
             for uri, why in sorted(files.items()):
                 yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
 
     def listed(self, log: LogFiles) -> str:
         """What tells a log in later listings, where whoever opens it may remember it; "" otherwise."""
         return "" if self._reads_all or self._limit is not None else print_of(log)
+
+    def bytes_to_compare(self, rows: Ints) -> int:
+        """How much is read of logs to make their content ids, as far as listings tell; 0 of ends of files."""
+        return int(self.files.sizes(rows).clip(0).sum()) if self._reads_all else 0
 
     def memory(self) -> Memory | None:
         """What the next plan may remember; None where that is what this one did."""
@@ -348,7 +365,7 @@ class PlanLogs(Mapping[str, Outline]):
             known += [(listed, one)] if one is not None and (listed := print_of(log)) else []
         memory = self._before.take(self._rows[self._rows >= 0], self._bags_told)
         if known:
-            memory = memory.with_more([Memory.of(self._recipe.hash, self._topics, known)])
+            memory = memory.with_more([Memory.of(self.options.known_by, self._topics, known)])
         return None if memory.is_same(self._before) else memory
 
 

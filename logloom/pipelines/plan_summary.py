@@ -29,7 +29,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "recipe_held_to": list(plan.samples),
         "logs_unsettled": plan.num_unsettled,
         "logs_purged": plan.num_purged,
-        "logs_left_to_workers": len(plan.left),
+        "logs_left_to_workers": len(plan.left) + len(plan.compared),
         "partitions": plan.num_partitions,
         "rows_at_most": plan.num_ticks,
         "units_to_build": units - finished,

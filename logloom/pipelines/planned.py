@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import LogSummary
+from logloom.io.logs.decoding.adapters import VIDEO
 from logloom.io.logs.remembered import Memory
 from logloom.io.shards import LogRecord
 from logloom.io.stretches import LogRange
 from logloom.pipelines.versions import KeptLogs
+from logloom.recipe.labels import RecipeLabels
 from logloom.runners import Size
-from logloom.transforms.columns import RowPlan, Span, TopicClock
+from logloom.transforms.columns import RowPlan, Span, clock_topics
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
 
@@ -35,8 +37,8 @@ class PlannedLog:
     Attributes:
         num_messages, message_bytes: in the log; bytes uncompressed.
         num_ticks: as many rows as there can be, before `rows:` drops any.
-        bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where a
-            topic is the clock.
+        bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where
+            messages are the clock.
         reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, its halo left out.
     """
 
@@ -51,9 +53,9 @@ class PlannedLog:
     def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
         """Plans a log's partitions, from its index."""
         spans = plan_spans(summary, plan)
-        if isinstance(plan.clock, TopicClock):
-            topic = summary.topics.get(plan.clock.topic)
-            num_ticks = topic.num_messages if topic is not None else 0
+        if names := clock_topics(plan.clock):
+            topics = [summary.topics.get(name) for name in names]
+            num_ticks = min(0 if topic is None else topic.num_ticks for topic in topics)
         else:
             num_ticks = sum(span.ticks[1] - span.ticks[0] for span in spans if span.ticks is not None)
         rows = [(span.start, span.stop, *(span.ticks or ())) for span in spans]
@@ -105,7 +107,7 @@ class Plan:
 
     @property
     def elements(self) -> Iterator[LogTask | bytes]:
-        """What the pipeline starts from; see `logloom.transforms.build_logs.BuildLogs`."""
+        """What the pipeline starts from; see `logloom.transforms.build_logs.build_logs`."""
         return iter(())
 
     @property
@@ -165,6 +167,8 @@ class BuildPlan(Plan):
     Attributes:
         logs: that will be read, and were opened.
         left: those that workers open first. Figures of the plan count each as one of the others on average.
+        compared: logs of the newest version that workers open, and build if they changed. They count as kept.
+        compared_bytes: of their files, where workers read all of them.
         unreadable: logs that are skipped.
         left_out: logs that somebody dropped.
         num_unsettled: how many logs wait for a later build, since their files changed lately.
@@ -173,11 +177,14 @@ class BuildPlan(Plan):
         opened: logs that were, in name order; the others are listed as they were when a build opened them.
         samples: of these, the remembered ones that were opened only to hold the recipe to.
         num_purged: how many logs are left out since they were purged.
+        labels: that logs have, as their tables are now.
     """
 
     job: LogJob
     logs: tuple[PlannedLog, ...]
     left: tuple[LogTask, ...] = ()
+    compared: tuple[LogTask, ...] = ()
+    compared_bytes: int = 0
     dropped: tuple[str, ...] = ()
     unreadable: tuple[LogRecord, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -187,11 +194,12 @@ class BuildPlan(Plan):
     opened: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     num_purged: int = 0
+    labels: RecipeLabels | None = None
 
     @property
     def tasks(self) -> Iterator[LogTask]:
         """The logs that will be read."""
-        return itertools.chain((log.task for log in self.logs), self.left)
+        return itertools.chain((log.task for log in self.logs), self.left, self.compared)
 
     @property
     def elements(self) -> Iterator[LogTask | bytes]:
@@ -220,8 +228,10 @@ class BuildPlan(Plan):
     @property
     def size(self) -> Size:
         """How much work it is, for who chooses how many workers it is worth."""
-        transcodes = any(column.spec.resize or column.spec.encode for column in self.job.plan.columns)
-        return Size(self.message_bytes, self.num_partitions, transcodes)
+        specs = [column.spec for column in self.job.plan.columns]
+        transcodes = any(spec.resize or spec.encode or spec.adapter == VIDEO for spec in specs)
+        num_bytes, num_tasks = self.message_bytes + self.compared_bytes, len(self.compared)
+        return Size(num_bytes, self.num_partitions + num_tasks, transcodes)
 
     @property
     def largest_partition(self) -> int:
@@ -251,8 +261,9 @@ class BuildPlan(Plan):
     def work(self) -> dict[str, tuple[int, int]]:
         found = {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
         mean = self.message_bytes // max(1, self.num_logs), -(-self.num_partitions // max(1, self.num_logs))
-        return found | dict.fromkeys((task.log_id for task in self.left), mean)
+        found |= dict.fromkeys((task.log_id for task in self.left), mean)
+        return found | dict.fromkeys((task.log_id for task in self.compared), (0, 0))
 
     @property
     def is_guessed(self) -> bool:
-        return bool(self.left)
+        return bool(self.left or self.compared)

@@ -10,6 +10,7 @@ don't, such as Dataflow's, the units that appear in the root are counted.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from logloom.transforms.journal import (
     Note,
 )
 from logloom.transforms.read_marks import units_read_back
+from logloom.uris import is_local
 from logloom.words import counted, human_bytes, human_seconds, printable
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ _FIRST_PLAIN = 1.0  # seconds until the first line where there is no terminal
 _PLAIN_EVERY = 10.0  # seconds between the next ones
 _RATE_OVER = 10.0  # seconds whose speed is shown
 _REST = 9  # times as long as a look took: of a million units it takes minutes
+_TELLING = 2.0  # seconds of building that tell what it waits for
+_BUSY = 0.7  # processor time to time, from where on the processor is what takes it
 _READ_BACK_SHARE = 0.4  # of the time of building; what is guessed until some has been read back
 
 
@@ -56,17 +60,20 @@ class Meter:
     Attributes:
         work: of each log its bytes and its partitions, guessed until somebody has opened it.
         reads_back: the share of partitions that is read back.
+        waits_for: what workers that don't compute wait for: "disk" or "network".
         phase: what goes on, for people: "building drive-03".
         rows: that were made.
     """
 
     work: MutableMapping[str, tuple[int, int]]
     reads_back: float = 1.0
+    waits_for: str = "disk"
     phase: str = "starting"
     rows: int = 0
     _done: dict[str, float] = field(default_factory=dict)  # bytes by phase
     _found: float = 0.0  # bytes that an earlier attempt had built
     _seconds: dict[str, float] = field(default_factory=dict)  # of workers, by phase
+    _cpu: float = 0.0  # seconds of processor time that building took
     _files: list[int] = field(default_factory=lambda: [0, 0])  # of assembled outputs: there, and to be there
     _recent: deque[tuple[float, float]] = field(default_factory=deque)
     _began: float | None = None
@@ -99,6 +106,7 @@ class Meter:
             self._found += share if note.found and note.phase == BUILDING else 0.0
             if not note.found:
                 self._seconds[note.phase] = self._seconds.get(note.phase, 0.0) + note.seconds
+                self._cpu += note.cpu if note.phase == BUILDING else 0.0
             self.rows += note.rows if note.phase == BUILDING else 0
 
     def _read_back_cost(self) -> float:
@@ -134,6 +142,14 @@ class Meter:
         done = self.built + cost * self._done.get(READING_BACK, 0.0)
         return min(1.0, done / (self.total * (1 + cost))) if self.total else 0.0
 
+    @property
+    def bound_by(self) -> str:
+        """What building takes its time for, so far; "" where nobody can tell yet."""
+        worked = self._seconds.get(BUILDING, 0.0)
+        if worked < _TELLING or not self._cpu:
+            return ""
+        return "processor" if self._cpu >= _BUSY * worked else self.waits_for
+
     def words(self, now: float) -> str:
         """What was done, in one line without the phase."""
         parts = []
@@ -142,7 +158,10 @@ class Meter:
         parts.append(f"{human_bytes(self.built)} of {human_bytes(self.total)}")
         if (speed := self.speed(now)) > 0 and self.built < self.total:
             parts.append(f"{human_bytes(speed)}/s")
-        return ", ".join([*parts, counted(self.rows, "row")])
+        parts.append(counted(self.rows, "row"))
+        if self.bound_by and self.built < self.total:
+            parts.append(f"bound by the {self.bound_by}")
+        return ", ".join(parts)
 
 
 class UnitLooker:
@@ -214,7 +233,9 @@ class Watch:
             return self
         store = self._plan.job.store
         share = {"all": 1.0, "none": 0.0}.get(self._plan.job.verify)
-        self._meter = Meter(self._plan.work, 1.0 if share is None else share)
+        is_near = store.local is not None and all(map(is_local, itertools.islice(self._plan.uris, 1)))
+        waits_for = "disk" if is_near else "network"
+        self._meter = Meter(self._plan.work, 1.0 if share is None else share, waits_for)
         self._notes: Any
         if self._sees_workers:
             if store.local is not None:

@@ -9,12 +9,13 @@ log_id and URIs.
 
 Of a log of which only some time is erased all units go the same way: rows before and after it may hold
 messages from then. The tombstone says which time; the next build makes the other rows again.
-Elsewhere: tombstones (logloom.io.purged), which time that is (purge_rows), finding what is left
-(purge_traces), what versions need (gc_needed).
+Elsewhere: tombstones (logloom.io.purged), which time that is (purge_rows), intervals of logs that were saved
+(purge_intervals), finding what is left (purge_traces), what versions need (gc_needed).
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,17 +24,21 @@ from typing import Any
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.ages import FoundFile, listed, remove_files, remove_folder
 from logloom.io.ahead import ahead
-from logloom.io.entries import find_entry, unit_folder, unit_names
+from logloom.io.entries import Entry, find_entry, unit_folder, unit_names
 from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.match import size_of_files
 from logloom.io.manifest import as_laid_out, resolve_version, version_file, version_numbers, view_folder
 from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
-from logloom.io.removals import are_in
-from logloom.io.storage import TEMPORARY, UNITS, Store
+from logloom.io.remote import MISSING
+from logloom.io.removals import forget_removals, removing
+from logloom.io.storage import TEMPORARY, Store
+from logloom.io.stored import UNITS
+from logloom.pipelines.gc import LOG_FILE
 from logloom.pipelines.gc_needed import view_users
 from logloom.pipelines.purge_found import Found
+from logloom.pipelines.purge_intervals import forget_logs, telling_of
 from logloom.pipelines.purge_rows import ErasedTime
-from logloom.pipelines.purge_traces import Traces, files_of_assembled, find_left, spare_shared
+from logloom.pipelines.purge_traces import Traces, files_of_assembled, find_left, log_ids_in, spare_shared
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 from logloom.schema import TimeRanges
@@ -98,7 +103,7 @@ def purge(
         StorageError: a disk or an object store refused; run it again.
     """
     if not logs and not times:
-        raise UsageError("nothing to erase: name logs, or times of logs")
+        raise UsageError("nothing to erase: name logs (--log LOG_ID), or times of logs (--rows LOG:FROM..TO)")
     return _purge(Store.at(root, storage_options), logs, times, reason, dry_run, on_progress, set())
 
 
@@ -120,6 +125,8 @@ def _purge(
     running = [status for status in builds(store) if not status.is_over]
     if running:
         raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
+    if not dry_run:
+        forget_removals(store, 0.0)  # of a purge that was killed
     is_first = not seen
     seen.add(store.uri)
     found = _found(store, logs, times) if is_first else Found(store, logs, times)
@@ -127,7 +134,7 @@ def _purge(
     unknown = found.unknown if is_first or not found.records else []
     if unknown:
         resolve_version(store, "latest")
-        words = ", ".join(unknown[:5])
+        words = ", ".join(map(repr, unknown[:5]))
         raise UsageError(f"{store.uri}: no version has {words}; `logloom diff` and `head` show log_ids")
     return _Purging(store, found, dry_run, seen).run(reason, on_progress)
 
@@ -170,30 +177,47 @@ class _Purging:
                 self._count(list(listed(store, folder)))
             return self.done
         self._write_tombstones(gone, reason)
-        self.done.others = [done for user in users if (done := self._in_user(user))]
+        unfinished, files = self._unfinished()
+        passing = self._passing()  # of builds that are over, if none is seen to run after this
+        # A build that counts on any of this is seen here, or sees the note right before its commit.
+        with removing(store, [*gone, *folders, *unfinished, *files]):
+            if begun := self._begun_meanwhile():
+                self.done.left += begun
+                return self.done
+            self.done.others = [done for user in users if (done := self._in_user(user))]
+            self._remember(units)
+            spare_shared(self._traces, store, found.manifests, found.parts, gone)
+            for number in found.records:
+                self._remove_view(number)
+            for folder in [*gone, *folders, *unfinished]:
+                self._remove_folder(folder)
+            self._remove_single(files)
+            self._remove_notes(passing)
+            self._remove_single([f"logs/{part}.parquet" for part in found.parts])
+            self._remove_single(found.files())
+            self._remove_single(forget_logs(store, found.records))
+            if store.local is not None:
+                os.sync()  # what is proven to be gone stays gone if the power fails
+        return self._proven({entry.identity for entry in units}, on_progress)
+
+    def _proven(self, identities: set[str], on_progress: Callable[[int, int], None]) -> PurgeReport:
+        """Looks for what is left."""
+        found, store = self._found, self._store
+        self.done.names = found.named_in()
+        left = [file for file, _ in telling_of(store, found.records)]
+        self.done.left += [f"{store.uri_of(file)}: has intervals of a log that was erased" for file in left]
+        self.done.left += find_left(store, self._traces, identities, found.needed, on_progress)
+        self.done.left += self._begun_meanwhile()
+        return self.done
+
+    def _remember(self, units: Sequence[Entry]) -> None:
+        """Takes traces of what goes, by which copies of it are found."""
         for part, own in self._assembled:
             starts = tuple(f"{folder}/" for folder in own)
-            files = files_of_assembled(store, part)
+            files = files_of_assembled(self._store, part)
             self._traces.remember(file for place, file in files if place.startswith(starts))
         for entry in units:
             self._traces.remember(entry.files)
-        spare_shared(self._traces, store, found.manifests, found.parts, gone)
-        for number in found.records:
-            self._remove_view(number)
-        for folder in [*gone, *folders]:
-            self._remove_folder(folder)
-        self._remove_unfinished()
-        self._remove_notes()
-        self._remove_single([f"logs/{part}.parquet" for part in found.parts])
-        self._remove_single(found.files())
-        if store.local is not None:
-            os.sync()  # what is proven to be gone stays gone if the power fails
-        self.done.names = found.named_in()
-        identities = {entry.identity for entry in units}
-        self.done.left += find_left(store, self._traces, identities, found.needed, on_progress)
-        began = [status for status in builds(store) if not status.is_over]
-        self.done.left += [f"a build of version {one.version} began meanwhile; purge again" for one in began]
-        return self.done
 
     def _write_tombstones(self, folders: Iterable[str], reason: str) -> None:
         shared = tuple(sorted(set(folders)))
@@ -239,33 +263,56 @@ class _Purging:
         self._store.remove(f"{folder}/{COPIED}")
         self._remove_single(copies)
 
-    def _remove_unfinished(self) -> None:
-        """Removes what builds of these logs left that never committed: no build runs that may need it."""
+    def _unfinished(self) -> tuple[list[str], list[str]]:
+        """Folders of units and files of logs/ that no version names, and that may hold some of the logs."""
+        folders = []
         for output in self._store.names(UNITS):
-            folders = [unit_folder(output, name) for name in unit_names(self._store, output)]
-            for folder, is_needed in zip(folders, are_in(self._found.needed, folders), strict=True):
-                if not is_needed and self._is_of_logs(output, folder):
-                    self._remove_folder(folder)
+            names = list(unit_names(self._store, output))
+            for name in itertools.compress(names, ~self._found.needed.has_units(output, names)):
+                if self._is_of_logs(output, name):
+                    folders.append(unit_folder(output, name))
+        files = [f for f in listed(self._store, "logs") if LOG_FILE.fullmatch(f.name.removeprefix("logs/"))]
+        unneeded = itertools.compress(files, ~self._found.needed.has([file.name for file in files]))
+        return folders, [file.name for file in unneeded if self._is_file_of_logs(file)]
 
-    def _is_of_logs(self, output: str, folder: str) -> bool:
+    def _begun_meanwhile(self) -> list[str]:
+        """Says which builds began since this purge looked for them."""
+        known = {manifest.version for manifest in self._found.manifests}
+        began = [f"a build of version {one.version} began" for one in builds(self._store) if not one.is_over]
+        new = [number for number in version_numbers(self._store) if number not in known]
+        made = [f"version {number} was made" for number in new]
+        return [f"{what} meanwhile; purge again" for what in [*began, *made]]
+
+    def _is_of_logs(self, output: str, identity: str) -> bool:
         """Whether a folder that no version names is of the logs, or unfinished, or holds what others gave."""
         try:
-            entry = find_entry(self._store, output, folder.rpartition("/")[2])
+            entry = find_entry(self._store, output, identity)
         except DatasetError:
             return True  # assembled, or damaged: it is made again
         return entry is None or entry.log_id in self._found.log_ids
 
-    def _remove_notes(self) -> None:
-        """Removes what was indexed and listed of logs, and what tells of these in runs/ and tmp/."""
+    def _is_file_of_logs(self, file: FoundFile) -> bool:
+        """Whether a file of logs/ that no version names is of the logs, or damaged: it is made again."""
+        if not file.name.endswith(".parquet"):
+            return self._traces.is_named_in(file)
+        try:
+            found = log_ids_in(self._store.read(file.name))
+        except MISSING:
+            return False
+        return not found or not found.isdisjoint(self._found.log_ids)
+
+    def _passing(self) -> list[str]:
+        """What was indexed and listed of logs, and what tells of these in runs/ and tmp/."""
         store = self._store
-        self._remove_single([file.name for file in listed(store, "index")])
         files = list(listed(store, "runs"))
-        told = ahead(self._traces.is_named_in, files)
-        passing = [file.name for file, names in zip(files, told, strict=True) if names or _is_record(file)]
+        named = ahead(self._traces.is_named_in, files)
+        of_runs = [file for file, names in zip(files, named, strict=True) if names or _is_record(file)]
+        return [file.name for file in [*listed(store, "index"), *of_runs, *listed(store, TEMPORARY)]]
+
+    def _remove_notes(self, passing: Sequence[str]) -> None:
+        if self._store.local is not None:
+            self._store.sweep()
         self._remove_single(passing)
-        if store.local is not None:
-            store.sweep()
-        self._remove_single([file.name for file in listed(store, TEMPORARY)])
 
     # --- roots that point into this one
 

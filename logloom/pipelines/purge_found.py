@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
 from logloom.errors import DatasetError, PurgedError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.labels.stored import files_named
 from logloom.io.log_statistics import statistics_file
 from logloom.io.manifest import Assembled, Manifest, all_versions, manifest_at, read_assembled
 from logloom.io.metadata import parsed
@@ -31,7 +30,7 @@ class Found:
 
     Attributes:
         manifests: of all versions.
-        needed: names of what these need.
+        needed: what these need.
         records: of the logs, by version; none that was made without the time that goes.
         parts: digests that name their parts of manifests.
         log_ids: of the logs.
@@ -43,11 +42,11 @@ class Found:
         self._store = store
         there, removed = all_versions(store)
         self.manifests = [manifest_at(store, number) for number in there]
-        self.needed = Needed.by(store, self.manifests).names
+        self.needed = Needed.by(store, self.manifests)
         for number in removed:
             with contextlib.suppress(DatasetError):  # what is left of it is found as what no version names
                 manifest = manifest_at(store, number)
-                self.needed = np.union1d(self.needed, Needed.by(store, [manifest]).names)
+                self.needed = self.needed.merged(Needed.by(store, [manifest]))
                 self.manifests.append(manifest)
         whole = set(logs)
         wanted = whole | {time.log for time in times}
@@ -110,7 +109,7 @@ class Found:
             return ()
 
     def files(self) -> list[str]:
-        """Files that list what was refused of the logs, and their statistics, but for those of what stays."""
+        """Files of what was refused of the logs, their statistics and labels, without those of what stays."""
         return sorted(_files_of(self._every()) - _files_of(self._done))
 
     def num_rows(self) -> int:
@@ -168,8 +167,11 @@ class Found:
 
 
 def _files_of(records: Iterable[LogRecord]) -> set[str]:
-    told = [(record.refusal_list, statistics_file(record) if record.statistics else "") for record in records]
-    return {name for names in told for name in names if name}
+    found: set[str] = set()
+    for record in records:
+        found |= {record.refusal_list, *files_named(record.catalogue)}
+        found |= {statistics_file(record)} if record.statistics else set()
+    return found - {""}
 
 
 def _records(manifest: Manifest, wanted: set[str]) -> Iterator[LogRecord]:

@@ -61,7 +61,9 @@ def content_without(store: Store, manifest: Manifest, record: LogRecord, ranges:
             f"{store.uri}: version {manifest.version} was converted from {source['from']}: purge the rows "
             f"there and convert again, after `logloom purge --log {record.log_id}` here"
         )
-    options = OpenOptions("salvage", store.options, hash=manifest.recipe.get("hash", "ends"))
+    said = manifest.recipe
+    names = tuple(said.get("time", {}).get("name", ()))
+    options = OpenOptions("salvage", store.options, hash=said.get("hash", "ends"), time_names=names)
     try:
         log = open_log(record.uris, options)
         summary = log.summary

@@ -18,17 +18,19 @@ from logloom.errors import DatasetError
 from logloom.io.ages import FoundFile, listed
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
-from logloom.io.entries import Entry, FileEntry, read_log_part, unit_folder
+from logloom.io.entries import Entry, FileEntry, read_log_part
 from logloom.io.manifest import Assembled, Manifest, read_assembled
 from logloom.io.metadata import canonical
 from logloom.io.remote import MISSING
-from logloom.io.removals import Keys, are_in
+from logloom.io.removals import REMOVING
 from logloom.io.shards import LogRecord
-from logloom.io.storage import TEMPORARY, UNITS, Store
+from logloom.io.storage import TEMPORARY, Store
+from logloom.io.stored import UNITS
+from logloom.pipelines.gc_needed import Needed
 
 _SEARCHED = 64 << 20  # bytes of a file in runs/ or tmp/ that are looked through
 _PIECE = 8 << 20
-_TOLD = ("runs", "index", TEMPORARY)  # folders whose files tell of logs
+_NAMING = ("runs", "index", TEMPORARY)  # folders whose files tell of logs
 
 
 class Traces:
@@ -38,9 +40,9 @@ class Traces:
         self._store = replace(store, fan_out=0)  # files are named as they lie
         self._digests: dict[int, set[str]] = {}  # of erased files, by size
         texts = {text for record in records for text in (record.log_id, record.content_id, *record.uris)}
-        said = {form for text in texts if text for form in (_encoded(text), _as_json(text))}
+        forms = {form for text in texts if text for form in (_encoded(text), _as_json(text))}
         # Whole words: a log may be called "a". Without a record nothing is to be found.
-        words = b"|".join(map(re.escape, said)) or rb"(?!)"
+        words = b"|".join(map(re.escape, forms)) or rb"(?!)"
         self._names = re.compile(rb"(?<![\w.-])(" + words + rb")(?![\w.-])")
 
     def remember(self, files: Iterable[FileEntry]) -> None:
@@ -85,6 +87,22 @@ def _as_json(text: str) -> bytes:
     return canonical(text).strip().strip(b'"')
 
 
+def log_ids_in(data: bytes) -> set[str]:
+    """The logs that a Parquet file of logs/ is of, a part or statistics; none of one that is neither."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with (
+        contextlib.suppress(pa.ArrowException, OSError, ValueError),
+        pq.ParquetFile(pa.BufferReader(data)) as file,
+    ):
+        if noted := (file.metadata.metadata or {}).get(b"log_id"):
+            return {noted.decode(errors="surrogateescape")}
+        if "log_id" in file.schema_arrow.names:
+            return set(file.read(["log_id"], use_threads=False)["log_id"].to_pylist())
+    return set()
+
+
 def spare_shared(
     traces: Traces, store: Store, manifests: Sequence[Manifest], erased: Collection[str], gone: Iterable[str]
 ) -> None:
@@ -120,14 +138,14 @@ def find_left(
     store: Store,
     traces: Traces,
     gone: set[str],
-    needed: Keys,
+    needed: Needed,
     on_progress: Callable[[int, int], None],
 ) -> Iterator[str]:
     """Looks through all files of a root for names of logs, their units, and copies of their files.
 
     Args:
         gone: identities of units that were to go.
-        needed: names of folders in parts/ that versions name; another log may have given the same bytes.
+        needed: by versions; another log may have given the same bytes.
         on_progress: called with how many files were looked through, of how many.
 
     Yields:
@@ -141,14 +159,16 @@ def find_left(
         steps = file.name.split("/")
         if not gone.isdisjoint(steps):
             yield f"{store.uri_of(file.name)}: of a unit that was to go"
-        elif steps[0] in _TOLD or traces.may_have_copy(file):
+        elif file.name.startswith(f"{REMOVING}/"):
+            continue  # digests of names, which may hold any letter
+        elif steps[0] in _NAMING or traces.may_have_copy(file):
             read.append(file)
 
     def look(file: FoundFile) -> str:
         within = file.name.split("/")
         if not _is_needed(store, within, needed) and traces.is_copy(file):
             return "a copy of a file that was erased"
-        return "names a log that was erased" if within[0] in _TOLD and traces.is_named_in(file) else ""
+        return "names a log that was erased" if within[0] in _NAMING and traces.is_named_in(file) else ""
 
     for number, (file, problem) in enumerate(
         zip(read, ahead(look, read), strict=True), total - len(read) + 1
@@ -159,9 +179,9 @@ def find_left(
     on_progress(total, total)
 
 
-def _is_needed(store: Store, steps: Sequence[str], needed: Keys) -> bool:
+def _is_needed(store: Store, steps: Sequence[str], needed: Needed) -> bool:
     """Whether a file is of a unit that a version names."""
     place = 2 if store.fan_out else 1  # of the identity, after the output
     if steps[0] != UNITS or len(steps) <= place + 1:
         return False
-    return bool(are_in(needed, [unit_folder(steps[1], steps[place + 1])])[0])
+    return bool(needed.has_units(steps[1], [steps[place + 1]])[0])

@@ -19,8 +19,8 @@ from typing import Any
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import Entry, unit_folder
 from logloom.io.filesystems import with_access
+from logloom.io.labels.stored import WAY_OUT
 from logloom.io.log_statistics import statistics_file
-from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import (
     Assembled,
@@ -35,7 +35,7 @@ from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.pipelines.plan import references_of
+from logloom.pipelines.plan import resolved_references
 from logloom.pipelines.repair_assembled import assemble_again
 from logloom.pipelines.repair_units import (
     Mended,
@@ -49,6 +49,7 @@ from logloom.pipelines.repair_units import (
 from logloom.pipelines.verify import (
     Task,
     check_view,
+    damaged_labels,
     damaged_refusal_lists,
     read_parts,
     reading_of,
@@ -59,6 +60,7 @@ from logloom.pipelines.verify_logs import job_again, task_of
 from logloom.pipelines.versions import new_run
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
+from logloom.recipe.logs import open_options
 from logloom.transforms.counted import (
     log_statistics_problem,
     restore_log_statistics,
@@ -212,6 +214,9 @@ class _Mending:
         readable = not (broken or _readable_entries(store, manifest.logs)[1])
         # A link to a file that was damaged and is no more is found wrong only now.
         found += check_view(store, manifest) if readable and not self._done else ()
+        labels = list(damaged_labels(store, manifest, manifest.logs))
+        found += labels
+        self._done += [Mended(one.log_id, "", one.message, WAY_OUT) for one in labels if not dry_run]
         if not dry_run:
             self._mend_views(readable)
             write_digest(store, manifest.version, store.read(version_file(manifest.version)))
@@ -247,7 +252,8 @@ class _Mending:
             there = [record for record in chosen if not self._why_closed(record)]
             try:
                 job = self._remake(there)
-                return dataclasses.replace(job, references=references_of(job.outputs, store.options))
+                outputs, references = resolved_references(job.outputs, store.options)
+                return dataclasses.replace(job, outputs=outputs, references=references)
             except LogloomError as error:
                 why = str(error)
         return why
@@ -257,13 +263,8 @@ class _Mending:
         if record.status not in ("whole", "salvaged"):
             return f"its log was gone when the version was built ({', '.join(record.uris)})"
         recipe = Recipe.model_validate(self._manifest.recipe)
-        options = OpenOptions(
-            recipe.on_error_mode,
-            self._store.options,
-            self._store.uri_of("index"),
-            hash=recipe.hash,
-            redactions=Purged(self._store).redactions,
-        )
+        erased = Purged(self._store).redactions
+        options = open_options(recipe, self._store.options, self._store.uri_of("index"), erased)
         try:
             content_id = open_log(record.uris, options, record.log_id).summary.content_id
         except LogloomError as error:

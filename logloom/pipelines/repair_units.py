@@ -28,7 +28,7 @@ from logloom.transforms.finished import check_file, entry_problems, portion_entr
 from logloom.transforms.job import LogJob, LogTask, opened
 from logloom.transforms.partition import derive_entry, rebuild_files
 from logloom.transforms.reading_back import Reading
-from logloom.transforms.spans import plan_spans
+from logloom.transforms.spans import partitionings, span_named
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,7 @@ def mend_unit(
         return
     task = task_of(damage.record)
     try:
-        spans = plan_spans(opened(builder, task).summary, builder.plan)
-        span = next((span for span in spans if span.name == entry.partition), None)
+        span = span_named(opened(builder, task).summary, builder.plan, entry.partition)
         if span is None:
             yield from (mended(file, "its log has no such partition") for file in damage.files)
             return
@@ -123,8 +122,7 @@ def mend_statistics(reading: Reading, builder: LogJob | str, damage: UnitDamage)
 def _derive_statistics(store: Store, job: LogJob, task: LogTask, entry: Entry) -> str:
     """Counts a unit's rows as they are built again from their log; says why it couldn't, or ""."""
     try:
-        spans = plan_spans(opened(job, task).summary, job.plan)
-        span = next((span for span in spans if span.name == entry.partition), None)
+        span = span_named(opened(job, task).summary, job.plan, entry.partition)
         if span is None:
             return "its log has no such partition"
         found = derive_entry(job, task, span, entry.output).statistics
@@ -138,13 +136,17 @@ def mend_part(job: LogJob, record: LogRecord, order: Sequence[str]) -> str:
     """Puts a log's part together again from its units' entries; says why it couldn't, or ""."""
     task = task_of(record)
     try:
-        entries = [
-            entry_again(job, task, span, output)
-            for span in plan_spans(opened(job, task).summary, job.plan)
-            for output in job.outputs
-        ]
+        for spans in partitionings(opened(job, task).summary, job.plan):
+            entries = [entry_again(job, task, span, output) for span in spans for output in job.outputs]
+            if _put_part(job, record, entries, order):
+                return ""
     except LogloomError as error:
         return str(error)
+    return "put together again it has other bytes" + other_software({})
+
+
+def _put_part(job: LogJob, record: LogRecord, entries: Sequence[Entry], order: Sequence[str]) -> bool:
+    """Writes a log's part if these are its entries."""
     # The order of a recipe's outputs stands nowhere but in such parts.
     known = sorted(order) == sorted(job.outputs)
     for outputs in [tuple(order)] if known else itertools.permutations(job.outputs):
@@ -155,8 +157,8 @@ def mend_part(job: LogJob, record: LogRecord, order: Sequence[str]) -> str:
             data = log_part_bytes(known_by)
             if blake3(data).hexdigest() == record.part:
                 job.store.replace(f"logs/{record.part}.parquet", data, read_only=True)
-                return ""
-    return "put together again it has other bytes" + other_software({})
+                return True
+    return False
 
 
 def entry_again(job: LogJob, task: LogTask, span: Span, output: str) -> Entry:

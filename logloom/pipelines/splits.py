@@ -19,12 +19,17 @@ Counts = dict[str, dict[str, int]]
 def planned_splits(plan: BuildPlan) -> Counts:
     """By split, `logs` and `rows_at_most`: rows of logs that stay, and ticks of those that will be read.
 
-    Of those that workers open first, ticks are guessed.
+    Of those that workers open first, ticks are guessed. Where single rows are split, any row of a log that
+    will be read may fall into any split, so each split has all of its ticks.
     """
     kept = plan.kept.splits
     read = [(log.task.split, 1, log.num_ticks) for log in plan.logs]
     read += [(task.split, 1, plan.ticks_of_left) for task in plan.left]
-    return _count(plan.job.recipe, [*kept, *read], "rows_at_most")
+    recipe = plan.job.recipe
+    if splits_rows(recipe):
+        names = recipe["order"]["split"]
+        read = [(name, number, rows) for _, number, rows in read for name in names]
+    return _count(recipe, [*kept, *read], "rows_at_most")
 
 
 def built_splits(manifest: Manifest) -> Counts:
@@ -32,15 +37,22 @@ def built_splits(manifest: Manifest) -> Counts:
     return _count(manifest.recipe, Before(manifest).kept(()).splits, "rows")
 
 
+def splits_rows(recipe: Mapping[str, Any]) -> bool:
+    """Whether a recipe, as a manifest has it, splits single rows."""
+    split = recipe.get("split") or {}
+    return isinstance(split.get("by"), Mapping) or "cell" in split
+
+
 def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int, int]], unit: str) -> Counts:
     """Splits in the recipe's order, those that get nothing too; "all" for a recipe without."""
-    listed = isinstance(logs_said := recipe.get("logs"), Mapping) and logs_said.get("split")
+    listed = isinstance(keys := recipe.get("logs"), Mapping) and keys.get("split")
     named = (recipe.get("order") or {}).get("split") or ([] if listed else ["all"])
     counts: Counts = {name: {"logs": 0, unit: 0} for name in named}
     for split, number, rows in logs:
-        found = counts.setdefault(split, {"logs": 0, unit: 0})
-        found["logs"] += number
-        found[unit] += rows
+        if rows or not splits_rows(recipe):  # a log without rows is in none
+            found = counts.setdefault(split, {"logs": 0, unit: 0})
+            found["logs"] += number
+            found[unit] += rows
     return counts
 
 
@@ -52,8 +64,31 @@ def in_words(counts: Counts) -> str:
 
 
 def planned_warnings(plan: BuildPlan) -> list[str]:
-    """As `empty_splits` of a plan; nobody knows yet of logs that workers open first if they have rows."""
-    return empty_splits(planned_splits(plan), {task.split for task in plan.left})
+    """As `built_warnings` of a plan; nobody knows yet of logs that workers open first if they have rows, nor
+    which single rows fall where."""
+    counts = planned_splits(plan)
+    if splits_rows(plan.job.recipe):
+        return [] if plan.logs or plan.left else empty_row_splits(counts)
+    return empty_splits(counts, {task.split for task in plan.left})
+
+
+def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[str]:
+    """A warning for each split of a version that gets nothing.
+
+    Args:
+        recipe: as its manifest has it.
+    """
+    return empty_row_splits(counts) if splits_rows(recipe) else empty_splits(counts)
+
+
+def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A warning for each split that gets no row, where single rows are split."""
+    return [
+        f"split {name!r} gets no row: shares are those of many cells, or values, for a hash decides where "
+        "each falls; make cells smaller, or change the shares"
+        for name, found in counts.items()
+        if not any(n for unit, n in found.items() if unit != "logs")
+    ]
 
 
 def empty_splits(counts: Counts, guessed: Collection[str] = ()) -> list[str]:

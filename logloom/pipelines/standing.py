@@ -5,12 +5,14 @@ Elsewhere: which logs there are and what is known of them (logloom.pipelines.pla
 that (logloom.pipelines.plan).
 
 A record stands if its key is the one that the log has now. A key is a digest of what is the same for all
-logs of a build, and of a log's name, content id, URIs and split. All records of a version were made, or found
-to stand, by one build, so they share the former: some keys tell whether that changed. The latter are columns.
+logs of a build, and of a log's name, content id, URIs, split and what tables say of it. All records of a
+version were made, or found to stand, by one build, so they share the former: some keys tell whether that
+changed. The latter are columns; where some keys differ, all are made, most of them of these columns, too.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +24,7 @@ from logloom.pipelines.plan_logs import PlanLogs, State
 from logloom.pipelines.versions import Before
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
-from logloom.transforms.finish import is_key_of
-from logloom.transforms.job import LogJob, LogTask
+from logloom.transforms.job import LogJob, LogTask, is_key_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +37,9 @@ _PLAIN = r"^[ !#-\[\]-~]*$"  # texts that JSON has as they are
 def task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
     """What there is to build of the log at a position, which was opened, or is remembered."""
     content_id, uris = logs.content_of(row, files)
-    split = split_of(recipe, files.log_id, uris, files.split)
-    return LogTask(files.log_id, uris, content_id, split, job.log_key(files.log_id, content_id, uris, split))
+    split = split_of(recipe, files.log_id, uris, files.split, files.catalogue)
+    key = job.log_key(files.log_id, content_id, uris, split, files.catalogue)
+    return LogTask(files.log_id, uris, content_id, split, key, catalogue=files.catalogue)
 
 
 def changed_logs(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
@@ -62,8 +64,11 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
     unsure = np.flatnonzero(stands)
     if len(alike) > _KEYS:
         some = alike[np.arange(_KEYS) * len(alike) // _KEYS]
-        if np.all(_keys_stand(job, recipe, logs, before, rows[some], found[some])):
-            unsure = np.setdiff1d(unsure, alike)
+        if not np.all(_keys_stand(job, recipe, logs, before, rows[some], found[some])):
+            alike = alike[_are_plain(logs, before, rows[alike], found[alike])]
+            for piece in np.array_split(alike, -(-len(alike) // _ROWS) or 1):
+                stands[piece] = _texts_stand(job, before, found[piece])
+        unsure = np.setdiff1d(unsure, alike)
     stands[unsure] = _keys_stand(job, recipe, logs, before, rows[unsure], found[unsure])
     return stands
 
@@ -84,12 +89,38 @@ def _keys_stand(
         rows, found: (M,) positions of the logs, and of their records.
     """
     keys, statuses = (before.column(name).take(found) for name in ("key", "status"))
-    told = zip(logs.at(rows), keys, statuses, strict=True)
+    candidates = zip(logs.at(rows), keys, statuses, strict=True)
     same = (
         is_key_of(task_of(job, recipe, logs, row, files).key, key.as_py(), status.as_py())
-        for (row, files), key, status in told
+        for (row, files), key, status in candidates
     )
     return np.fromiter(same, bool, len(rows))
+
+
+def _are_plain(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
+    """(M,) which logs have names and splits that JSON has as they are, and no table says anything of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain = pc.equal(logs.files.column("catalogue").take(pa.array(rows)), "")
+    for name in ("log_id", "split"):
+        texts = before.column(name).take(pa.array(found)).combine_chunks()
+        plain = pc.and_(plain, pc.match_substring_regex(texts, _PLAIN))
+    are: NDArray[np.bool_] = plain.to_numpy(zero_copy_only=False)
+    return are
+
+
+def _texts_stand(job: LogJob, before: Before, found: Ints) -> NDArray[np.bool_]:
+    """(M,) as `_keys_stand`, of columns, where all that keys tell apart is the same, and plain."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = ("log_id", "content_id", "uris", "split", "key")
+    columns = (before.column(name).take(pa.array(found)).combine_chunks() for name in names)
+    log_ids, content_ids, uris, splits, keys = columns
+    between = ('"', log_ids, '","', content_ids, '",', uris, ',"', splits, '"')
+    made = job.log_keys(pc.binary_join_element_wise(*between, "").to_pylist())
+    return np.fromiter(map(operator.eq, made, keys.to_pylist()), bool, len(found))
 
 
 def _look_alike(
@@ -114,6 +145,9 @@ def _look_alike(
     same = pc.and_(plain, pc.equal(listed, listed_before))
     same = pc.and_(same, pc.equal(logs.contents(rows), content_ids))
     same = pc.and_(same, _same_split(job, recipe, logs, before, rows, splits))
+    if recipe.label_columns or (isinstance(recipe.logs, LogTable) and recipe.logs.says):
+        stored = pc.fill_null(before.column("catalogue").take(found).combine_chunks(), "")
+        same = pc.and_(same, pc.equal(logs.files.column("catalogue").take(pa.array(rows)), stored))
     alike[chosen] = same.to_numpy(zero_copy_only=False)
     return alike
 
@@ -127,7 +161,7 @@ def _same_split(
 
     if isinstance(recipe.logs, LogTable) and recipe.logs.split:
         return pc.equal(logs.files.column("split").take(pa.array(rows)), splits)
-    if recipe.split is None:
+    if recipe.split is None or recipe.split.of_rows is not None:
         return pc.equal(splits, "all")
-    said = [(one.get("split"), (one.get("order") or {}).get("split")) for one in (job.recipe, before.recipe)]
-    return pa.array(np.full(len(rows), said[0] == said[1]))
+    rules = [(one.get("split"), (one.get("order") or {}).get("split")) for one in (job.recipe, before.recipe)]
+    return pa.array(np.full(len(rows), rules[0] == rules[1]))

@@ -6,18 +6,24 @@ Elsewhere: what statistics are (logloom.statistics), where a root keeps them (lo
 
 from __future__ import annotations
 
+import collections
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from logloom.errors import PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.log_statistics import read_statistics
+from logloom.io.formats import by_preference
+from logloom.io.log_statistics import read_statistics_file
 from logloom.io.manifest import Manifest, open_root
+from logloom.io.row_counts import row_split_names
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import by_preference
+from logloom.pipelines.merged_stats import Counted, Names, merged, read_merged, splits_of, write_merged
 from logloom.pipelines.verify import Task, reading_of, run_tasks
 from logloom.schema import Schema
 from logloom.statistics.state import Statistics
@@ -25,7 +31,7 @@ from logloom.statistics.summary import summary
 from logloom.transforms.counted import columns_held, count_unit
 from logloom.transforms.reading_back import Reading
 
-MAX_LOGS = 1000  # whose statistics are read to tell two versions apart
+MAX_LOGS = 1000  # whose statistics are read to tell two versions apart, unless more are asked for
 COMPARED = ("unavailable", "count", "min", "max", "mean")
 
 
@@ -83,6 +89,11 @@ def column_statistics(
     Raises:
         UsageError: there is no such version, split or column.
         DatasetError: statistics, or rows that must be read, are missing or damaged.
+
+    Examples:
+        >>> speed = column_statistics("demo/dataset", columns=["ego.speed"]).columns()["ego.speed"]
+        >>> speed["unit"], speed["unavailable"], speed["count"] == speed["rows"]
+        ('m s-1', 0, True)
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
     return statistics_of(
@@ -102,44 +113,107 @@ def statistics_of(
     """As `column_statistics`, of a version that is open."""
     schema = Schema.from_json(manifest.schema)
     chosen = schema.part(columns)
-    splits = sorted(set(manifest.logs.column("split").to_pylist()))
+    splits = splits_of(manifest)
+    if split in row_split_names(manifest.logs.column("splits")):
+        raise UsageError(
+            f"{store.uri}: split {split!r} is of single rows, and builds count values log by log: "
+            f"logloom.datasets.open({store.uri!r}, split={split!r}).stats(column) reads its rows"
+        )
     if split is not None and split not in splits:
         raise UsageError(f"{store.uri}: no split {split!r}; there are {', '.join(splits)}")
     shown = splits if split is None else [split]
-    records = [one for one in manifest.logs.take(manifest.logs.where("split", shown)) if one.rows]
-    known = [one for one in records if one.statistics and not every_value]
-    unknown = [one for one in records if every_value or not one.statistics]
+    counted = [Counted.of(manifest, name) for name in shown]
+    every = manifest.logs.where("split", shown)
+    unknown = (
+        every if every_value else np.sort(np.concatenate([every[:0], *(one.unknown for one in counted)]))
+    )
+    records = [one for one in manifest.logs.take(unknown) if one.rows]
 
     def parts() -> Iterator[Statistics]:
-        for found in ahead(lambda record: read_statistics(store, record), known):
-            yield found.part(chosen.columns)
+        for one in [] if every_value else counted:
+            yield from _known(store, manifest.version, one.known, schema, chosen, num_workers)
         yield from _by_reading(
-            store, manifest, unknown, chosen, every_value=every_value, num_workers=num_workers
+            store, manifest, records, chosen, every_value=every_value, num_workers=num_workers
         )
 
     return VersionStatistics(
         manifest.version,
         tuple(shown),
+        sum(map(len, counted)),
+        sum(one.rows for one in counted),
         len(records),
-        sum(record.rows for record in records),
-        len(unknown),
         chosen,
         Statistics.merged(parts()),
     )
 
 
-def known_columns(store: Store, manifest: Manifest) -> dict[str, dict[str, Any]] | None:
-    """What builds counted of each column of a version; None where some log has no statistics or was purged,
-    and where they are more than MAX_LOGS.
+def _known(
+    store: Store, version: int, logs: Sequence[Names], schema: Schema, chosen: Schema, num_workers: int
+) -> Iterator[Statistics]:
+    """What builds counted of the logs of a split; kept for the next time, where it is of all columns."""
+    found = read_merged(store, version, logs)
+    if found is not None:
+        yield found.part(chosen.columns)
+    elif len(chosen.columns) < len(schema.columns):
+        yield from merged(store, logs, chosen.columns, num_workers)
+    else:
+        found = Statistics.merged(merged(store, logs, None, num_workers))
+        write_merged(store, version, logs, found)
+        yield found.part(chosen.columns)
+
+
+def changed_statistics(
+    stores: tuple[Store, Store], versions: tuple[Manifest, Manifest], most: int | None = MAX_LOGS
+) -> dict[str, dict[str, tuple[Any, Any]]] | None:
+    """What differs in the statistics of two versions (see `changes_of`).
+
+    Files of logs of which both say the same are read once.
+
+    Args:
+        most: logs of a version, for whose statistics a file each is read.
+
+    Returns:
+        None where nobody looked: some log has no statistics or was purged, or there are more.
+
+    Raises:
+        DatasetError: statistics are missing or damaged.
     """
-    said = manifest.logs.columns("rows", "statistics").to_pydict()
-    names = [name for name, rows in zip(said["statistics"], said["rows"], strict=True) if rows]
-    if not all(names) or len(names) > MAX_LOGS:
+    before, after = (_counted(manifest, most) for manifest in versions)
+    if before is None or after is None:
         return None
+    shared = before & after if stores[0].uri == stores[1].uri else collections.Counter[Names]()
     try:
-        return statistics_of(store, manifest).columns()
+        of_both = _brief(stores[0], shared)
+        old, new = (
+            summary(
+                Statistics.merged([of_both, _brief(store, own - shared)]), Schema.from_json(manifest.schema)
+            )
+            for store, own, manifest in zip(stores, (before, after), versions, strict=True)
+        )
     except PurgedError:
         return None
+    return changes_of(old, new)
+
+
+def _counted(manifest: Manifest, most: int | None) -> collections.Counter[Names] | None:
+    """The statistics of the logs that have rows; None where some have none, or there are too many."""
+    import pyarrow.compute as pc
+
+    if most is not None:
+        counts = (pc.sum(pc.greater(one["rows"], 0)).as_py() or 0 for one in manifest.logs.tables("rows"))
+        if any(count > most for count in itertools.accumulate(counts)):  # of an archive it reads a shard
+            return None
+    logs = manifest.logs.columns("rows", "statistics", "part")
+    logs = logs.filter(pc.greater(logs["rows"], 0))
+    names = logs["statistics"].to_pylist()
+    return collections.Counter(zip(names, logs["part"].to_pylist(), strict=True)) if all(names) else None
+
+
+def _brief(store: Store, logs: collections.Counter[Names]) -> Statistics:
+    """How many values some logs have together, the least, the greatest and their sums."""
+    return Statistics.merged(
+        ahead(lambda names: read_statistics_file(store, *names, brief=True), logs.elements())
+    )
 
 
 def changes_of(
@@ -148,32 +222,32 @@ def changes_of(
     """What differs in numbers that both have, before and after, by column, field and element.
 
     Args:
-        before, after: see `VersionStatistics.columns`.
+        before, after: see `VersionStatistics.columns`; also of brief statistics.
     """
     old, new = (
         {
-            label: {"unavailable": said.get("unavailable"), **told} if label == name else told
-            for name, said in columns.items()
-            for label, told in ((name, {}), *elements(name, said))
+            label: {"unavailable": stats.get("unavailable"), **numbers} if label == name else numbers
+            for name, stats in columns.items()
+            for label, numbers in ((name, {}), *elements(name, stats))
         }
         for columns in (before, after)
     )
     found = {
         label: {
-            key: (old[label].get(key), told.get(key))
+            key: (old[label].get(key), numbers.get(key))
             for key in COMPARED
-            if told.get(key) != old[label].get(key)
+            if numbers.get(key) != old[label].get(key)
         }
-        for label, told in new.items()
+        for label, numbers in new.items()
         if label in old
     }
     return {label: changed for label, changed in found.items() if changed}
 
 
-def elements(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def elements(name: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What is said of each element of a column, and of each length; lists are taken apart."""
-    own = [(name, said), *((f"{name} {field}", one) for field, one in said.get("fields", {}).items())]
-    own += [(f"{name} lengths", said["lengths"])] if "lengths" in said else []
+    own = [(name, stats), *((f"{name} {field}", one) for field, one in stats.get("fields", {}).items())]
+    own += [(f"{name} lengths", stats["lengths"])] if "lengths" in stats else []
     for label, one in own:
         counts = one.get("count")
         if isinstance(counts, list):
@@ -182,9 +256,9 @@ def elements(name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
             yield label, one
 
 
-def _element(said: Mapping[str, Any], number: int) -> dict[str, Any]:
-    nested = {key: _element(said[key], number) for key in ("quantiles", "distinct") if key in said}
-    return {key: value[number] for key, value in said.items() if isinstance(value, list)} | nested
+def _element(stats: Mapping[str, Any], number: int) -> dict[str, Any]:
+    nested = {key: _element(stats[key], number) for key in ("quantiles", "distinct") if key in stats}
+    return {key: value[number] for key, value in stats.items() if isinstance(value, list)} | nested
 
 
 def _by_reading(

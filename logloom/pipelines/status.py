@@ -1,8 +1,9 @@
-"""What is known of builds into a root, of those that run and of others: `status`, `wait`, `build --wait`.
+"""What is known of builds into a root, of those that run and of others: `status`, `wait`.
 
 Here: reading the notes of commands and the outcomes that commits write; engines are asked of detached jobs.
 Elsewhere: the notes (logloom.transforms.running_note), outcomes (logloom.transforms.finish), units that were
-read back (logloom.transforms.read_marks), what engines say (logloom.runners.detached).
+read back (logloom.transforms.read_marks), what engines say (logloom.runners.detached), builds that are
+refused beside others (logloom.pipelines.beside).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from logloom.io.storage import Store
 from logloom.runners.detached import look_at
 from logloom.transforms.finish import Outcome, outcome_name
 from logloom.transforms.read_marks import units_read_back
-from logloom.transforms.running_note import SILENT_AFTER, RunningNote
-from logloom.words import human_seconds, human_time
+from logloom.transforms.running_note import RunningNote, is_left_here
+from logloom.words import counted, human_seconds, human_time
 
 LOOK_EVERY = 5.0  # seconds
 UNANSWERED_FOR = 60.0  # seconds, until nobody waits for an engine any more
@@ -42,7 +43,8 @@ class BuildStatus:
     Attributes:
         state: "running", "detached" (submitted, without an outcome yet, and nobody can be asked), "unknown"
             (likewise, and its engine doesn't answer), "silent" (its command gives no sign of life),
-            "stopped", "committed", "failed" or "refused" (another build committed this version).
+            "stopped", "committed", "unchanged" (there was nothing to commit), "failed" or "refused" (another
+            build committed this version).
         host, pid: of the command.
         heard: seconds since the last sign of life, of the engine where it was asked; -1: none.
         detached: its command has ended; the engine is asked.
@@ -81,6 +83,30 @@ class BuildStatus:
     def is_sure(self) -> bool:
         """Whether one that runs is known to: of a command elsewhere there is but its last sign of life."""
         return self.detached or self.host == socket.gethostname()
+
+    def in_words(self) -> str:
+        """In one line."""
+        words = [f"version {self.version}, {self.state}"]
+        if self.started:
+            words.append(f"started {human_time(self.started * 10**9)}")
+        if self.engine:
+            words.append(f"on {self.engine}{f', job {self.job_id}' if self.job_id else ''}")
+        if self.place:
+            words.append(f"at {self.place}")
+        if self.labels:
+            words.append(" ".join(f"{key}={value}" for key, value in sorted(self.labels.items())))
+        if not self.is_over:
+            words.append(f"{self.units_read_back} of {self.units or 'unknown'} units read back")
+            words.append(f"last heard of {human_seconds(max(0, self.heard))} ago")
+        elif self.built or self.reused:
+            words.append(f"{counted(self.built, 'unit')} built, {self.reused} found finished")
+        if self.state == "committed" and not self.whole:
+            words.append("but logs were skipped or salvaged")
+        if self.failed:
+            words.append(f"{self.failed} failed ({', '.join(self.failure_files)})")
+        if self.problem:
+            words.append(self.problem)
+        return ", ".join(words)
 
 
 def builds(
@@ -122,13 +148,18 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     read_back = units_read_back(store, number) if going_on else 0
     is_there = going_on and store.exists(version_file(number))
     asked = 0
-    for status in sorted(runs.values(), key=lambda status: (-status.started, status.run)):
+    for status in sorted(runs.values(), key=_latest_first):
         if status.state == "detached" and is_there:
             status = replace(status, state="stopped", problem=f"another build committed version {number}")
         elif status.state == "detached" and asked < MAX_ASKED:
             asked += 1
             status = _asked(store, status)
         yield status if status.is_over else replace(status, units_read_back=read_back)
+
+
+def _latest_first(status: BuildStatus) -> tuple[int, bool, bool, str]:
+    """Notes tell seconds: of builds that began in the same one, the one that committed ended last."""
+    return -status.started, status.state != "committed", status.is_over, status.run
 
 
 def _read(
@@ -145,18 +176,18 @@ def _read(
 
 def _asked(store: Store, status: BuildStatus) -> BuildStatus:
     """A detached build with what its engine says, where it has no outcome."""
-    said = look_at(status.place)
-    if said is None:
+    seen = look_at(status.place)
+    if seen is None:
         return status
-    if said.state == "running":
+    if seen.state == "running":
         return replace(status, state="running", heard=0)
-    if said.state == "unknown":
-        return replace(status, state="unknown", problem=said.why)
+    if seen.state == "unknown":
+        return replace(status, state="unknown", problem=seen.why)
     ended = _read(store, outcome_name(status.version, status.run), status, _with_outcome)
     if ended.is_over:  # it came about since the folder was listed
         return ended
-    state = "stopped" if said.state == "stopped" else "failed"
-    return replace(status, state=state, problem=f"{said.why}; it committed nothing. Build again")
+    state = "stopped" if seen.state == "stopped" else "failed"
+    return replace(status, state=state, problem=f"{seen.why}; it committed nothing. Build again")
 
 
 def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
@@ -168,6 +199,8 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
             state, problem = "stopped", note.ended
         elif note.detached:
             state = "detached"
+        elif is_left_here(note, status.version, status.run):
+            problem = "its command has ended, and couldn't say how"
         elif not note.is_silent:
             state = "running"
         else:
@@ -193,6 +226,8 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
     outcome = checked(Outcome, data, place)
     if outcome.committed:
         state, problem = "committed", ""
+    elif outcome.unchanged:
+        state, problem = "unchanged", ""
     elif outcome.conflict:
         state, problem = "refused", outcome.conflict
     else:
@@ -211,9 +246,12 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
 
 
 def sweep_runs(store: Store, number: int) -> None:
-    """Removes what builds handed on in runs/, once their version is there and none of them runs."""
+    """Removes what builds handed on in runs/, once their version is there, or needn't be, and none of them
+    runs."""
     with contextlib.suppress(LogloomError, *MISSING):
-        if not store.exists(version_file(number)) or not all(one.is_over for one in builds(store, {number})):
+        found = builds(store, {number})
+        is_done = store.exists(version_file(number)) or any(one.state == "unchanged" for one in found)
+        if not (is_done and all(one.is_over for one in found)):
             return
         for name in filter(_HANDED_ON.fullmatch, store.names(runs_folder(number))):
             store.remove(f"{runs_folder(number)}/{name}", durable=False)
@@ -261,43 +299,3 @@ def wait(
         time.sleep(LOOK_EVERY)
         if version is None:
             versions |= set(_unfinished(store))
-
-
-def running_now(
-    store: Store, version: int, on_status: Callable[[BuildStatus], None] = lambda status: None
-) -> list[BuildStatus]:
-    """The builds of a version that are known to run.
-
-    Of a process of this machine, or a job that its engine knows, that is known at once. A command on another
-    machine is known to run once it gives a new sign of life: one that was killed leaves a young note, too, as
-    where Kubernetes replaces a pod. So this takes up to `HEARD_EVERY` where one runs, and `SILENT_AFTER`
-    where none does.
-
-    Args:
-        on_status: called with those that are watched for a sign of life.
-    """
-    until = time.monotonic() + SILENT_AFTER
-    heard: dict[str, int] = {}
-    while True:
-        running = [one for one in builds(store, {version}) if one.state == "running"]
-        sure = [one for one in running if one.is_sure or one.heard < heard.get(one.run, 0)]
-        if sure or not running or time.monotonic() > until:
-            return sure or running
-        for one in running if not heard else ():
-            on_status(one)
-        heard = {one.run: one.heard for one in running}
-        time.sleep(LOOK_EVERY)
-
-
-def refuse_second(store: Store, version: int, running: BuildStatus) -> LogloomError:
-    """The error of a build of a version that another build is at work on."""
-    job = f", job {running.job_id}" if running.job_id else ""
-    where = f" at {running.place}" if running.place else ""
-    by = "submitted by" if running.detached else "by"
-    return LogloomError(
-        f"{store.uri}: another build of version {version} runs: on {running.engine}{job}{where}, {by} "
-        f"process {running.pid} on {running.host}, since {human_time(running.started * 10**9)}, last heard "
-        f"of {human_seconds(max(0, running.heard))} ago. "
-        "Give --wait to wait for it and go on from what it did, stop it, or come back later; `logloom "
-        f"status` shows how it is. One that was killed holds nobody up for more than {SILENT_AFTER:.0f} s"
-    )

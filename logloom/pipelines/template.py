@@ -16,14 +16,18 @@ from collections.abc import Sequence
 
 from logloom.extras import beam_needed
 from logloom.io.filesystems import folder_of
-from logloom.pipelines.build import construct, prepared
+from logloom.pipelines.beside import refuse_second
+from logloom.pipelines.build import construct, num_units, prepared
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.planned import BuildPlan
 from logloom.recipe import Recipe
+from logloom.runners.detached import place_on_dataflow
 from logloom.runners.options import parse_labels
+from logloom.transforms.running_note import Announced
 
 with beam_needed():
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -82,18 +86,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
         py_files=own.py,
         allow_derive=own.allow_derive,
         storage_options=own.storage_options,
+        compare=False,
         labels=labels,
     )
-    plan = prepared(plan)
-    pipeline = beam.Pipeline(options=PipelineOptions(beams, save_main_session=False))
+    options = PipelineOptions(beams, save_main_session=False)
     if plan.up_to_date:
+        prepared(plan)
         message = f"up to date: version {plan.job.parent} of {own.to}"
         print(message, file=sys.stderr)
         # A launch that submits no job counts as failed.
+        pipeline = beam.Pipeline(options=options)
         _ = pipeline | "UpToDate" >> beam.Create([message])
+        pipeline.run()
     else:
-        construct(pipeline, plan)
-    pipeline.run()
+        _submit(plan, options)
+
+
+def _submit(plan: BuildPlan, options: PipelineOptions) -> None:
+    """Hands a build to the runner of the options, and says in the root that it runs there.
+
+    Raises:
+        LogloomError: another build of the version is known to run.
+    """
+    refuse_second(plan.job, lambda text: print(text, file=sys.stderr))
+    google = options.view_as(GoogleCloudOptions)
+    with Announced(plan.job, "dataflow", num_units(plan), detached=True) as announced:
+        pipeline = beam.Pipeline(options=options)
+        construct(pipeline, prepared(plan))
+        submitted = pipeline.run()
+        # A launcher on Dataflow writes the job down, and its service submits it: then only its name is known.
+        job_id = submitted.job_id() if getattr(submitted, "has_job", False) else ""
+        if google.project and google.region and (job_id or google.job_name):
+            known = {"job_id": job_id, "name": google.job_name or ""}
+            place = place_on_dataflow(google.project, google.region, **known)
+            announced.say(job_id=job_id or google.job_name, place=place)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import itertools
 import math
 import multiprocessing
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -24,6 +25,8 @@ from logloom.errors import DatasetError
 from logloom.io.ahead import ahead, in_order
 from logloom.io.entries import Entry, FileEntry, read_log_part, unit_folder
 from logloom.io.filesystems import with_access
+from logloom.io.intervals import problems_of
+from logloom.io.labels.stored import files_named, labels_problem
 from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled, view_folder
 from logloom.io.purged import Purged
 from logloom.io.removals import are_in, key_of
@@ -47,6 +50,7 @@ from logloom.transforms.job import Committed, LogJob
 from logloom.transforms.reading_back import Reading, differences, is_sampled
 
 _LEAST_LOGS = 64  # that a sample looks at
+_ALONE_S = 1.0  # seconds of work that no pool of processes is started for
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def verify(
 
     Args:
         sample: "all", or "sample:<share>" of the partitions. Of many logs only some are then looked at, and
-            neither the view nor what other logs' records claim.
+            neither the view, nor other logs' records, nor whether statistics of logs add up.
         against_logs: also derive every row from the logs again and compare.
         num_workers: processes; None is one for each core.
         py_files: Python files with functions that columns are derived by.
@@ -122,6 +126,11 @@ def verify(
         UsageError: there is no such version.
         DatasetError: the manifest can't be read, or isn't what its digest says.
         LogReadError: `against_logs`, and the logs can't be opened.
+
+    Examples:
+        >>> report = verify("demo/dataset", num_workers=1)
+        >>> report.is_proven, list(report.findings)
+        (True, [])
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
     broken: list[Finding] = []
@@ -137,22 +146,7 @@ def verify(
     for done, found in enumerate(run_tasks(checking.tasks(), num_workers or os.cpu_count() or 1), 1):
         findings += found
         on_progress(done, max(done, checking.num_tasks))
-    return Report(
-        manifest.version,
-        checking.units,
-        checking.rows,
-        checking.bytes + sum(part.size for part in checking.assembled),
-        against_logs,
-        (*findings, *checking.lost, *checking.findings),
-        manifest=state,
-        verified=manifest.verified if manifest.format > 1 or manifest.verified != "all" else "new",
-        trusted=dict(manifest.trusted),
-        committed_by=dict(manifest.software),
-        made_by=tuple(
-            {"software": dict(made_by), "units": count} for made_by, count in sorted(checking.made_by.items())
-        ),
-        purged=checking.purged,
-    )
+    return checking.report(findings, state)
 
 
 class _Checking:
@@ -165,7 +159,7 @@ class _Checking:
         purged: logs that were.
         made_by: how many units which software made, of the logs that were looked at.
         lost: shards and parts of logs that can't be read.
-        findings: what is wrong else, by what parts of logs say, and by the view.
+        findings: what is wrong else, by what parts of logs say, by the view, and of saved intervals.
     """
 
     def __init__(self, store: Store, manifest: Manifest, sample: str, job: LogJob | None):
@@ -175,6 +169,7 @@ class _Checking:
         """
         self._store, self._manifest, self._job = store, manifest, job
         self._logs, self._sample = sampled_logs(manifest.version, len(manifest.logs), sample)
+        self._has_every_log = len(self._logs) == len(manifest.logs)
         self._purged = Purged(store)
         self.assembled = [
             part
@@ -185,7 +180,7 @@ class _Checking:
         self.units = self.rows = self.bytes = self.purged = 0
         self.made_by: Counter[tuple[tuple[str, str], ...]] = Counter()
         self.lost: list[Finding] = []
-        self.findings: list[Finding] = []
+        self.findings = [Finding("", "", problem) for problem in problems_of(store, manifest.version)]
 
     def tasks(self) -> Iterator[Task]:
         """What is to be done in processes; what needs no payload is checked meanwhile."""
@@ -200,13 +195,39 @@ class _Checking:
             self.findings += claims.check(record, units)
             for _, name, problem in damaged_refusal_lists(store, manifest, [record]):
                 self.findings.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
+            self.findings += damaged_labels(store, manifest, [record])
             if self._job is not None:
                 self.findings += check_spans(self._job, record, units)
             yield from self._read_back(reading, record, units)
         yield from (Task(_check_assembled, (reading, part)) for part in self.assembled)
         self.findings += claims.check_all(is_lost=bool(self.lost))
-        if not (self.lost or self.purged) and len(self._logs) == len(manifest.logs):
+        if not (self.lost or self.purged) and self._has_every_log:
             self.findings += check_view(store, manifest)
+
+    def report(self, findings: Iterable[Finding], state: str) -> Report:
+        """What was seen, once all tasks are done.
+
+        Args:
+            findings: of the tasks.
+            state: of the manifest.
+        """
+        manifest = self._manifest
+        return Report(
+            manifest.version,
+            self.units,
+            self.rows,
+            self.bytes + sum(part.size for part in self.assembled),
+            self._job is not None,
+            (*findings, *self.lost, *self.findings),
+            manifest=state,
+            verified=manifest.verified if manifest.format > 1 or manifest.verified != "all" else "new",
+            trusted=dict(manifest.trusted),
+            committed_by=dict(manifest.software),
+            made_by=tuple(
+                {"software": dict(made_by), "units": count} for made_by, count in sorted(self.made_by.items())
+            ),
+            purged=self.purged,
+        )
 
     def _left(self, records: Iterable[LogRecord]) -> Iterator[LogRecord]:
         """The records of logs that weren't erased."""
@@ -227,7 +248,9 @@ class _Checking:
         self.bytes += sum(entry.size for entry in chosen)
         self.num_tasks += len(tasks)
         if record.statistics:
-            yield Task(_check_log_statistics, (reading.store, record, tuple(units)))
+            # Their sum takes a look at each unit of the log, of which the sample of many logs wants a few.
+            counted = tuple(units) if self._has_every_log else tuple(chosen)
+            yield Task(_check_log_statistics, (reading.store, record, counted, self._has_every_log))
             self.num_tasks += 1
         yield from tasks
 
@@ -261,6 +284,14 @@ def damaged_refusal_lists(
             yield record, *found
 
 
+def damaged_labels(store: Store, manifest: Manifest, records: Iterable[LogRecord]) -> Iterator[Finding]:
+    """Files with labels of logs that are missing or damaged; those of a conversion lie in another root."""
+    for record in () if "convert" in manifest.recipe else records:
+        for name in files_named(record.catalogue):
+            if problem := labels_problem(store, name):
+                yield Finding(record.log_id, "", f"{store.uri_of(name)}: labels of the log: {problem}")
+
+
 def read_parts(
     store: Store, logs: Iterable[LogRecord]
 ) -> Iterator[tuple[LogRecord, Sequence[Entry] | Finding]]:
@@ -276,11 +307,20 @@ def read_parts(
 
 
 def run_tasks(tasks: Iterable[Task], num_workers: int) -> Iterator[list[Any]]:
-    """What each task finds, in order, in a pool of processes; few tasks are taken ahead."""
+    """What each task finds, in order; few tasks are taken ahead.
+
+    Those of the first second are done here, for a pool of processes takes longer to start; then there is one.
+    """
     coming = iter(tasks)
+    began = time.monotonic()
+    while num_workers == 1 or time.monotonic() - began < _ALONE_S:
+        task = next(coming, None)
+        if task is None:
+            return
+        yield _run_task(task)
     first = list(itertools.islice(coming, 2))
-    if num_workers == 1 or len(first) < 2:
-        yield from map(_run_task, itertools.chain(first, coming))
+    if len(first) < 2:
+        yield from map(_run_task, first)
         return
     # Not fork: threads of the caller (progress, fsspec) may hold locks.
     context = multiprocessing.get_context("forkserver")
@@ -316,11 +356,13 @@ def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
         yield Finding(entry.log_id, entry.partition, problem)
 
 
-def _check_log_statistics(store: Store, record: LogRecord, units: Sequence[Entry]) -> Iterator[Finding]:
+def _check_log_statistics(
+    store: Store, record: LogRecord, units: Sequence[Entry], are_all: bool
+) -> Iterator[Finding]:
     for entry in units:
         if problem := unit_statistics_problem(store, record, entry):
             yield Finding(record.log_id, entry.partition, problem)
-    if problem := log_statistics_problem(store, record, found_entries(store, units)):
+    if problem := log_statistics_problem(store, record, found_entries(store, units) if are_all else None):
         yield Finding(record.log_id, "", problem)
 
 

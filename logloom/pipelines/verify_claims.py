@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from logloom import __version__
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import Entry
+from logloom.io.formats import format_named
 from logloom.io.manifest import (
     Manifest,
     digest_of_manifest,
@@ -25,11 +26,11 @@ from logloom.io.manifest import (
 from logloom.io.manifest_digest import digest_file
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, format_named
+from logloom.io.units import AssembledFormat
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
-from logloom.transforms.finish import is_key_of
-from logloom.transforms.job import Committed
+from logloom.transforms.job import Committed, is_key_of
+from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.tally import Tally
 from logloom.words import counted
 
@@ -104,7 +105,8 @@ class Claims:
         if record.status == DROPPED:  # by hand; whatever recipe follows, its record stays as it was
             return
         if self._recipe is not None:
-            expected = split_of(self._recipe, record.log_id, record.uris, record.split)
+            said = record.split, record.catalogue
+            expected = split_of(self._recipe, record.log_id, record.uris, *said)
             if record.split != expected:
                 message = f"the manifest has it in split {record.split}, its recipe in {expected}"
                 yield Finding(record.log_id, "", message)
@@ -150,7 +152,8 @@ class _Keys:
     def check(self, records: Iterable[LogRecord]) -> None:
         version = self._version
         for record in records if self._is_known else ():
-            key = version.log_key(record.log_id, record.content_id, record.uris, record.split)
+            named = record.log_id, record.content_id, record.uris, record.split
+            key = version.log_key(*named, record.catalogue)
             if record.key:
                 self._keyed += 1
                 if not is_key_of(key, record.key, record.status, version.manifest.software):
@@ -173,6 +176,8 @@ def _check_lists(manifest: Manifest) -> Iterator[Finding]:
     for name, total in manifest.totals.items():
         if found.get(name, total) != total:
             yield Finding("", "", f"the manifest says {total} {name}, its logs add up to {found[name]}")
+    if manifest.logs.is_stored:  # shards that aren't in order, in themselves or beside others, can't be read
+        return
     for before, after in itertools.pairwise(manifest.logs.column("log_id").to_pylist()):
         if before >= after:
             yield Finding(after, "", f"stands after {before} in the manifest: twice, or out of order")
@@ -221,6 +226,7 @@ def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Ite
         "rows": sum(tally.rows for tally in tallies),
         "planned": sum(tally.planned for tally in tallies),
         "dropped": dropped,
+        "splits": rows_by_split(run for tally in tallies for run in tally.splits),
     }
     for name, found in summed.items():
         claimed = getattr(record, name)
@@ -253,9 +259,11 @@ def _num_refused(tallies: Sequence[Tally]) -> int:
 
 def _check_assembled(manifest: Manifest) -> Iterator[Finding]:
     """Whether each output that is assembled is there for each split, with all rows of its logs."""
+    outputs = [name for name in manifest.outputs if isinstance(format_named(name), AssembledFormat)]
+    if not (outputs or manifest.assembled):
+        return
     logs = manifest.logs.columns("split", "rows").group_by("split").aggregate([("rows", "sum")])
     there = dict(zip(logs["split"].to_pylist(), logs["rows_sum"].to_pylist(), strict=True))
-    outputs = [name for name in manifest.outputs if isinstance(format_named(name), AssembledFormat)]
     rows = {(output, split): count for output in outputs for split, count in there.items()}
     claimed = {(part.output, part.split): part.rows for part in manifest.assembled}
     for output, split in sorted(rows.keys() | claimed.keys()):

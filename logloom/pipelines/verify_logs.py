@@ -10,7 +10,6 @@ from typing import Any
 
 from logloom.errors import LogloomError, StorageError, UsageError
 from logloom.io.entries import Entry
-from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Manifest
 from logloom.io.purged import Purged
@@ -18,11 +17,13 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_claims import Finding
 from logloom.recipe import Recipe
+from logloom.recipe.logs import open_options
+from logloom.schema import ColumnType, Schema
 from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.job import Committed, LogJob, LogTask, opened
 from logloom.transforms.partition import derive_columns
 from logloom.transforms.resolve import resolve
-from logloom.transforms.spans import plan_spans
+from logloom.transforms.spans import partitionings, span_named
 from logloom.words import counted
 
 
@@ -54,18 +55,13 @@ def job_again(
     python = read_files(py_files)
     load_files(python)
     recipe = Recipe.model_validate(manifest.recipe)
-    options = OpenOptions(
-        recipe.on_error_mode,
-        access or store.options,
-        store.uri_of("index"),
-        hash=recipe.hash,
-        redactions=Purged(store).redactions,
-    )
+    erased = Purged(store).redactions
+    options = open_options(recipe, access or store.options, store.uri_of("index"), erased)
     chosen = manifest.logs if records is None else records
     whole = [record for record in chosen if record.status in ("whole", "salvaged")]
     logs = {record.log_id: open_log(record.uris, options, record.log_id) for record in whole}
     allowed = [*allow_derive, *modules_of(python)]
-    plan, _ = resolve(recipe, logs, allowed) if logs else (None, ())
+    plan, _ = resolve(recipe, logs, allowed, labels=_label_types(manifest, recipe)) if logs else (None, ())
     if plan is None:
         raise UsageError(f"{store.uri}: version {manifest.version} has no log to derive rows from")
     job = LogJob(
@@ -88,8 +84,15 @@ def job_again(
     return job
 
 
+def _label_types(manifest: Manifest, recipe: Recipe) -> dict[str, ColumnType]:
+    """Types of columns of labels: the root keeps the labels, and needs no table."""
+    columns = Schema.from_json(manifest.schema).columns
+    return {name: columns[name] for name in recipe.label_columns if name in columns}
+
+
 def task_of(record: LogRecord) -> LogTask:
-    return LogTask(record.log_id, record.uris, record.content_id, record.split, record.key)
+    named = record.log_id, record.uris, record.content_id, record.split, record.key
+    return LogTask(*named, catalogue=record.catalogue)
 
 
 def check_spans(job: LogJob, record: LogRecord, units: Iterable[Entry]) -> Iterator[Finding]:
@@ -97,13 +100,15 @@ def check_spans(job: LogJob, record: LogRecord, units: Iterable[Entry]) -> Itera
     if record.status not in ("whole", "salvaged"):
         return
     try:
-        spans = {span.name for span in plan_spans(opened(job, task_of(record)).summary, job.plan)}
+        ways = partitionings(opened(job, task_of(record)).summary, job.plan)
     except StorageError:
         raise  # the fault of this machine or store, not of the log
     except LogloomError as error:
         yield Finding(record.log_id, "", str(error))
         return
-    for name in sorted(spans - {entry.partition for entry in units}):
+    there = {entry.partition for entry in units}
+    lacking = [sorted({span.name for span in spans} - there) for spans in ways]
+    for name in min(lacking, key=len):
         yield Finding(record.log_id, name, "the version lacks this partition of the log")
 
 
@@ -111,12 +116,11 @@ def derive_again(job: LogJob, task: LogTask, units: tuple[Entry, ...]) -> Iterat
     """Makes a partition's rows from the log again and compares them with what its units hold."""
     name = units[0].partition
     try:
-        log = opened(job, task)
-        span = next(span for span in plan_spans(log.summary, job.plan) if span.name == name)
+        span = span_named(opened(job, task).summary, job.plan, name)
+        if span is None:
+            yield Finding(task.log_id, name, "the log has no such partition")
+            return
         found = derive_columns(job, task, span, [entry.output for entry in units])
-    except StopIteration:
-        yield Finding(task.log_id, name, "the log has no such partition")
-        return
     except StorageError:
         raise
     except LogloomError as error:

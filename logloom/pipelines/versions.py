@@ -6,7 +6,6 @@ Elsewhere: the plans (logloom.pipelines.plan, logloom.pipelines.convert_plan), m
 
 from __future__ import annotations
 
-import functools
 import operator
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.io.entries import fan_out_of_new
 from logloom.io.logs.log_list import rows_in
@@ -23,6 +23,7 @@ from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at, runs_
 from logloom.io.merging import GONE, write_records
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
+from logloom.io.row_counts import rows_by_split
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 _SHOWN = 20  # names of logs that a plan tells of
+# Columns that nearly every plan asks for, one after the other; together they take each shard once.
+_PLANNED = ("log_id", "key", "status", "content_id", "uris", "split", "rows", "part", "splits")
 
 
 def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
@@ -83,22 +86,24 @@ class Before:
         self._logs = LogRecords() if parent is None else parent.logs
         self.recipe = {} if parent is None else parent.recipe
 
-    @functools.cached_property
+    @cached_property
     def known(self) -> Mapping[str, KnownLog]:
-        columns = self._logs.columns("log_id", "key", "status").to_pydict()
-        said = zip(columns["key"], columns["status"], strict=True)
-        return dict(zip(columns["log_id"], map(KnownLog._make, said), strict=True))
+        columns = self._logs.columns("log_id", "key", "status").to_pydict()  # all that a conversion asks for
+        pairs = zip(columns["key"], columns["status"], strict=True)
+        return dict(zip(columns["log_id"], map(KnownLog._make, pairs), strict=True))
 
-    @functools.cached_property
+    @cached_property
     def ids(self) -> pa.Array:
         """(N,) log_ids."""
-        return self._logs.column("log_id").combine_chunks()
+        return self.column("log_id").combine_chunks()
 
     def column(self, name: str) -> pa.ChunkedArray:
         """What it says of each log, see `LogRecords.columns`."""
+        if name in _PLANNED:
+            self._logs.columns(*_PLANNED)
         return self._logs.column(name)
 
-    @functools.cached_property
+    @cached_property
     def left_out(self) -> frozenset[str]:
         """The logs that somebody dropped; they stay out until somebody takes that back."""
         if not self._logs.statuses.get(DROPPED):
@@ -137,11 +142,9 @@ class Before:
         leaving = [*self.left_out, *but_for]
         rows = self.rows_of(leaving) if leaving else np.empty(0, np.int64)
         stays[rows[rows >= 0]] = False
-        columns = self._logs.columns("split", "rows", "part").filter(pa.array(stays))
+        columns = self._logs.columns("split", "rows", "part", "splits").filter(pa.array(stays))
         with_rows = columns.filter(pc.not_equal(columns["part"], ""))
-        grouped = with_rows.group_by("split").aggregate([("rows", "count"), ("rows", "sum")]).to_pydict()
-        splits = zip(grouped["split"], grouped["rows_count"], grouped["rows_sum"], strict=True)
-        return KeptLogs(int(stays.sum()), tuple(sorted(splits)))
+        return KeptLogs(int(stays.sum()), tuple(rows_by_split(with_rows)))
 
 
 def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:
@@ -162,6 +165,15 @@ def purged_notes(purged: Purged, log_ids: Collection[str]) -> Iterator[str]:
         yield f"{log_id}: left out, since {why}"
     if len(log_ids) > _SHOWN:
         yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
+
+
+def namesake_notes(purged: Purged, log_ids: Iterable[str]) -> Iterator[str]:
+    """Says which logs that are to be built have the name of one that was purged, and another content."""
+    for log_id in sorted(log_id for log_id in log_ids if purged.had_whole(log_id))[:_SHOWN]:
+        yield (
+            f"{log_id}: a log of this name was purged. This one has another content, so it is built; if it "
+            "is a copy that was packed anew, take its files out of the recipe's reach"
+        )
 
 
 def _same(before: LogRecord | None, record: LogRecord) -> bool:

@@ -22,9 +22,12 @@ from logloom.io.assembled import assembled_files
 from logloom.io.disk import NO_LINKS, sync, sync_all
 from logloom.io.entries import FileEntry, repair_hint
 from logloom.io.filesystems import explained
+from logloom.io.formats import format_named
 from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
-from logloom.io.storage import UNITS, Store
-from logloom.io.units import format_named
+from logloom.io.row_counts import row_split_names
+from logloom.io.storage import Store
+from logloom.io.stored import UNITS
+from logloom.row_splits import COLUMN
 from logloom.transforms.finished import check_file
 from logloom.words import OnMessage
 
@@ -91,7 +94,10 @@ def files_of(
     for what, name, there in (("output", output, manifest.outputs), ("split", split, splits)):
         if name is not None and name not in there:
             known = ", ".join(sorted(there)) or "none"
-            raise UsageError(f"{store.uri}: no {what} {name!r}; there are {known}")
+            why = ""
+            if what == "split" and name in row_split_names(manifest.logs.column("splits")):
+                why = f" of whole files: single rows are split, and their column `{COLUMN}` says so"
+            raise UsageError(f"{store.uri}: no {what} {name!r}{why}; there are {known}")
     return (
         file
         for file in view_files(store, manifest)

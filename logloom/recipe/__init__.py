@@ -1,13 +1,13 @@
 """The recipe: a short YAML file, or the same in Python, that says what to build from which logs."""
 
-from logloom.recipe.columns import DerivedColumn, TopicColumn
-from logloom.recipe.model import (
+from logloom.recipe.columns import DerivedColumn, LabelColumn, TopicColumn, TransformColumn
+from logloom.recipe.model import Recipe
+from logloom.recipe.parts import (
     Clock,
     Keep,
     LogName,
     LogTable,
     Partition,
-    Recipe,
     Rows,
     SkipBudget,
     Split,
@@ -18,6 +18,7 @@ __all__ = [
     "Clock",
     "DerivedColumn",
     "Keep",
+    "LabelColumn",
     "LogName",
     "LogTable",
     "Partition",
@@ -27,4 +28,5 @@ __all__ = [
     "Split",
     "Time",
     "TopicColumn",
+    "TransformColumn",
 ]

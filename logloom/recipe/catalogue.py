@@ -6,7 +6,8 @@ Elsewhere: the recipe's words for it (`LogTable` in model), the files themselves
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from logloom import where
 from logloom.errors import DatasetError, LogReadError, StorageError, UsageError
 from logloom.io.filesystems import absolute_uri, filesystem, folder_of
+from logloom.io.l5kit.dtypes import HOST_LENGTH
+from logloom.io.metadata import canonical
 from logloom.io.remote import MISSING
 from logloom.schema import ColumnType
 from logloom.uris import chained, shown
@@ -21,7 +24,7 @@ from logloom.uris import chained, shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logloom.recipe.model import LogTable
+    from logloom.recipe.parts import LogTable
 
 MAX_BYTES = 1 << 30
 MAX_ROWS = 10_000_000
@@ -33,11 +36,13 @@ class ListedLog(NamedTuple):
     Attributes:
         uri: absolute.
         log_id, split: "" where the catalogue doesn't say.
+        catalogue: what it says for outputs, see `logloom.io.catalogued`; "" likewise.
     """
 
     uri: str
     log_id: str = ""
     split: str = ""
+    catalogue: str = ""
 
 
 def read_catalogue(
@@ -52,25 +57,73 @@ def read_catalogue(
     uri = absolute_uri(said.table, base)
     table = _read(uri, storage_options)
     place = shown(uri)
-    wanted = {"uri": said.uri, "log_id": said.log_id, "split": said.split}
-    for key, column in wanted.items():
+    wanted = {"uri": said.uri, "log_id": said.log_id, "split": said.split, "host": said.host}
+    for key, column in [*wanted.items(), *(("index", column) for column in said.index)]:
         if column is not None and column not in table.column_names:
             raise UsageError(
                 f"{place}: {key}: no column {column!r}; there are {', '.join(table.column_names)}"
             )
+    index = {name: _values(table, name, place) for name in said.index}  # of all rows, so that types stay
     if said.where:
-        table = table.filter(_meant(said.where, table, place))
+        meant = _meant(said.where, table, place)
+        table, index = table.filter(meant), {name: values.filter(meant) for name, values in index.items()}
     texts = {key: _texts(table, column, place) for key, column in wanted.items() if column is not None}
+    catalogued = _catalogued(texts.pop("host", None), index, len(table), place)
     folder = folder_of(uri)
     return [
-        ListedLog(absolute_uri(row["uri"], folder), row.get("log_id", ""), row.get("split", ""))
-        for row in _rows(texts)
+        ListedLog(absolute_uri(row["uri"], folder), row.get("log_id", ""), row.get("split", ""), told)
+        for row, told in zip(_rows(texts), catalogued, strict=True)
     ]
 
 
-def _rows(columns: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+def _rows(columns: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(columns, values, strict=True))
+
+
+def _catalogued(
+    hosts: Sequence[str] | None, index: Mapping[str, pa.Array], rows: int, place: str
+) -> Iterator[str]:
+    """What each row says for outputs, see `logloom.io.catalogued`."""
+    for row, host in enumerate(hosts or ()):
+        if len(host) > HOST_LENGTH:
+            raise UsageError(f"{place}: row {row}: the host {host!r} has more than {HOST_LENGTH} characters")
+    columns = {name: [_plain(value) for value in values.to_pylist()] for name, values in index.items()}
+    for row in range(rows):
+        said: dict[str, Any] = {} if hosts is None else {"host": hosts[row]}
+        if columns:
+            said["index"] = [[name, values[row]] for name, values in columns.items()]
+        yield canonical(said).decode() if said else ""
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _values(table: pa.Table, name: str, place: str) -> pa.Array:
+    """(N,) texts, truths or numbers; a text that is missing is empty, a truth false."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    column = table[name].combine_chunks()
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_null(column.type) or types.is_string(column.type) or types.is_large_string(column.type):
+        return pc.fill_null(column.cast(pa.string()), "")
+    if types.is_boolean(column.type):
+        return pc.fill_null(column, False)
+    if types.is_floating(column.type) or (types.is_integer(column.type) and column.null_count):
+        try:
+            return column.cast(pa.float64())  # as pandas has it, where numbers are missing
+        except pa.ArrowInvalid as error:
+            raise UsageError(
+                f"{place}: index: {name} lacks numbers, so it is kept as float64, which can't hold all "
+                f"others ({error}); fill it, or write it as a text"
+            ) from error
+    if types.is_integer(column.type) and column.type != pa.uint64():
+        return column
+    raise UsageError(f"{place}: index: {name} is {column.type}; write it as a text, a number or a truth")
 
 
 def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:

@@ -6,13 +6,19 @@ Elsewhere: what one key may hold (model, columns), what needs the logs (logloom.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logloom import where
 from logloom.errors import UsageError
 from logloom.recipe.mistakes import Mistake, nearest
+from logloom.recipe.synced import sync_mistakes
 from logloom.resample.policies import POLICIES
+from logloom.row_splits import COLUMN
+
+_OF_LOGS = ("log_id", "stem", "parent", "path")
+_TAKERS = {"host": "l5kit", "index": "table"}  # by key of a table of logs the output that it is for
 
 
 def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -24,9 +30,15 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
     }
     sampled = [name for name, column in columns.items() if "derive" not in column]
     names = [*columns, *(f"{name}.{part}" for name in sampled for part in ("age", "available"))]
-    if "split" in _mapping(data, "logs") and data.get("split") is not None:
+    if _mapping(data, "logs").get("split") is not None and data.get("split") is not None:
         yield Mistake(("logs", "split"), "the recipe has a `split` of its own; leave out one of both")
+    yield from _split_by(
+        _mapping(data, "split").get("by"), _texts(_mapping(data, "logs").get("index")), columns
+    )
+    yield from _split_rows(_mapping(data, "split"), columns)
     yield from _filter(_mapping(data, "logs").get("where"), None, ("logs", "where"))
+    yield from _catalogued(data, names)
+    yield from sync_mistakes(data.get("clock"), columns)
     yield from _without_period(data, columns)
     yield from _required(_mapping(data, "rows").get("require"), sampled, columns)
     yield from _filter(_mapping(data, "rows").get("where"), names)
@@ -37,6 +49,25 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
                 path = ("columns", name, "from", i)
                 yield Mistake(path, f"no column {wanted!r}{nearest(wanted, names)}")
     yield from _circles(derived)
+    yield from _looked_up(columns)
+
+
+def _looked_up(columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
+    """Columns whose message times are looked up must have one message at each tick."""
+    single = []
+    for name, column in columns.items():
+        policy = column.get("resample", "previous")
+        if "topic" in column and isinstance(policy, str) and policy in POLICIES:
+            single += [name] if POLICIES[policy].uses == "one" else []
+    for name, column in columns.items():
+        at = column.get("at")
+        if "tf" not in column or not isinstance(at, str) or at in single:
+            continue
+        path = ("columns", name, "at")
+        if at in columns:
+            yield Mistake(path, f"{at} has no one message at a tick, whose time could be looked up")
+        else:
+            yield Mistake(path, f"no column {at!r}{nearest(at, single)}")
 
 
 def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -49,19 +80,74 @@ def _texts(value: Any) -> list[str]:
     return [item for item in values if isinstance(item, str)]
 
 
+def names_in(template: str) -> list[str]:
+    """The names in braces; none of what is no template."""
+    try:
+        return [name for _, name, _, _ in string.Formatter().parse(template) if name]
+    except ValueError:
+        return []
+
+
+def _split_rows(split: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Columns that rows are to be split by, and that aren't there; and one that is in the way."""
+    by = split.get("by")
+    wanted = {("position",): split.get("position"), ("by", "column"): _mapping(split, "by").get("column")}
+    for path, name in wanted.items():
+        if isinstance(name, str) and name not in columns:
+            yield Mistake(("split", *path), f"no column {name!r}{nearest(name, columns)}")
+    if _is_of_rows(by) and COLUMN in columns:
+        why = f"rows have their split in a column {COLUMN}; rename this one"
+        yield Mistake(("columns", COLUMN), why)
+
+
+def _is_of_rows(by: Any) -> bool:
+    """Whether `split.by` splits single rows."""
+    return isinstance(by, Mapping) or by in ("place", "time")
+
+
+def _split_by(by: Any, index: list[str], columns: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Names in `split.by` that neither logs nor the table that lists them have."""
+    known = [*_OF_LOGS, *filter(str.isidentifier, index)]
+    for name in names_in(by) if isinstance(by, str) else ():
+        if name not in known:
+            listed = ", ".join(f"{{{one}}}" for one in known)
+            why = f"{{{name}}} has no meaning here; there are {listed}"
+            more = "" if index else ", and columns that `logs` names as `index` of a table"
+            more += f"; {{column: {name}}} splits rows by that column" if name in columns else ""
+            yield Mistake(("split", "by"), why + more)
+
+
+def _catalogued(data: Mapping[str, Any], names: list[str]) -> Iterator[Mistake]:
+    """Mistakes in what a table of logs says for outputs, where these have columns of these names."""
+    logs, outputs = _mapping(data, "logs"), _mapping(data, "outputs")
+    by = _mapping(data, "split").get("by")
+    taken = ["log_id", "timestamp", *names, *([COLUMN] if _is_of_rows(by) else [])]
+    splits = isinstance(by, str) and set(names_in(by)) & set(_texts(logs.get("index")))
+    for key, output in _TAKERS.items():
+        if logs.get(key) and output not in outputs and not (key == "index" and splits):
+            yield Mistake(("logs", key), f"is for the output {output}, which this recipe doesn't have")
+    if logs.get("host") and _mapping(outputs, "l5kit").get("host"):
+        yield Mistake(("outputs", "l5kit", "host"), "the table of `logs` has a `host`; leave out one of both")
+    for i, name in enumerate(_texts(logs.get("index"))):
+        path = ("logs", "index", i) if not isinstance(logs["index"], str) else ("logs", "index")
+        if name in taken or name.startswith("__"):
+            yield Mistake(path, f"{name!r} is taken by the rows; rename the table's column")
+
+
 def _without_period(data: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
-    """Rows for each message of a topic have no period to take a tolerance or window from."""
+    """Rows for messages have no period to take a tolerance or window from."""
     clock = _mapping(data, "clock")
-    if "topic" not in clock or "rate" in clock:
+    if not {"topic", "sync"} & clock.keys() or "rate" in clock:
         return
+    whose = "a topic" if "topic" in clock else "of synced topics"
     for name, column in columns.items():
         policy = column.get("resample", "previous")
-        if "derive" in column or not isinstance(policy, str) or policy not in POLICIES:
+        if {"derive", "tf", "table"} & column.keys() or not isinstance(policy, str) or policy not in POLICIES:
             continue
         rules = POLICIES[policy]
         for key, is_needed in (("tolerance", rules.tolerates), ("window", rules.uses == "window")):
             if is_needed and column.get(key) is None:
-                why = f"resample: {policy} needs a `{key}` where the clock is a topic"
+                why = f"resample: {policy} needs a `{key}` where the clock is {whose}"
                 yield Mistake(("columns", name, key), why)
 
 

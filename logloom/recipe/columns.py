@@ -1,4 +1,4 @@
-"""The columns of a recipe: from a topic, or derived from other columns.
+"""The columns of a recipe: from a topic, from transforms between frames, from tables of labels, or derived.
 
 Here: what may stand under `columns.<name>`, and which of it fits together; the names of resample policies.
 Elsewhere: whether the logs have such topics and fields (logloom.transforms.resolve).
@@ -19,7 +19,12 @@ from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
 
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
-ADAPTERS = ("image", "points", "scan", "navsat", "rotation_matrix", "transforms", "file")
+ADAPTERS = (
+    *("image", "points", "scan", "navsat", "rotation_matrix", "transforms", "file"),
+    *("packets", "keyframe", "camera_matrix", "distortion"),
+)
+
+TEXT = "string"  # the dtype of text, where messages don't tell it
 
 _ADAPTER = re.compile(r"([a-z_]\w*)(?:\[ *(\w+(?: *, *\w+)*) *\])?", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -73,12 +78,20 @@ def _dtype_problem(dtype: str, known: tuple[str, ...] = DTYPES) -> str | None:
     return None if dtype in known else f"no such dtype as {dtype!r}{nearest(dtype, known)}"
 
 
+def _topic_dtype_problem(dtype: str) -> str | None:
+    return _dtype_problem(dtype, (*DTYPES, TEXT))
+
+
 def _derived_dtype_problem(dtype: str) -> str | None:
-    return _dtype_problem(dtype, (*DTYPES, "string", "bytes"))
+    return _dtype_problem(dtype, (*DTYPES, TEXT, "bytes"))
 
 
 def _function_problem(name: str) -> str | None:
     return None if _FUNCTION.fullmatch(name) else f"{name!r} is no module:function, like mypkg.labels:count"
+
+
+def _frame_problem(name: str) -> str | None:
+    return None if name.strip("/") else "a frame has a name, like base_link"
 
 
 def _line_problem(text: str) -> str | None:
@@ -89,6 +102,11 @@ Topic = Annotated[str, text_check(_topic_problem)]
 ColumnName = Annotated[str, text_check(_name_problem)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
 Line = Annotated[str, text_check(_line_problem)]
+FrameName = Annotated[
+    str,
+    text_check(_frame_problem),
+    BeforeValidator(lambda v: v.removeprefix("/") if isinstance(v, str) else v),
+]
 FieldPath = Annotated[str, Field(min_length=1)]
 
 
@@ -98,17 +116,142 @@ class RecipePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
 
+class FrameOf(RecipePart):
+    """`from: {topic: /lidar/top}`: the frame that a topic's last message is in, by its header."""
+
+    topic: Topic
+
+
+Frame = Annotated[
+    Annotated[FrameName, Tag("<one>")] | Annotated[FrameOf, Tag("<other>")],
+    Discriminator(lambda value: "<other>" if isinstance(value, dict | FrameOf) else "<one>"),
+]
+
+
+class Extrapolate(RecipePart):
+    """`extrapolate: {hold: 100ms}` or `{linear: 50ms}`: how far beyond a frame's last and first transform."""
+
+    hold: LengthOfTime | None = None
+    linear: LengthOfTime | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.hold is None) == (self.linear is None):
+            raise ValueError("write {hold: 100ms} or {linear: 50ms}, one of both")
+        return self
+
+
+class FramePair(RecipePart):
+    """`tf`: which frame in which other, and what is known of them.
+
+    Attributes:
+        from_, to: p_to = pose(p_from); by their names, or as those of topics.
+        topics, static: with transforms; those of `static` hold for the whole log.
+        cache: ns; how far from the time that is looked up a transform may lie.
+    """
+
+    from_: Frame = Field(alias="from")
+    to: Frame
+    topics: Annotated[tuple[Topic, ...], BeforeValidator(as_list)] = ("/tf",)
+    static: Annotated[tuple[Topic, ...], BeforeValidator(as_list)] = ("/tf_static",)
+    cache: LengthOfTime = 10 * 10**9
+    extrapolate: Annotated[
+        Annotated[Literal["none"], Tag("<one>")] | Annotated[Extrapolate, Tag("<other>")],
+        Discriminator(lambda value: "<other>" if isinstance(value, dict | Extrapolate) else "<one>"),
+    ] = "none"
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.from_ == self.to:
+            raise ValueError("`from` and `to` are one frame, whose pose in itself says nothing")
+        if both := sorted({*self.topics} & {*self.static}):
+            raise ValueError(f"{both[0]} stands in `topics` and in `static`")
+        if not (self.topics or self.static):
+            raise ValueError("no topic has its transforms; name some")
+        if self.limit > self.cache:
+            raise ValueError("`extrapolate` reaches beyond `cache`")
+        return self
+
+    @property
+    def named_by(self) -> dict[str, str]:
+        """The topics whose messages name the frames, by the keys that say so."""
+        frames = {"from": self.from_, "to": self.to}
+        return {key: frame.topic for key, frame in frames.items() if isinstance(frame, FrameOf)}
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """`from_` and `to` for people."""
+        named = (f if isinstance(f, str) else f"the frame of {f.topic}" for f in (self.from_, self.to))
+        source, target = named
+        return source, target
+
+    @property
+    def kind(self) -> Literal["none", "hold", "linear"]:
+        """What stands beyond a frame's last transform."""
+        if isinstance(self.extrapolate, str):
+            return "none"
+        return "linear" if self.extrapolate.hold is None else "hold"
+
+    @property
+    def limit(self) -> int:
+        """How far beyond, in ns."""
+        if isinstance(self.extrapolate, str):
+            return 0
+        return self.extrapolate.hold or self.extrapolate.linear or 0
+
+
+class MotionSource(RecipePart):
+    """`pose` of `deskew`: the transforms that tell how a lidar moves, or a topic of nav_msgs/Odometry."""
+
+    tf: FramePair | None = None
+    topic: Topic | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.tf is None) == (self.topic is None):
+            raise ValueError("write {tf: {from: lidar_top, to: map}} or {topic: /odom}, one of both")
+        return self
+
+
+class Deskew(RecipePart):
+    """`deskew`: points of a cloud as they would lie had all been measured at one time.
+
+    Attributes:
+        time: the field of points with their times; None for the first that has a usual name.
+        unit: of that field; None to take it from what a cloud spans.
+        to: the time: the row's tick, or that of the cloud's first or last point.
+        within: ns; how far points' times may lie from the cloud's message time.
+    """
+
+    pose: MotionSource
+    time: Annotated[str, Field(min_length=1)] | None = None
+    unit: Literal["s", "ms", "us", "ns"] | None = None
+    to: Literal["tick", "start", "end"] = "tick"
+    within: LengthOfTime = 10**9
+
+    def pair(self, topic: str) -> FramePair:
+        """The frames whose poses are looked up for clouds of a topic."""
+        if self.pose.tf is not None:
+            return self.pose.tf
+        odometry = self.pose.topic or ""
+        frames = {"from": {"topic": topic}, "to": {"topic": odometry}}
+        return FramePair.model_validate({**frames, "topics": [odometry]})
+
+
 class TopicColumn(RecipePart):
     """A column that comes from a topic.
 
     Attributes:
         field: dotted paths into the message; several are laid side by side.
-        as_: an adapter: image, points, points[x,y,z], scan, navsat, rotation_matrix, transforms, file.
+        as_: an adapter: image, points, points[x,y,z], scan, navsat, rotation_matrix, transforms, file,
+            packets, keyframe, camera_matrix, distortion.
         tolerance, window, offset: ns; what was left out is None, its default depends on the clock.
         strings: characters kept for text inside arrays of sub-messages.
         shape: (h, w, c) that all images of the topic have.
         resize: (height, width) of images.
+        dtype: of a row's numbers; "string" for text of JSON without a schema.
         missing: what a log without the topic means.
+        deskew: how points are moved to where they would lie had all been measured at one time.
     """
 
     topic: Topic
@@ -120,12 +263,13 @@ class TopicColumn(RecipePart):
     offset: Duration = 0
     unit: Line = ""
     description: Line = ""
-    dtype: Annotated[str, text_check(_dtype_problem)] | None = None
+    dtype: Annotated[str, text_check(_topic_dtype_problem)] | None = None
     strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
     shape: tuple[Positive, Positive, Positive] | None = None
     resize: tuple[Positive, Positive] | None = None
     encode: Literal["jpg", "png"] | None = None
     missing: Literal["fail", "unavailable"] = "unavailable"
+    deskew: Deskew | None = None
 
     @property
     def adapter(self) -> str | None:
@@ -149,16 +293,37 @@ class TopicColumn(RecipePart):
             yield f"`window` has no meaning with resample: {policy}"
         if self.window is not None and self.window[0] >= self.window[1]:
             yield "`window` must start before it ends"
-        if self.offset and rules.uses == "topic":
+        if self.offset and (rules.uses == "topic" or rules.by_clock):
             yield f"`offset` has no meaning with resample: {policy}"
         if self.as_ == "rotation_matrix":
             if len(self.field) != 1:
                 yield "`as: rotation_matrix` needs one `field`, of a quaternion"
             if not rules.keeps_rotations:
                 yield f"resample: {policy} of rotations is no rotation; use slerp or nearest"
+        yield from self._deskew_problems()
         for key in ("shape", "resize", "encode"):
             if getattr(self, key) is not None and self.as_ != "image":
                 yield f"`{key}` needs `as: image`"
+
+    def _deskew_problems(self) -> Iterator[str]:
+        if self.deskew is None:
+            return
+        match = _ADAPTER.fullmatch(self.as_ or "")
+        words = [word.strip() for word in (match[2] or "x,y,z").split(",")] if match else []
+        named = [path.rpartition("[].") for path in self.field]
+        are_elements = self.as_ is None and (
+            len(named) == 1 or (len({n[0] for n in named}) == 1 and {"x", "y", "z"} <= {n[2] for n in named})
+        )
+        is_cloud = match is not None and match[1] == "points" and {"x", "y", "z"} <= {*words}
+        if not (is_cloud or are_elements):
+            yield (
+                "`deskew` moves x, y and z of points: write `as: points` or `as: points[x,y,z]`, or of an "
+                'array of points `field: rows` or `field: ["rows[].x", "rows[].y", "rows[].z"]`'
+            )
+        if POLICIES[self.resample].uses != "one" or POLICIES[self.resample].takes == "nothing":
+            yield f"`deskew` has no meaning with resample: {self.resample}; write nearest or previous"
+        if self.dtype is not None and not self.dtype.startswith("float"):
+            yield f"`deskew` has no meaning with dtype: {self.dtype}"
 
 
 class DerivedColumn(RecipePart):
@@ -188,12 +353,72 @@ class DerivedColumn(RecipePart):
         return self
 
 
+class TransformColumn(RecipePart):
+    """A column of poses of one frame in another.
+
+    Attributes:
+        at: the column whose messages' times are looked up; None for the tick.
+        as_: what a row holds of the pose.
+    """
+
+    tf: FramePair
+    at: str | None = None
+    as_: Literal["pose", "matrix", "position", "quaternion", "rotation_matrix"] = Field("pose", alias="as")
+    unit: Line = ""
+    description: Line = ""
+
+
+class LabelColumn(RecipePart):
+    """A column of labels, which people deliver as tables beside the logs.
+
+    Attributes:
+        table: URI or glob of Parquet, Feather or CSV files with a row for each label.
+        on: the columns that say of which log, and of which time a label is.
+        tolerance: ns; how far from a tick its labels may lie.
+        field: columns that a label holds; all others by default.
+        expect: whether rows hold all labels of one time, or one, of which a key then may have no other.
+        strings: characters kept for text where a label holds several columns.
+    """
+
+    table: Annotated[str, Field(min_length=1)]
+    on: tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] = (
+        "log_id",
+        "timestamp",
+    )
+    tolerance: LengthOfTime = 0
+    field: Annotated[tuple[FieldPath, ...], BeforeValidator(as_list)] = ()
+    expect: Literal["many", "one"] = "many"
+    strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
+    unit: Line = ""
+    description: Line = ""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.on[0] == self.on[1]:
+            raise ValueError(f"on: {self.on[0]} can't be the log and the time")
+        if both := sorted({*self.on} & {*self.field}):
+            raise ValueError(f"field: {both[0]} is a key, which rows have already")
+        return self
+
+
+_KINDS = (
+    (DerivedColumn, "derive", "<other>"),
+    (TransformColumn, "tf", "<third>"),
+    (LabelColumn, "table", "<fourth>"),
+)
+
+
 def _kind_of_column(value: Any) -> str:
-    derived = isinstance(value, DerivedColumn) or (isinstance(value, dict) and "derive" in value)
-    return "<other>" if derived else "<one>"
+    for model, key, kind in _KINDS:
+        if isinstance(value, model) or (isinstance(value, dict) and key in value):
+            return kind
+    return "<one>"
 
 
 Column = Annotated[
-    Annotated[TopicColumn, Tag("<one>")] | Annotated[DerivedColumn, Tag("<other>")],
+    Annotated[TopicColumn, Tag("<one>")]
+    | Annotated[DerivedColumn, Tag("<other>")]
+    | Annotated[TransformColumn, Tag("<third>")]
+    | Annotated[LabelColumn, Tag("<fourth>")],
     Discriminator(_kind_of_column),
 ]

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
-from blake3 import blake3
-
-from logloom.errors import UsageError
+from logloom.digests import share_of
+from logloom.errors import LogReadError, UsageError
+from logloom.io.catalogued import catalogued
+from logloom.io.filesystems import file_name_of
 from logloom.io.logs import match
+from logloom.io.logs.base import OpenOptions, Redactions
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.log_list import LogList
 from logloom.io.logs.match import FoundLog
+from logloom.io.logs.tables.names import time_in
+from logloom.io.metadata import canonical
 from logloom.recipe.catalogue import ListedLog, read_catalogue
 from logloom.recipe.mistakes import Mistake
-from logloom.recipe.model import LogName, LogTable, Recipe, name_problem
+from logloom.recipe.model import Recipe
+from logloom.recipe.parts import TEMPLATE_NAMES, LogName, LogTable, name_problem
 from logloom.recipe.patterns import named_groups
 
 _SHOWN = 20  # problems of a catalogue
@@ -40,13 +45,66 @@ def expand_logs(
         folders: which lists them, where it is told more than nothing.
 
     Raises:
-        RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them.
+        RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them. Or
+            patterns of `time.name` that no file fits.
     """
-    if isinstance(recipe.logs, LogTable):
-        return _listed_logs(recipe, recipe.logs, base, storage_options, folders)
-    results = match.find_all(recipe.logs, base, storage_options, folders)
-    mistakes = [Mistake(("logs", i), result) for i, result in enumerate(results) if isinstance(result, str)]
-    found = (item for result in results if not isinstance(result, str) for item in result)
+    listed = isinstance(recipe.logs, LogTable)
+    logs = (_listed_logs if listed else _globbed_logs)(recipe, base, storage_options, folders)
+    _check_names(recipe, logs)
+    return logs
+
+
+def open_options(
+    recipe: Recipe,
+    storage_options: Mapping[str, Any],
+    sidecars: str | None = None,
+    redactions: Redactions = MappingProxyType({}),
+) -> OpenOptions:
+    """How the logs of a recipe are opened; see `OpenOptions`."""
+    mode, names = recipe.on_error_mode, recipe.time.name
+    return OpenOptions(
+        mode, storage_options, sidecars, hash=recipe.hash, redactions=redactions, time_names=names
+    )
+
+
+def _check_names(recipe: Recipe, logs: LogList) -> None:
+    """Raises a RecipeError for each pattern of `time.name` that no file fits."""
+    mistakes = []
+    for number, pattern in enumerate(recipe.time.name):
+        if not any(_fits(uri, pattern) for log in logs for uri in log.uris):
+            shown = file_name_of(logs[0].uris[-1]) if len(logs) else "none at all"
+            text = f"no file of these logs is called like {pattern!r}; there is {shown}"
+            mistakes.append(Mistake(("time", "name", number), text))
+    if mistakes:
+        raise recipe.places.error(mistakes)
+
+
+def _fits(uri: str, pattern: str) -> bool:
+    try:
+        return time_in(uri, [pattern]) is not None
+    except LogReadError:
+        return True  # whoever opens it says what is wrong
+
+
+def _globbed_logs(
+    recipe: Recipe,
+    base: str | None,
+    storage_options: Mapping[str, Any] | None,
+    folders: Folders | None,
+) -> LogList:
+    """As `expand_logs`, of files, folders and globs."""
+    assert not isinstance(recipe.logs, LogTable)
+    numbers = [i for i, uri in enumerate(recipe.logs) if not uri.startswith(match.NOT)]
+    results = match.find_all([recipe.logs[i] for i in numbers], base, storage_options, folders)
+    numbered = zip(numbers, results, strict=True)
+    mistakes = [Mistake(("logs", i), result) for i, result in numbered if isinstance(result, str)]
+    if not numbers:
+        mistakes.append(Mistake(("logs",), f"names only what to leave out ({match.NOT}…), and no logs"))
+    found = match.leaving_out(
+        (item for result in results if not isinstance(result, str) for item in result),
+        [uri.removeprefix(match.NOT) for uri in recipe.logs if uri.startswith(match.NOT)],
+        base,
+    )
     try:
         logs = match.named(found, functools.partial(log_id_of, template=recipe.log_id))
     except UsageError as error:
@@ -58,12 +116,13 @@ def expand_logs(
 
 def _listed_logs(
     recipe: Recipe,
-    table: LogTable,
     base: str | None,
     storage_options: Mapping[str, Any] | None,
     folders: Folders | None,
 ) -> LogList:
     """As `expand_logs`, of a catalogue."""
+    table = recipe.logs
+    assert isinstance(table, LogTable)
     problems: list[str] = []
     found: dict[str, FoundLog] = {}
     rows: dict[str, ListedLog] = {}  # by the URI of the file or folder
@@ -78,7 +137,7 @@ def _listed_logs(
             continue
         for item in result:
             if rows.setdefault(item.uri, row)[1:] != row[1:]:
-                problems.append(f"{item.uri}: stands in two rows with other names or splits")
+                problems.append(f"{item.uri}: stands in two rows that say other things of it")
             found[item.uri] = item
 
     def name_of(uri: str) -> str:
@@ -89,17 +148,21 @@ def _listed_logs(
         logs = match.named(found.values() if not problems else (), name_of)
     except UsageError as error:
         problems.append(str(error))
-    splits: dict[str, str] = {}
+    of_log: dict[str, ListedLog] = {}
     for item in found.values() if not problems else ():
-        split, log_id = rows[item.uri].split, name_of(item.uri)
-        if (table.split and name_problem(split)) or splits.setdefault(log_id, split) != split:
+        row, log_id = rows[item.uri], name_of(item.uri)
+        first = of_log.setdefault(log_id, row)
+        if (table.split and name_problem(row.split)) or first.split != row.split:
             problems.append(
-                f"{item.uri}: split {split!r} is no name, or another than the log's other files say"
+                f"{item.uri}: split {row.split!r} is no name, or another than the log's other files say"
             )
+        elif first.catalogue != row.catalogue:
+            problems.append(f"{item.uri}: its host or index are others than those of the log's other files")
     if problems:
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise recipe.places.error([Mistake(("logs", "table"), text) for text in problems[:_SHOWN] + more])
-    return LogList.of(replace(log, split=splits[log.log_id]) for log in logs)
+    told = ((log, of_log[log.log_id]) for log in logs)
+    return LogList.of(log._replace(split=row.split, catalogue=row.catalogue) for log, row in told)
 
 
 def log_id_of(uri: str, template: str | LogName) -> str:
@@ -116,27 +179,29 @@ def log_id_of(uri: str, template: str | LogName) -> str:
     return match.log_id_of(uri, template.as_, groups)
 
 
-def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "") -> str:
-    """The split that a log's rows belong to; "all" for a recipe without.
-
-    u is the first 8 bytes, big-endian, of BLAKE3 of the `by` value; the first split in recipe order whose
-    cumulative share · 2⁶⁴ exceeds u takes the log. Exact: shares are decimals.
+def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "", catalogue: str = "") -> str:
+    """The split that a log's rows belong to; "all" for a recipe without, or one that splits single rows.
 
     Args:
         uris: of the log's files; templates look at the first.
-        listed: what a catalogue says, or said.
+        listed: the split that a catalogue says, or said.
+        catalogue: what it says of the log for outputs, see `logloom.io.catalogued`.
     """
     if isinstance(recipe.logs, LogTable) and recipe.logs.split:
         return listed
-    if recipe.split is None:
+    if recipe.split is None or recipe.split.of_rows is not None:
         return "all"
     by = recipe.split.by
-    value = log_id if by == "log_id" else match.fill_template(by, uris[0], {"log_id": log_id})
-    u = int.from_bytes(blake3(value.encode()).digest()[:8], "big")
-    shares = [(name, share.as_integer_ratio()) for name, share in recipe.split.shares.items()]
-    below, over = 0, 1  # the cumulative share, as a fraction
-    for name, (part, whole) in shares:
-        below, over = below * whole + part * over, over * whole
-        if u * over < below << 64:
-            return name
-    raise AssertionError("the shares of a split sum to 1")
+    assert isinstance(by, str)
+    value = log_id
+    if by != "log_id":
+        index = catalogued(catalogue).index
+        # {path} is that of the URI, whatever else the table calls so.
+        told = {name: _word(said) for name, said in index if name not in TEMPLATE_NAMES}
+        value = match.fill_template(by, uris[0], {**told, "log_id": log_id})
+    return share_of(value, recipe.split.shares)
+
+
+def _word(value: bool | int | float | str | None) -> str:
+    """What a catalogue says as templates write it: a text as it is, all else as JSON."""
+    return value if isinstance(value, str) else canonical(value).decode()

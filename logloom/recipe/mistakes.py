@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -19,7 +19,7 @@ from logloom.validation import YAML, Path, describe, describe_value, dotted
 
 MAX_LISTED = 100
 # Steps that pydantic adds to a path: the chosen member of a union, the key of a mapping.
-PYDANTIC_STEPS = frozenset({"<one>", "<other>", "[key]"})
+PYDANTIC_STEPS = frozenset({"<one>", "<other>", "<third>", "<fourth>", "[key]"})
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,22 @@ class RecipePlaces:
     Attributes:
         source: the recipe's name in messages.
         lines: the line of each key and list item, from 1; empty for a recipe made in Python.
+        origins: of keys that other keys stand for, these.
     """
 
     source: str = field(default="recipe", compare=False)
     lines: Mapping[Path, int] = field(default_factory=dict, compare=False)
+    origins: Mapping[Path, Path] = field(default_factory=dict, compare=False)
 
     def line(self, path: Path) -> int | None:
         """The line of a key, or of the nearest thing around it."""
         return next((self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
+
+    def written(self, mistake: Mistake) -> Mistake:
+        """The mistake at the key that stands in the recipe."""
+        path = mistake.path
+        there = next((n for n in range(len(path), 0, -1) if path[:n] in self.origins), 0)
+        return replace(mistake, path=(*self.origins[path[:there]], *path[there:])) if there else mistake
 
     def sentence(self, mistake: Mistake) -> str:
         """`recipe.yaml:12: columns.speed.tolerence: unknown key; did you mean tolerance?`"""
@@ -60,7 +68,7 @@ class RecipePlaces:
             line = mistake.line or self.line(mistake.path) or 0
             return line, [str(step) for step in mistake.path], mistake.message
 
-        once = sorted(set(mistakes), key=place)
+        once = sorted({self.written(mistake) for mistake in mistakes}, key=place)
         lines = [self.sentence(mistake) for mistake in once[:MAX_LISTED]]
         if len(once) > MAX_LISTED:
             lines.append(f"{self.source}: and {len(once) - MAX_LISTED} more")

@@ -1,24 +1,20 @@
 """The recipe: what to build from which logs.
 
-Here: the grammar as pydantic models, which also build a recipe in Python. docs/recipe.md explains every key.
-Elsewhere: columns (columns), values such as "50ms" (values), YAML and line numbers (yaml, mistakes), checks
-that look at several keys at once (checks), what a recipe means for given logs (logloom.transforms.resolve).
+Here: the recipe as a pydantic model, which also builds one in Python. docs/recipe.md explains every key.
+Elsewhere: its parts (parts), columns (columns), values such as "50ms" (values), YAML and line numbers (yaml,
+mistakes), checks that look at several keys at once (checks), what a recipe means for given logs
+(logloom.transforms.resolve).
 """
 
 from __future__ import annotations
 
 import os
-import re
-import string
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     PrivateAttr,
@@ -32,176 +28,37 @@ from pydantic import (
 
 from logloom.errors import LogloomError, RecipeError, StorageError
 from logloom.io.filesystems import filesystem
-from logloom.io.logs.base import TimeSource
-from logloom.io.units import format_named, format_names
-from logloom.recipe import checks, patterns, yaml
-from logloom.recipe.columns import Column, ColumnName, Positive, RecipePart, Topic, as_list, text_check
+from logloom.io.formats import format_named, format_names
+from logloom.recipe import checks, yaml
+from logloom.recipe.calibration import expanded
+from logloom.recipe.columns import Column, ColumnName, LabelColumn, RecipePart
 from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic, nearest
-from logloom.recipe.values import Delay, LengthOfTime, Percent, Rate, Share, Size, decimal_text
+from logloom.recipe.parts import (
+    Clock,
+    Keep,
+    LogName,
+    LogTable,
+    Name,
+    Partition,
+    Rows,
+    SkipBudget,
+    Split,
+    Template,
+    Texts,
+    Time,
+    is_mapping,
+)
+from logloom.recipe.synced import with_matched
+from logloom.recipe.values import Settling
+from logloom.row_splits import RowSplit
 from logloom.uris import chained, is_local, shown
 
-TEMPLATE_NAMES = ("stem", "parent", "path")
 MAX_FILE_BYTES = 16 << 20
 
 _LATER = ("keep", "settle")  # keys that came after the first versions
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-
-
-def template_problem(template: str, names: Iterable[str] = TEMPLATE_NAMES) -> str | None:
-    """What is wrong with a template such as "{parent}-{stem}"; None if nothing is."""
-    known = list(names)
-    try:
-        parts = list(string.Formatter().parse(template))
-    except ValueError as error:
-        return f"{template!r} is no template: {error}"
-    for _, name, spec, conversion in parts:
-        if name is not None and (name not in known or spec or conversion):
-            return f"{{{name}}} has no meaning here; there are {', '.join(f'{{{n}}}' for n in known)}"
-    return None if template else "is empty"
-
-
-def name_problem(name: str) -> str | None:
-    """What is wrong with the name of a dataset or a split; None if nothing is."""
-    return None if _NAME.fullmatch(name) else f"{name!r}: names are made of letters, digits, and . _ -"
-
-
-def _split_by_problem(by: str) -> str | None:
-    return None if by == "log_id" else template_problem(by, ("log_id", *TEMPLATE_NAMES))
-
-
-def _is_mapping(value: Any) -> str:
-    return "<other>" if isinstance(value, Mapping | BaseModel) else "<one>"
-
-
-Template = Annotated[str, text_check(template_problem)]
-Sources = Annotated[tuple[TimeSource, ...], BeforeValidator(as_list), Field(min_length=1)]
-Name = Annotated[str, text_check(name_problem)]
-Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_list)]
-
-
-class LogName(RecipePart):
-    """`log_id: {match: <regex>, as: "{car}-{day}"}`: named groups of a regex found in the absolute URI."""
-
-    match: Annotated[str, text_check(patterns.problem)]
-    as_: str = Field(alias="as")
-
-    @model_validator(mode="after")
-    def _names_its_groups(self) -> Self:
-        problem = template_problem(self.as_, [*re.compile(self.match).groupindex, *TEMPLATE_NAMES])
-        if problem:
-            raise ValueError(f"as: {problem}")
-        return self
-
-
-class LogTable(RecipePart):
-    """`logs: {table: drives.parquet, uri: path}`: a table that lists the logs, a row for each file or folder.
-
-    Attributes:
-        table: URI of a Parquet, Feather or CSV file.
-        uri, log_id, split: columns.
-        where: a filter over the table's columns.
-    """
-
-    table: Annotated[str, Field(min_length=1)]
-    uri: Annotated[str, Field(min_length=1)]
-    log_id: Annotated[str, Field(min_length=1)] | None = None
-    split: Annotated[str, Field(min_length=1)] | None = None
-    where: str = ""
-
-
-class Time(RecipePart):
-    """`time`: which stamp of a message is its message time.
-
-    Attributes:
-        by: the first that a topic's messages have.
-        max_delay: ns; the furthest a message time may lie from its log time, None for any distance.
-        topics: `by` of single topics.
-    """
-
-    by: Sources = ("header", "log")
-    max_delay: Delay = 1_000_000_000
-    topics: dict[Topic, Sources] = Field(default_factory=dict)
-
-    def sources(self, topic: str) -> tuple[TimeSource, ...]:
-        return self.topics.get(topic, self.by)
-
-
-class Clock(RecipePart):
-    """`clock`: a rate in Hz, or the topic whose messages make rows."""
-
-    rate: Rate | None = None
-    topic: Topic | None = None
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.rate is None) == (self.topic is None):
-            raise ValueError("write {rate: 10} (Hz) or {topic: /lidar}, one of both")
-        return self
-
-
-class Rows(RecipePart):
-    """`rows`: the ticks that become rows: those where `require` is available and `where` holds."""
-
-    require: Texts = ()
-    where: str = ""
-
-
-class Partition(RecipePart):
-    """`partition`: the share of a log that one worker builds: ticks, and message bytes by the index."""
-
-    rows: Positive = 1000
-    bytes: Size = 512 << 20
-
-
-class Split(RecipePart):
-    """`split`: names and shares, which sum to 1; `by` is what decides, a template of log_id and URI."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Share]
-
-    by: Annotated[str, text_check(_split_by_problem)] = "log_id"
-
-    @property
-    def shares(self) -> dict[str, Decimal]:
-        return dict(self.__pydantic_extra__)
-
-    @model_validator(mode="after")
-    def _sums_to_one(self) -> Self:
-        for name in self.shares:
-            if problem := name_problem(name):
-                raise ValueError(problem)
-        total = sum(self.shares.values(), Decimal(0))
-        if total != 1:
-            raise ValueError(f"the shares sum to {decimal_text(total)}, not to 1")
-        return self
-
-
-class Keep(RecipePart):
-    """`keep`: the versions that garbage collection leaves; the newest version always stays.
-
-    A version stays if any of these names it.
-
-    Attributes:
-        last: so many of the newest versions.
-        daily: the newest version of each of the last so many days that have one.
-        tags: "all" versions that have a tag, or "none" for that reason alone.
-    """
-
-    last: Positive | None = None
-    daily: Positive | None = None
-    tags: Literal["all", "none"] = "all"
-
-    @model_validator(mode="after")
-    def _says_how_many(self) -> Self:
-        if self.last is None and self.daily is None:
-            raise ValueError("write {last: 30}, {daily: 14}, or both; without `keep` every version stays")
-        return self
-
-
-class SkipBudget(RecipePart):
-    """`on_error: {skip: 1%}`: how many logs at most may be left out."""
-
-    skip: Percent
+_LATER_OF_TABLE = ("host", "index")  # likewise, of `logs` that a table lists
+_OF_SYNC = ("sync", "within", "stamp", "match")  # likewise, of a `clock`
+_OF_ROW_SPLITS = ("position", "cell", "gap")  # likewise, of `split`
 
 
 @dataclass(frozen=True)
@@ -219,15 +76,30 @@ class Recipe(RecipePart):
 
     Raises:
         RecipeError: lists every mistake, with its line where the recipe is a text.
+
+    Examples:
+        >>> recipe = Recipe(
+        ...     name="small",
+        ...     logs=["drive.mcap"],
+        ...     clock={"rate": 10},
+        ...     columns={"speed": {"topic": "/can", "field": "speed", "tolerance": "50ms"}},
+        ...     outputs={"tar": {}},
+        ... )
+        >>> Recipe.from_yaml(recipe.to_yaml()) == recipe
+        True
+        >>> Recipe.from_yaml(recipe.to_yaml().replace("clock", "clok"))
+        Traceback (most recent call last):
+        logloom.errors.RecipeError: recipe.yaml: clock: is missing
+        recipe.yaml:4: clok: unknown key; did you mean clock?
     """
 
     name: Name
     logs: Annotated[
         Annotated[Texts, Field(min_length=1), Tag("<one>")] | Annotated[LogTable, Tag("<other>")],
-        Discriminator(_is_mapping),
+        Discriminator(is_mapping),
     ]
     log_id: Annotated[
-        Annotated[Template, Tag("<one>")] | Annotated[LogName, Tag("<other>")], Discriminator(_is_mapping)
+        Annotated[Template, Tag("<one>")] | Annotated[LogName, Tag("<other>")], Discriminator(is_mapping)
     ] = "{stem}"
     time: Time = Time()
     clock: Clock
@@ -237,12 +109,12 @@ class Recipe(RecipePart):
     split: Split | None = None
     on_error: Annotated[
         Annotated[Literal["fail", "skip", "salvage"], Tag("<one>")] | Annotated[SkipBudget, Tag("<other>")],
-        Discriminator(_is_mapping),
+        Discriminator(is_mapping),
     ] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"
     hash: Literal["ends", "full"] = "ends"
     keep: Keep | None = None
-    settle: LengthOfTime | None = None
+    settle: Settling | None = None
     outputs: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
 
     _places: RecipePlaces = PrivateAttr(default_factory=RecipePlaces)
@@ -290,6 +162,12 @@ class Recipe(RecipePart):
         """The recipe as YAML, without what is default; `from_yaml` gives an equal one."""
         return yaml.dump(self.model_dump(by_alias=True, exclude_defaults=True))
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from logloom.markup import preformatted
+
+        return preformatted(f"Recipe {self.name}", self.to_yaml())
+
     def identity_json(self) -> dict[str, Any]:
         """The recipe as JSON with every default written out; `Recipe.model_validate` gives an equal one.
 
@@ -300,10 +178,34 @@ class Recipe(RecipePart):
         order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
         said = {**self.model_dump(mode="json", by_alias=True), "order": order}
         if isinstance(self.logs, LogTable):
-            said["logs"]["table"] = shown(self.logs.table)
+            listed = {**said["logs"], "table": shown(self.logs.table)}
+            said["logs"] = {k: value for k, value in listed.items() if k not in _LATER_OF_TABLE or value}
         else:
             said["logs"] = [shown(uri) for uri in self.logs]
+        for column in said["columns"].values():
+            if column.get("deskew", ...) is None:
+                del column["deskew"]
+        if not self.time.name:
+            said["time"] = {key: value for key, value in said["time"].items() if key != "name"}
+        if not self.clock.sync:
+            said["clock"] = {key: value for key, value in said["clock"].items() if key not in _OF_SYNC}
+        if self.split is not None:
+            for key in _OF_ROW_SPLITS:
+                if said["split"][key] is None:
+                    del said["split"][key]
+        for name, column in self.label_columns.items():
+            said["columns"][name]["table"] = shown(column.table)
         return {key: value for key, value in said.items() if key not in _LATER or value is not None}
+
+    @property
+    def label_columns(self) -> dict[str, LabelColumn]:
+        """The columns of labels."""
+        return {name: column for name, column in self.columns.items() if isinstance(column, LabelColumn)}
+
+    @property
+    def row_split(self) -> RowSplit | None:
+        """How single rows are split; None where whole logs are, or nothing is."""
+        return None if self.split is None else self.split.of_rows
 
     def output_options(self) -> dict[str, BaseModel]:
         """The options of each output, of its format's own type."""
@@ -337,15 +239,22 @@ class Recipe(RecipePart):
         plain = {str(key): _plain(value) if key != "outputs" else value for key, value in data.items()}
         if info.context is None:
             plain = _in_order(plain)
+        plain = with_matched(plain)
         outputs, mistakes = _outputs(plain.get("outputs", {}))
-        mistakes += [*text.mistakes, *checks.across_keys(plain)]
+        if isinstance(logs := plain.get("logs"), Mapping) and logs.get("host") and "l5kit" in outputs:
+            outputs["l5kit"] = outputs["l5kit"].model_copy(update={"host": ""})  # the table says it
+        columns, origins, wrong = expanded(plain.get("columns"))
+        if "columns" in plain:
+            plain["columns"] = columns
+        places = replace(text.places, origins=origins)
+        mistakes += [*text.mistakes, *wrong, *checks.across_keys(plain)]
         try:
             recipe: Recipe = handler({**plain, "outputs": outputs})
         except ValidationError as error:
             mistakes += from_pydantic(error.errors(), cls)
         if mistakes:
-            raise text.places.error(mistakes)
-        recipe._places = text.places
+            raise places.error(mistakes)
+        recipe._places = places
         return recipe
 
 
@@ -367,7 +276,7 @@ def _in_order(data: dict[str, Any]) -> dict[str, Any]:
     for key, names in orders.items():
         if isinstance(data.get(key), dict) and isinstance(names, list):
             here = data[key]
-            data[key] = {name: here[name] for name in names if name in here} | here
+            data[key] = {name: here[name] for name in names if isinstance(name, str) and name in here} | here
     return data
 
 

@@ -1,8 +1,8 @@
 """The small values of a recipe: durations, sizes, rates and shares, and how each is written.
 
-Here: pydantic types that read "50ms", "512MiB", 29.97 or "1%" exactly and write it back the same.
+Here: pydantic types that read "50ms", "500m", "512MiB", 29.97 or "1%" exactly and write it back the same.
 Elsewhere: where they stand in a recipe (model), the text that YAML numbers had (yaml).
-Durations are int nanoseconds, sizes int bytes, rates and shares exact decimals.
+Durations are int nanoseconds, distances int millimetres, sizes int bytes, rates and shares exact decimals.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _DURATION_UNITS = {
     "h": 3600 * 10**9,
     "d": 86_400 * 10**9,
 }
+_DISTANCE_UNITS = {"mm": 1, "cm": 10, "m": 1000, "km": 10**6}
 _SIZE_UNITS = {
     "B": 1,
     "KiB": 1 << 10,
@@ -42,6 +43,7 @@ _QUANTITY = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-zµ]*)")
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?")
 
 MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ten years: times plus any duration still fit in int64
+MAX_DISTANCE = 10**11  # mm
 MAX_SIZE = 1 << 50
 MAX_DIGITS = 18  # of a rate or a share
 MIN_RATE, MAX_RATE = Decimal("0.000001"), Decimal(10**9)  # a faster clock would repeat ticks
@@ -61,21 +63,24 @@ class ExactFloat(float):
         return (ExactFloat, (self.text,))
 
 
-def duration(value: Any) -> int:
+def duration(value: Any, example: str = "50ms") -> int:
     """Nanoseconds of a text such as "50ms", "-12ms" or "1.5s".
+
+    Args:
+        example: for messages; its unit is what a number without one probably lacks.
 
     Raises:
         ValueError: no duration; a number without unit, with a hint.
     """
-    nanoseconds = _quantity(value, _DURATION_UNITS, "duration", "50ms")
+    nanoseconds = _quantity(value, _DURATION_UNITS, "duration", example)
     if abs(nanoseconds) > MAX_DURATION:
         raise ValueError(f"{value} is more than ten years")
     return nanoseconds
 
 
-def length_of_time(value: Any) -> int:
-    """A duration that isn't negative."""
-    nanoseconds = duration(value)
+def length_of_time(value: Any, example: str = "50ms") -> int:
+    """A duration that isn't negative; `example` as of `duration`."""
+    nanoseconds = duration(value, example)
     if nanoseconds < 0:
         raise ValueError(f"{value} is negative")
     return nanoseconds
@@ -93,6 +98,24 @@ def duration_text(nanoseconds: int) -> str:
     units = [unit for unit in ("s", "ms", "us") if nanoseconds % _DURATION_UNITS[unit] == 0]
     unit = units[0] if units else "ns"
     return f"{nanoseconds // _DURATION_UNITS[unit]}{unit}"
+
+
+def distance(value: Any, example: str = "500m") -> int:
+    """Millimetres of a text such as "500m" or "1.5km".
+
+    Raises:
+        ValueError: no distance, or a negative one; a number without unit, with a hint.
+    """
+    millimetres = _quantity(value, _DISTANCE_UNITS, "distance", example)
+    if not 0 <= millimetres <= MAX_DISTANCE:
+        raise ValueError(f"{value} is negative, or more than 100,000 km")
+    return millimetres
+
+
+def distance_text(millimetres: int) -> str:
+    """How `distance` reads it: in the largest unit that leaves a whole number."""
+    unit = next(unit for unit in ("km", "m", "cm", "mm") if millimetres % _DISTANCE_UNITS[unit] == 0)
+    return f"{millimetres // _DISTANCE_UNITS[unit]}{unit}"
 
 
 def size(value: Any) -> int:
@@ -194,6 +217,11 @@ def _percent_text(value: Decimal) -> str:
 Duration = Annotated[int, BeforeValidator(duration), PlainSerializer(duration_text, return_type=Any)]
 LengthOfTime = Annotated[
     int, BeforeValidator(length_of_time), PlainSerializer(duration_text, return_type=Any)
+]
+Settling = Annotated[
+    int,
+    BeforeValidator(lambda value: length_of_time(value, "30min")),
+    PlainSerializer(duration_text, return_type=Any),
 ]
 Delay = Annotated[
     int | None,

@@ -33,7 +33,8 @@ class ResamplePolicy:
     """What a policy uses and gives.
 
     Attributes:
-        uses: one message, the two around the tick, a window of them, or the topic's last, whatever its time.
+        uses: one message, the two around the tick, a window of them, all at the tick, or the topic's last,
+            whatever its time.
         takes: which values: any; fixed, of one length in all messages; numbers; quaternions (..., 4); or
             nothing, for it only counts.
         before, after: whether messages before and after the tick are used, as far as `tolerance` reaches.
@@ -41,9 +42,10 @@ class ResamplePolicy:
         find: the messages of each tick.
         between: for two messages, the kernel (a, b, weight) and what it gives at the very time of one.
         reduce: for windows, the kernel (values, starts, lengths); None keeps all values.
+        by_clock: whether the clock chooses the message, by its time.
     """
 
-    uses: Literal["one", "two", "window", "topic"]
+    uses: Literal["one", "two", "window", "tick", "topic"]
     takes: Literal["any", "fixed", "numbers", "quaternions", "nothing"]
     find: Find | None = None
     before: bool = False
@@ -51,11 +53,17 @@ class ResamplePolicy:
     result: str | None = None
     between: tuple[Callable[[Floats, Floats, Floats], Floats], Callable[[Floats], Floats]] | None = None
     reduce: Callable[[Array, Indices, Indices], Array] | None = None
+    by_clock: bool = False
 
     @property
     def tolerates(self) -> bool:
-        """Whether a tolerance bounds it."""
-        return self.before or self.after
+        """Whether a tolerance bounds it that columns say."""
+        return (self.before or self.after) and not self.by_clock
+
+    @property
+    def gathers(self) -> bool:
+        """Whether a row has the values of all messages that are used."""
+        return self.uses in ("window", "tick") and self.takes != "nothing" and self.reduce is None
 
     @property
     def keeps_rotations(self) -> bool:
@@ -105,6 +113,10 @@ def _window(times: Times, ticks: Times, tolerance: int, window: tuple[int, int])
     return lo, np.maximum(lo, hi)
 
 
+def _all(times: Times, ticks: Times, tolerance: int, window: tuple[int, int]) -> Range:
+    return np.searchsorted(times, ticks, "left"), np.searchsorted(times, ticks, "right")
+
+
 def _one(at: Indices, usable: Mask) -> Range:
     return np.where(usable, at, 0), np.where(usable, at + 1, 0)
 
@@ -151,10 +163,12 @@ POLICIES: Mapping[str, ResamplePolicy] = {
     "next": ResamplePolicy("one", "any", _next, after=True),
     "nearest": ResamplePolicy("one", "any", _nearest, before=True, after=True),
     "exact": ResamplePolicy("one", "any", _exact),
+    "matched": ResamplePolicy("one", "any", _exact, before=True, after=True, by_clock=True),
     "linear": _two("numbers", kernels.linear, kernels.canonical),
     "slerp": _two("quaternions", kernels.slerp, kernels.normalised),
     "angle": _two("numbers", kernels.angle, lambda a: kernels.canonical(kernels.wrap(a))),
     "window": ResamplePolicy("window", "fixed", _window),
+    "all": ResamplePolicy("tick", "fixed", _all),
     "mean": _reduced(kernels.mean, "<f8"),
     "min": _reduced(kernels.smallest),
     "max": _reduced(kernels.largest),

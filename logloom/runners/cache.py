@@ -98,11 +98,7 @@ def call(command: Sequence[str], what: str) -> str:
         LogloomError: it failed; holds the end of what it said.
     """
     done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         said = "\n".join(done.stdout.strip().splitlines()[-15:])

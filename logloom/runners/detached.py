@@ -2,11 +2,13 @@
 
 Places stand in roots, which may be a stranger's: only what has the form of a place of ours is asked, and of
 the answer only a state and a reason are taken.
+Here: `look_at`, and `place_on_dataflow`, which such a place is made by.
 Elsewhere: jobs that a command watches (a module for each engine).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +22,12 @@ _DATAFLOW = re.compile(
     r"https://console\.cloud\.google\.com/dataflow/jobs/([a-z0-9-]{1,40})/([\w-]{1,100})"
     r"\?project=([a-z0-9][a-z0-9.:-]{0,80})"
 )
+_DATAFLOW_NAMED = re.compile(
+    r"https://console\.cloud\.google\.com/dataflow/jobs\?project=([a-z0-9][a-z0-9.:-]{0,80})"
+    r"&region=([a-z0-9-]{1,40})&name=([a-z][a-z0-9-]{0,200})"
+)
 _SECONDS = 10.0
+_MAX_LISTED = 50  # jobs of one name
 # Of both engines; all other states are of a job that still runs.
 _OVER = {"finished": "done", "done": "done", "drained": "done", "failed": "failed"}
 _OVER |= {"canceled": "stopped", "cancelled": "stopped", "updated": "stopped"}
@@ -45,6 +52,7 @@ def look_at(place: str) -> DetachedState | None:
     asks: tuple[tuple[re.Pattern[str], Callable[..., DetachedState]], ...] = (
         (_FLINK, _on_flink),
         (_DATAFLOW, _on_dataflow),
+        (_DATAFLOW_NAMED, _on_dataflow_by_name),
     )
     for pattern, ask in asks:
         if found := pattern.fullmatch(place):
@@ -67,7 +75,37 @@ def _on_flink(address: str, job_id: str) -> DetachedState:
     )
 
 
+def place_on_dataflow(project: str, region: str, *, job_id: str = "", name: str = "") -> str:
+    """The page of a job; of one whose id isn't known, that of all jobs, with its name."""
+    pages = "https://console.cloud.google.com/dataflow/jobs"
+    if job_id:
+        return f"{pages}/{region}/{job_id}?project={project}"
+    return f"{pages}?project={project}&region={region}&name={name}"
+
+
 def _on_dataflow(region: str, job_id: str, project: str) -> DetachedState:
+    def ask(dataflow: Any) -> Any:
+        request = dataflow.GetJobRequest(project_id=project, job_id=job_id, location=region)
+        return _dataflow_client().get_job(request, timeout=_SECONDS)
+
+    return _asked_dataflow(ask, f"job {job_id}")
+
+
+def _on_dataflow_by_name(project: str, region: str, name: str) -> DetachedState:
+    """How the last job of a name is, which the launcher of a flex template gives without knowing its id."""
+
+    def ask(dataflow: Any) -> Any:
+        request = dataflow.ListJobsRequest(
+            project_id=project, location=region, name=name, page_size=_MAX_LISTED
+        )
+        listed = _dataflow_client().list_jobs(request, timeout=_SECONDS)
+        jobs = itertools.islice(listed, _MAX_LISTED)
+        return max((job for job in jobs if job.name == name), key=lambda job: job.create_time, default=None)
+
+    return _asked_dataflow(ask, f"job {name}")
+
+
+def _asked_dataflow(ask: Callable[[Any], Any], what: str) -> DetachedState:
     try:
         from google.api_core.exceptions import GoogleAPIError, NotFound
         from google.auth.exceptions import GoogleAuthError
@@ -76,18 +114,19 @@ def _on_dataflow(region: str, job_id: str, project: str) -> DetachedState:
         return DetachedState(
             "unknown", "Dataflow can't be asked: its client is not installed; logloom[gcp] brings it"
         )
-    request = dataflow.GetJobRequest(project_id=project, job_id=job_id, location=region)
     try:
-        found = _dataflow_client().get_job(request, timeout=_SECONDS)
+        found = ask(dataflow)
     except NotFound:
-        return DetachedState("failed", f"Dataflow knows nothing of job {job_id}")
+        found = None
     except (GoogleAPIError, GoogleAuthError, OSError) as error:
         return DetachedState(
             "unknown", f"Dataflow doesn't answer: {type(error).__name__}{_first_line(str(error))}"
         )
+    if found is None:
+        return DetachedState("failed", f"Dataflow knows nothing of {what}")
     name = found.current_state.name.removeprefix("JOB_STATE_").lower()
     state = _OVER.get(name, "running")
-    return DetachedState(state, f"job {job_id} {name}" if state != "running" else "")
+    return DetachedState(state, f"{what} {name}" if state != "running" else "")
 
 
 def _dataflow_client() -> Any:

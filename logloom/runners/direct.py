@@ -1,4 +1,4 @@
-"""Beam's own local runner: in this process, or one worker process for each core.
+"""This machine: the steps in this process or in workers beside it, without Beam.
 
 It fails the job when a worker dies and does not retry; a second build then finds the finished units.
 """
@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
-import threading
-import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 from logloom.errors import UsageError
-from logloom.runners.fork_server import ForkServer, fork_server
+from logloom.extras import beam_needed
+from logloom.runners.fork_server import fork_server
+from logloom.runners.inline import InlineJob
+from logloom.runners.local_workers import LocalWorkers
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, spreads_of
-from logloom.runners.running import Construct, JobFailedError
+from logloom.runners.running import Construct, EngineJob
 from logloom.runners.scratch import engine_folders
 from logloom.words import OnMessage
 
 # Below this, starting worker processes takes longer than they save. Copying is bound by memory and disk, and
-# two processes copy little faster than one; to transcode takes ten times as long, and all cores.
-IN_PROCESS_BYTES = 512 << 20
+# two processes copy little faster than one: they end together at 1.4 GB. To transcode takes ten times as
+# long, and all cores.
+IN_PROCESS_BYTES = 1536 << 20
 IN_PROCESS_BYTES_TRANSCODED = 64 << 20
 
 
@@ -40,12 +41,11 @@ def num_workers(options: RunnerOptions, size: Size) -> int:
     return options.workers or default_workers(size, len(os.sched_getaffinity(0)))
 
 
-def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:
-    """Options for Beam's FnApiRunner.
+def pipeline_options(flags: Sequence[str] = ()) -> Any:
+    """Options for Beam's FnApiRunner in this process.
 
     Args:
-        num_workers: 1 runs in this process, more in as many worker processes.
-        more: flags of Beam.
+        flags: of Beam.
 
     Raises:
         UsageError: Beam doesn't know one of them.
@@ -54,25 +54,10 @@ def pipeline_options(num_workers: int, more: Sequence[str] = ()) -> Any:
 
     from logloom.runners.beam_flags import refuse_unknown
 
-    refuse_unknown(more)
+    refuse_unknown(flags)
     return PipelineOptions(
-        [f"--direct_num_workers={num_workers}", *more], save_main_session=False, pipeline_type_check=False
+        ["--direct_num_workers=1", *flags], save_main_session=False, pipeline_type_check=False
     )
-
-
-def local_runner(num_workers: int, temporary: pathlib.Path) -> Any:
-    """Beam's FnApiRunner, named in full: "DirectRunner" looks for a Prism to download first.
-
-    Args:
-        temporary: folder for the temporary files of worker processes.
-    """
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-    from logloom.runners.local_workers import LocalEnvironment
-
-    if num_workers == 1:
-        return FnApiRunner()
-    return FnApiRunner(default_environment=LocalEnvironment(temporary))
 
 
 class Direct:
@@ -88,48 +73,52 @@ class Direct:
         )
         if options.engine_settings():
             raise UsageError(f"the direct runner has no setting {next(iter(options.engine_settings()))!r}")
-        self._workers = num_workers(options, size)
-        self._options = pipeline_options(self._workers, options.beam_flags())
-        self._server: ForkServer | None = None
+        self._workers, self._options = num_workers(options, size), None
+        if flags := options.beam_flags():
+            if (options.workers or 1) > 1:
+                raise UsageError(
+                    "with options of Beam, Beam's local runner runs the steps in one process: leave out "
+                    "--workers, or say --runner prism"
+                )
+            with beam_needed():
+                self._options = pipeline_options(flags)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self._folders = stack.enter_context(engine_folders())
-            if self._workers > 1:
-                self._server = stack.enter_context(fork_server())
+            folders = stack.enter_context(engine_folders())
+            self._pool = None
+            if self._workers > 1 and self._options is None:
+                server = stack.enter_context(fork_server())
+                self._pool = LocalWorkers(server, self._workers, folders.environment)
+                stack.callback(self._pool.close)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Beam ends its workers itself."""
         self._stack.close()
 
-    def submit(self, construct: Construct, name: str) -> _DirectJob:
+    def submit(self, construct: Construct, name: str) -> EngineJob:
+        if self._options is None:
+            return InlineJob(construct, name, self._pool)
+        from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
         from logloom.runners.tidy import new_pipeline
 
-        pipeline = new_pipeline(local_runner(self._workers, self._folders.temporary), self._options)
+        # Named in full: "DirectRunner" looks for a Prism to download first.
+        pipeline = new_pipeline(FnApiRunner(), self._options)
         construct(pipeline)
-        return _DirectJob(pipeline, name, self._server)
+        return _BeamJob(pipeline, name)
 
 
-class _DirectJob:
-    def __init__(self, pipeline: Any, name: str, server: ForkServer | None):
-        self._pipeline, self._name, self._server = pipeline, name, server
+class _BeamJob:
+    """A pipeline that Beam's own runner runs in this process, because options of Beam were given."""
+
+    def __init__(self, pipeline: Any, name: str):
+        self._pipeline, self._name = pipeline, name
 
     def wait(self, on_message: OnMessage) -> Finished:
-        from logloom.runners.local_workers import how_ended, on_loopback
-
-        with _beams_threads_silent(), on_loopback(self._server) as workers:
-            try:
-                result = self._pipeline.run()
-                result.wait_until_finish()
-            except RuntimeError as error:
-                lost = [worker.code for worker in workers if worker.code is not None]
-                if not lost:
-                    raise
-                raise JobFailedError(
-                    f"a worker process ended before its work did: it {how_ended(lost[0])}"
-                ) from error
+        result = self._pipeline.run()
+        result.wait_until_finish()
         counters: Counter[str] = Counter()
         metrics = result.metrics().query()
         for counter in metrics["counters"]:  # one for each step
@@ -143,20 +132,3 @@ class _DirectJob:
 
     def cancel(self) -> None:
         """The job ended with the call that ran it."""
-
-
-@contextlib.contextmanager
-def _beams_threads_silent() -> Iterator[None]:
-    """Prints no traceback of Beam's threads: they fail as workers end, which the job tells."""
-    before = threading.excepthook
-
-    def show(failed: threading.ExceptHookArgs) -> None:
-        frames = traceback.walk_tb(failed.exc_traceback)
-        if not any(frame.f_globals.get("__name__", "").startswith("apache_beam.") for frame, _ in frames):
-            before(failed)
-
-    threading.excepthook = show
-    try:
-        yield
-    finally:
-        threading.excepthook = before

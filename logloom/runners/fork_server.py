@@ -1,7 +1,7 @@
 """Worker processes that are forked from one that has imported everything: a fork takes milliseconds.
 
-The server is a process of its own: it imports and forks, and has no thread and no channel of gRPC, with which
-a fork would not be safe. Its workers share the memory of what was imported. It ends with the process that
+The server is a process of its own: it imports and forks, and has no thread of Python's, with which a fork
+would not be safe. Its workers share the memory of what was imported. It ends with the process that
 started it, and its workers end with it, even by `kill -9`.
 """
 
@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import importlib
+import itertools
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,9 +24,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, NoReturn
 
-from logloom.extras import without_collection
-from logloom.runners.local_imports import local_imports
-from logloom.runners.worker import described, end_after, work
+from logloom.extras import spare_pandas, without_collection
+from logloom.runners.local_workers import work
+from logloom.runners.worker import end_after
 
 _LOOK_EVERY = 0.2  # seconds
 _STDERR = 2  # `sys.stderr` may be no file, as in notebooks
@@ -32,24 +34,36 @@ _early: contextvars.ContextVar[ForkServer | None] = contextvars.ContextVar("earl
 
 
 class _Fork(NamedTuple):
-    """Asks for a worker."""
+    """Asks for a worker; its end of a pair of sockets follows."""
 
-    worker_id: str
-    endpoints: Mapping[str, str]
+    worker_id: int
     environment: Mapping[str, str]
 
 
 class _Kill(NamedTuple):
     """Asks for the end of a worker."""
 
-    worker_id: str
+    worker_id: int
 
 
 class _Ended(NamedTuple):
     """Tells of the end of a worker; of a signal's number, negative, where one ended it."""
 
-    worker_id: str
+    worker_id: int
     code: int
+
+
+class Forked(NamedTuple):
+    """A worker.
+
+    Attributes:
+        connection: to what it does; broken once it has ended.
+        end: gives the code that it ends with.
+    """
+
+    worker_id: int
+    connection: Connection
+    end: Future[int]
 
 
 class ForkServer:
@@ -58,10 +72,11 @@ class ForkServer:
     def __init__(self, modules: Sequence[str] = ()):
         """
         Args:
-            modules: to import beside Beam's worker, and what of logloom is imported here.
+            modules: to import beside what of logloom is imported here.
         """
         self._connection, theirs = multiprocessing.Pipe()
-        self._ends: dict[str, Future[int]] = {}
+        self._ends: dict[int, Future[int]] = {}
+        self._numbers = itertools.count()
         self._code: int | None = None  # of the server, once it has ended
         self._lock = threading.Lock()
         with theirs:
@@ -82,37 +97,38 @@ class ForkServer:
         """Of the server's process."""
         return self._process.pid
 
-    def fork(
-        self, worker_id: str, endpoints: Mapping[str, str], environment: Mapping[str, str]
-    ) -> Future[int]:
-        """Starts a Beam worker; gives the code that it will end with.
+    def fork(self, environment: Mapping[str, str]) -> Forked:
+        """Starts a worker, which does what it is asked for by its connection.
 
         Args:
-            endpoints: host:port of Beam's services, by name: "control", "logging", ...
             environment: variables that name the folder of its temporary files.
         """
-        end: Future[int] = Future()
-        with self._lock:
+        ours, theirs = multiprocessing.Pipe()
+        with theirs, self._lock:
+            worker = Forked(next(self._numbers), ours, Future())
             if self._code is not None:
-                end.set_result(self._code)
+                worker.end.set_result(self._code)
             else:
-                self._ends[worker_id] = end
-                self._send(_Fork(worker_id, dict(endpoints), dict(environment)))
-        return end
+                self._ends[worker.worker_id] = worker.end
+                self._send(_Fork(worker.worker_id, dict(environment)), theirs.fileno())
+        return worker
 
-    def kill(self, worker_id: str) -> None:
+    def kill(self, worker: Forked) -> None:
         """Ends a worker, as a crash would."""
         with self._lock:
-            self._send(_Kill(worker_id))
+            self._send(_Kill(worker.worker_id))
 
     def close(self) -> None:
         """Ends the server and all its workers."""
         self._process.kill()
         self._process.wait()
 
-    def _send(self, message: Any) -> None:
+    def _send(self, message: Any, *descriptors: int) -> None:
         with contextlib.suppress(OSError):  # it is gone, which `_listen` tells
             self._connection.send(message)
+            if descriptors:
+                with socket.fromfd(self._connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+                    socket.send_fds(channel, [b"\0"], descriptors)
 
     def _listen(self) -> None:
         """Hands on which workers ended; all of them, once the server is gone."""
@@ -129,10 +145,7 @@ class ForkServer:
 
 
 def _is_shared(module: str) -> bool:
-    """Whether workers need what is imported here.
-
-    pandas is imported by pyarrow, with the first array that it makes of a list.
-    """
+    """Whether workers need what is imported here."""
     ours = module.startswith("logloom.") and not module.startswith(("logloom.cli", "logloom.__main__"))
     return ours or module == "pandas"
 
@@ -169,7 +182,7 @@ def fork_server() -> Iterator[ForkServer]:
 def main() -> None:
     """Serves the process that started this one until that is gone; then ends all workers."""
     driver = Connection(int(sys.argv[1]))
-    workers: dict[str, BaseProcess] = {}
+    workers: dict[int, BaseProcess] = {}
     with contextlib.suppress(EOFError, OSError):
         _import(driver.recv())
         while True:
@@ -181,8 +194,8 @@ def main() -> None:
 
 def _import(modules: Sequence[str]) -> None:
     with without_collection():  # which would write to pages that workers share, too
-        with local_imports():
-            _try_import("apache_beam.runners.worker.sdk_worker_main")
+        if "pandas" not in modules:
+            spare_pandas()
         for name in modules:
             _try_import(name)
 
@@ -192,14 +205,15 @@ def _try_import(module: str) -> None:
         importlib.import_module(module)
 
 
-def _serve(driver: Connection, workers: dict[str, BaseProcess]) -> None:
+def _serve(driver: Connection, workers: dict[int, BaseProcess]) -> None:
     """Does what the driver asks for next, and tells it of the workers that ended."""
     # What a worker started may hold its sentinel open, so that is not all that is looked at.
     ready = wait([driver, *(worker.sentinel for worker in workers.values())], _LOOK_EVERY)
     if driver in ready:
         asked: _Fork | _Kill = driver.recv()
         if isinstance(asked, _Fork):
-            _start(driver, asked, workers)
+            with _received(driver) as connection:
+                _start(driver, asked, connection, workers)
         elif asked.worker_id in workers:
             workers[asked.worker_id].kill()
     for worker_id, worker in list(workers.items()):
@@ -208,8 +222,18 @@ def _serve(driver: Connection, workers: dict[str, BaseProcess]) -> None:
             driver.send(_Ended(worker_id, worker.exitcode))
 
 
-def _start(driver: Connection, asked: _Fork, workers: dict[str, BaseProcess]) -> None:
-    forked = multiprocessing.get_context("fork").Process(target=_work, args=(driver, asked))
+def _received(driver: Connection) -> Connection:
+    """A worker's end of its pair of sockets."""
+    with socket.fromfd(driver.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        _, descriptors, *_ = socket.recv_fds(channel, 1, 1)
+    if not descriptors:
+        raise EOFError
+    return Connection(descriptors[0])
+
+
+def _start(driver: Connection, asked: _Fork, connection: Connection, workers: dict[int, BaseProcess]) -> None:
+    fork = multiprocessing.get_context("fork").Process
+    forked = fork(target=_work, args=(driver, asked.environment, connection))
     try:
         forked.start()
     except OSError as error:  # there are as many processes as may be
@@ -219,18 +243,20 @@ def _start(driver: Connection, asked: _Fork, workers: dict[str, BaseProcess]) ->
         workers[asked.worker_id] = forked
 
 
-def _work(driver: Connection, asked: _Fork) -> NoReturn:
+def _work(driver: Connection, environment: Mapping[str, str], connection: Connection) -> NoReturn:
     """What a worker does."""
-    from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
-
     driver.close()
     server = multiprocessing.parent_process()
     assert server is not None
     end_after(server.join)
-    os.environ |= {**asked.environment, **described(asked.worker_id, asked.endpoints)}
+    os.environ |= environment
     tempfile.tempdir = None  # it may have been looked up before
-    WorkerIdInterceptor._worker_id = asked.worker_id  # taken from the environment when it was imported
-    work(silent=True)
+    code = 1
+    try:
+        work(connection)
+        code = 0
+    finally:
+        os._exit(code)  # threads of numerical libraries and stores need not end first
 
 
 if __name__ == "__main__":

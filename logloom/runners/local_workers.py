@@ -1,90 +1,165 @@
-"""Worker processes of Beam's local runner, and the servers that it talks to them by.
+"""Worker processes of this machine, which make elements for a pipeline without Beam.
 
-Beam's own servers listen on all interfaces, and whoever reaches them may hand work to a build: here they
-listen on loopback. Its own workers outlive a job that was cancelled; these end when their handler is closed,
-and when this process is gone.
+They are forked from a server (fork_server), and talk with this process by a pair of sockets each: nobody else
+reaches them, and they end with it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pathlib
+import logging
+import pickle
 import signal
-import threading
-import time
-import types
-from collections.abc import Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import grpc
-from apache_beam.portability.api import beam_fn_api_pb2
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
-from apache_beam.transforms.environments import SubprocessSDKEnvironment
+from logloom.errors import portable
+from logloom.metrics import CollectedMetrics, collected, merge
+from logloom.runners.running import JobFailedError
 
-from logloom.runners.fork_server import ForkServer
-from logloom.runners.processes import LOOPBACK
+if TYPE_CHECKING:
+    from logloom.runners.fork_server import Forked, ForkServer
+    from logloom.runners.inline import FlatMap
 
-_URN = "logloom:environment:local_worker:v1"
-_ANSWER_EVERY = 0.2  # seconds
-_ENDS_WITHIN = 5.0
-_run = threading.local()  # of the run in this thread: .workers, and the .server that forks them
+_ENDS_WITHIN = 5.0  # seconds
+_END = object()
 
 
-class LocalEnvironment(SubprocessSDKEnvironment):
-    """Worker processes of this Python, with their temporary files in one folder."""
-
-    def __init__(self, temporary: pathlib.Path):
-        super().__init__(str(temporary))
-
-    def to_runner_api_parameter(self, context: Any) -> tuple[str, bytes]:
-        return _URN, self.command_string.encode()
-
-
-@worker_handlers.WorkerHandler.register_environment(_URN, bytes)
-class LocalWorker(worker_handlers.GrpcWorkerHandler):
-    """One worker process, as Beam's runner handles it.
+class _AskedElement(NamedTuple):
+    """An element for a worker.
 
     Attributes:
-        code: with which it ended before its work did; None as long as it didn't.
+        stages: of the run, pickled; None for a worker that has them.
     """
 
-    def __init__(self, temporary: bytes, state: Any, provision_info: Any, grpc_server: Any):
-        super().__init__(state, provision_info, grpc_server)
-        self._temporary = temporary.decode()
-        self._closing = False
-        self.code: int | None = None
+    run: int
+    stages: bytes | None
+    stage: int
+    element: Any
 
-    def host_from_worker(self) -> str:
-        return LOOPBACK
 
-    def start_worker(self) -> None:
-        temporary = {"TMPDIR": self._temporary}
-        self._server = _run.server
-        self._end = self._server.fork(self.worker_id, {"control": self.control_address}, temporary)
-        _run.workers.append(self)
-        threading.Thread(target=self._watch, name="logloom-worker", daemon=True).start()
+class _MadeElements(NamedTuple):
+    """What a worker made of an element, or the error that it met."""
 
-    def _watch(self) -> None:
-        """Answers in the name of a worker that is gone, one that never asked for work included."""
-        code = self._end.result()
-        if not self._closing:
-            self.code = code
-        while not self._closing:
-            for name, future in list(self.control_conn._futures_by_id.items()):
-                future.set(beam_fn_api_pb2.InstructionResponse(instruction_id=name, error=how_ended(code)))
-            time.sleep(_ANSWER_EVERY)
+    stage: int
+    made: list[Any]
+    error: BaseException | None
+    metrics: CollectedMetrics
 
-    def stop_worker(self) -> None:
-        """Does nothing: `close` has ended it."""
+
+@dataclass
+class _StagedRun:
+    """Elements on their way through stages.
+
+    Attributes:
+        number: among the runs of these workers.
+        known: workers that have the stages.
+        waiting: elements before each stage.
+        busy: how many are at workers.
+        done: what came back.
+    """
+
+    number: int
+    stages: bytes
+    waiting: list[deque[Any]]
+    known: set[Forked] = field(default_factory=set)
+    busy: int = 0
+    done: deque[_MadeElements] = field(default_factory=deque)
+
+
+class LocalWorkers:
+    """Workers that are forked when they are first needed, and end with `close`."""
+
+    def __init__(self, server: ForkServer, number: int, environment: Mapping[str, str]):
+        """
+        Args:
+            environment: variables of the workers that name the folder of their temporary files.
+        """
+        self._server, self._number, self._environment = server, number, environment
+        self._workers: list[Forked] = []
+        self._idle: list[Forked] = []
+        self._busy: dict[Connection, tuple[Forked, _StagedRun]] = {}
+        self._runs = 0
+
+    def run(self, elements: Iterable[Any], stages: Sequence[Sequence[FlatMap]]) -> Iterator[Any]:
+        """What the stages make of elements, in any order; elements of the last stages go first.
+
+        Runs may begin while others are under way, as when an element needs what another run makes.
+
+        Raises:
+            Exception: what a step raised.
+            JobFailedError: a worker ended.
+        """
+        if not self._workers:
+            self._workers = [self._server.fork(self._environment) for _ in range(self._number)]
+            self._idle = self._workers[:]
+        self._runs += 1
+        run = _StagedRun(self._runs, pickle.dumps(stages), [deque() for _ in stages])
+        source, is_empty = iter(elements), False
+        while True:
+            while self._idle and (any(run.waiting) or not is_empty):
+                if not any(run.waiting):
+                    element = next(source, _END)  # other runs may take the idle workers meanwhile
+                    if element is _END:
+                        is_empty = True
+                        break
+                    run.waiting[0].append(element)
+                if self._idle:
+                    self._send(run)
+            if run.done:
+                yield from self._taken(run)
+            elif run.busy or any(run.waiting) or not is_empty:
+                self._receive()
+            else:
+                return
+
+    def _send(self, run: _StagedRun) -> None:
+        stage = max(number for number, waiting in enumerate(run.waiting) if waiting)
+        worker = self._idle.pop()
+        stages = None if worker in run.known else run.stages
+        task = _AskedElement(run.number, stages, stage, run.waiting[stage].popleft())
+        run.known.add(worker)
+        run.busy += 1
+        self._busy[worker.connection] = worker, run
+        with contextlib.suppress(OSError):  # it has ended, which `_receive` sees
+            worker.connection.send(task)
+
+    def _receive(self) -> None:
+        """Waits for workers, of any run."""
+        for connection in wait(list(self._busy)):
+            assert isinstance(connection, Connection)
+            worker, run = self._busy.pop(connection)
+            try:
+                outcome: _MadeElements = connection.recv()
+            except (EOFError, OSError) as error:
+                ended = how_ended(worker.end.result())
+                raise JobFailedError(f"a worker process ended before its work did: it {ended}") from error
+            run.busy -= 1
+            run.done.append(outcome)
+            self._idle.append(worker)
+
+    def _taken(self, run: _StagedRun) -> Iterator[Any]:
+        """Hands on what came back: to the next stage, or out of the last."""
+        outcome = run.done.popleft()
+        merge(outcome.metrics)
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.stage + 1 < len(run.waiting):
+            run.waiting[outcome.stage + 1].extend(outcome.made)
+        else:
+            yield from outcome.made
 
     def close(self) -> None:
-        """Ends the worker. It has no work, or nobody waits for it any more: the job failed or was stopped."""
-        self._closing = True
-        self._server.kill(self.worker_id)
-        with contextlib.suppress(TimeoutError):  # the server's own end is its end, too
-            self._end.result(_ENDS_WITHIN)
-        with contextlib.suppress(Exception):  # that its channels broke
-            super().close()
+        """Ends them. They have no work, or nobody waits for it any more."""
+        for worker in self._workers:
+            self._server.kill(worker)
+        for worker in self._workers:
+            with contextlib.suppress(TimeoutError):  # the server's own end is theirs, too
+                worker.end.result(_ENDS_WITHIN)
+            worker.connection.close()
 
 
 def how_ended(code: int) -> str:
@@ -96,33 +171,27 @@ def how_ended(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}"
 
 
-@contextlib.contextmanager
-def on_loopback(server: ForkServer | None) -> Iterator[list[LocalWorker]]:
-    """Runs of Beam's local runner in this thread listen on loopback alone while the block runs.
-
-    Args:
-        server: gives the workers that they start, if they start any.
-
-    Yields:
-        These workers; ended with the block.
-    """
-    workers: list[LocalWorker] = []
-    _run.workers, _run.server = workers, server
-    try:
-        yield workers
-    finally:
-        del _run.workers, _run.server
-        for worker in workers:
-            worker.close()
+# --- in a worker --------------------------------------------------------------------------------------
 
 
-def _server(*arguments: Any, **options: Any) -> Any:
-    server = grpc.server(*arguments, **options)
-    if hasattr(_run, "workers"):
-        listen = server.add_insecure_port
-        server.add_insecure_port = lambda address: listen(address.replace("[::]", LOOPBACK))
-    return server
+def work(connection: Connection) -> None:
+    """Makes what is asked for until nobody asks any more."""
+    logging.disable()  # what a step raises, the job hears of, too, and makes it one message
+    runs: dict[int, Sequence[Sequence[FlatMap]]] = {}
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            task: _AskedElement = connection.recv()
+            if task.stages is not None:
+                runs[task.run] = pickle.loads(task.stages)
+            connection.send(_made(runs[task.run][task.stage], task))
 
 
-# Beam's handlers look up `grpc.server` here, and offer no other way to say where it listens.
-worker_handlers.grpc = types.SimpleNamespace(**{**vars(grpc), "server": _server})
+def _made(steps: Sequence[FlatMap], task: _AskedElement) -> _MadeElements:
+    made: Iterable[Any] = [task.element]
+    with collected() as metrics:
+        try:
+            for step in steps:
+                made = step.of_all(made)
+            return _MadeElements(task.stage, list(made), None, metrics)
+        except Exception as error:
+            return _MadeElements(task.stage, [], portable(error), metrics)

@@ -11,13 +11,13 @@ from typing import Any
 
 from logloom.errors import UsageError
 
-# Name to the class that starts the engine: "module:class", imported only when it is wanted.
 RUNNERS = {
     "direct": "logloom.runners.direct:Direct",
     "prism": "logloom.runners.prism:Prism",
     "flink": "logloom.runners.flink.engine:Flink",
     "dataflow": "logloom.runners.dataflow.engine:Dataflow",
 }
+"""The class that starts each engine, "module:class", imported only when it is wanted."""
 ENVIRONMENTS = ("local", "external", "process", "docker")
 _CONFIGS = {
     "external": "host:port of a worker pool",
@@ -44,8 +44,8 @@ class RunnerOptions:
     """Which engine runs a pipeline, and how.
 
     Attributes:
-        runner: a name in `RUNNERS`, or "auto": Flink where a Flink cluster or job server is named, Beam's own
-            local runner otherwise.
+        runner: a name in `RUNNERS`, or "auto": Flink where a Flink cluster or job server is named, "direct",
+            this machine, otherwise.
         workers: number of worker processes; None lets it follow from the size of the job.
         job_endpoint: host:port of a Beam job server that is up; "" starts one where the engine needs one.
         flink_master: host:port of a standing Flink cluster; "" is a cluster within the job server.
@@ -191,7 +191,7 @@ class Size:
     """How much work a pipeline is, for what is not told.
 
     Attributes:
-        transcodes: it resizes or encodes images, which takes far longer than to copy them.
+        transcodes: it decodes video, or resizes or encodes images, which takes far longer than to copy them.
     """
 
     message_bytes: int = 0

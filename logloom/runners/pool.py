@@ -37,11 +37,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Serves at `endpoint` while the block runs; its workers end with it."""
 
     def __init__(
-        self,
-        folders: ScratchFolders,
-        host: str = LOOPBACK,
-        port: int = 0,
-        log: pathlib.Path | None = None,
+        self, folders: ScratchFolders, host: str = LOOPBACK, port: int = 0, log: pathlib.Path | None = None
     ):
         """
         Args:

@@ -29,12 +29,7 @@ class Child:
     """A process in a session of its own, so that Ctrl-C reaches us first and we may end it in order."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        log: pathlib.Path,
-        *,
-        what: str,
-        env: Mapping[str, str] | None = None,
+        self, command: Sequence[str], log: pathlib.Path, *, what: str, env: Mapping[str, str] | None = None
     ):
         """
         Args:

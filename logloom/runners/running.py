@@ -18,7 +18,7 @@ from logloom.errors import UsageError
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_class, engine_of
 from logloom.words import OnMessage, ignore_message
 
-Construct = Callable[[Any], Any]  # adds steps to a beam.Pipeline
+Construct = Callable[..., Any]  # adds steps to a beam.Pipeline, or to what `beam=` makes steps for
 T = TypeVar("T")
 
 RETRY_FOR = 60.0  # seconds without an answer

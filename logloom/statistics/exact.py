@@ -40,6 +40,8 @@ class Dyadic:
     @classmethod
     def scaled(cls, m: int, e: int) -> Self:
         """`m * 2**e` for any m."""
+        if m & 1:
+            return cls(m, e)
         if not m:
             return cls()
         zeros = (m & -m).bit_length() - 1

@@ -59,28 +59,28 @@ def summary(statistics: Statistics, schema: Schema) -> dict[str, dict[str, Any]]
 
 
 def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
-    said: dict[str, Any] = {"type": str(ctype)} | ({"unit": ctype.unit} if ctype.unit else {})
+    result: dict[str, Any] = {"type": str(ctype)} | ({"unit": ctype.unit} if ctype.unit else {})
     parts: dict[tuple[str, str], list[Lane]] = {}
     for key, lane in lanes.items():
         parts.setdefault((key.part, key.field), []).append(lane)
     for rows in parts.pop((ROWS, ""), []):
         assert isinstance(rows, Numbers)
-        said |= {"rows": rows.count + rows.nan, "unavailable": rows.nan}
+        result |= {"rows": rows.count + rows.nan, "unavailable": rows.nan}
         if rows.left_out:
-            said["left_out"] = rows.left_out
+            result["left_out"] = rows.left_out
     lengths = parts.pop((LENGTHS, ""), None)
     is_list = bool(ctype.shape) and ctype.kind == "array"
     fields = {field: found for (_, field), found in parts.items()}
     if "" in fields:
-        said |= _described(fields.pop(""), ctype.dtype, is_list=is_list)
+        result |= _described(fields.pop(""), ctype.dtype, is_list=is_list)
     elif fields:
-        said["fields"] = {
+        result["fields"] = {
             field: _described(found, _field_dtype(ctype.dtype, field), is_list=len(found) > 1)
             for field, found in fields.items()
         }
     if lengths is not None:
-        said["lengths"] = _described(lengths, np.dtype("i8"), is_list=len(lengths) > 1)
-    return said
+        result["lengths"] = _described(lengths, np.dtype("i8"), is_list=len(lengths) > 1)
+    return result
 
 
 def _field_dtype(dtype: np.dtype[Any], field: str) -> np.dtype[Any]:
@@ -93,17 +93,17 @@ def _field_dtype(dtype: np.dtype[Any], field: str) -> np.dtype[Any]:
 
 def _described(lanes: Sequence[Lane], dtype: np.dtype[Any], *, is_list: bool) -> dict[str, Any]:
     """What is said of lanes, each value a list where they may be several."""
-    told = [describe(lane, dtype) for lane in lanes]
-    return _listed(told) if is_list else told[0]
+    described = [describe(lane, dtype) for lane in lanes]
+    return _listed(described) if is_list else described[0]
 
 
-def _listed(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _listed(described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Objects as one object of lists, with None for what one of them lacks."""
-    names = dict.fromkeys(name for one in told for name in one)
+    names = dict.fromkeys(name for one in described for name in one)
     return {
-        name: _listed([one.get(name, {}) for one in told])
+        name: _listed([one.get(name, {}) for one in described])
         if name in ("quantiles", "errors", "distinct")
-        else [one.get(name) for one in told]
+        else [one.get(name) for one in described]
         for name in names
     }
 
@@ -112,6 +112,7 @@ def describe(lane: Lane, dtype: np.dtype[Any]) -> dict[str, Any]:
     """What is said of one lane.
 
     Args:
+        lane: of brief statistics, it is said how many values there are, their ends and their mean.
         dtype: of its values; whole numbers are shown as such.
     """
     if isinstance(lane, Texts):
@@ -121,23 +122,26 @@ def describe(lane: Lane, dtype: np.dtype[Any]) -> dict[str, Any]:
     is_whole = dtype.kind in "biu"
     finite = lane.finite
     low, high = (_number(end, is_whole) for end in (lane.low, lane.high))
-    said: dict[str, Any] = {"count": lane.count, "nan": lane.nan, "infinite": lane.below + lane.above}
+    result: dict[str, Any] = {"count": lane.count, "nan": lane.nan, "infinite": lane.below + lane.above}
     if is_whole:
-        del said["nan"], said["infinite"]
-    said |= {"min": low, "max": high, "mean": None, "std": None}
+        del result["nan"], result["infinite"]
+    result |= {"min": low, "max": high, "mean": None, "std": None}
     if finite:
-        said["mean"] = mean_of(lane.total, finite)
-        said["std"] = std_of(lane.total, lane.squares, finite)
+        result["mean"] = mean_of(lane.total, finite)
+        if not len(lane.cells.counts):
+            del result["std"]
+            return result
+        result["std"] = std_of(lane.total, lane.squares, finite)
     values, errors = quantiles(lane, [percent / 100 for percent in PERCENTS], is_whole=is_whole)
     named = list(map(str, PERCENTS))
-    said["quantiles"] = dict(zip(named, values, strict=True))
-    said["errors"] = dict(zip(named, errors, strict=True))
+    result["quantiles"] = dict(zip(named, values, strict=True))
+    result["errors"] = dict(zip(named, errors, strict=True))
     if finite:
-        said["histogram"] = asdict(histogram(lane.cells, is_whole=is_whole))
+        result["histogram"] = asdict(histogram(lane.cells, is_whole=is_whole))
     if is_whole and lane.cells.level == 0 and len(lane.cells.numbers) <= MAX_DISTINCT and not _is_cut(lane):
         shown = [int(value) for value in lane.cells.bounds[0].tolist()]
-        said["distinct"] = _distinct(shown, lane.cells.counts.tolist())
-    return said
+        result["distinct"] = _distinct(shown, lane.cells.counts.tolist())
+    return result
 
 
 def _distinct(values: list[Any], counts: list[int]) -> dict[str, Any]:

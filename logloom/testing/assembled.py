@@ -123,9 +123,9 @@ class AssembledContract(FormatContract):
         for name in sampled(list(files_in(dataset)), _DAMAGED_FILES):
             for damaged in (None, *cuts_of((dataset / name).read_bytes(), rng, 1)):
                 with replaced(dataset / name, damaged):
-                    told = self.differences(staged, dataset, tmp_path / "root")
-                assert all(str(dataset) in line for line in told)
-                found += bool(told)
+                    problems = self.differences(staged, dataset, tmp_path / "root")
+                assert all(str(dataset) in line for line in problems)
+                found += bool(problems)
         assert found  # not of every file: some are there for others' clients alone
 
     def test_flipped_bits_of_a_dataset_are_told_or_harm_nobody(

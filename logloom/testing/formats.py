@@ -23,8 +23,9 @@ from logloom.digests import digests_of_rows, file_digest
 from logloom.errors import LogloomError, StorageError
 from logloom.io.checks import check_all, with_check
 from logloom.io.entries import FileEntry
+from logloom.io.formats import format_named
 from logloom.io.sources import RowSource
-from logloom.io.units import Format, UnitContext, format_named
+from logloom.io.units import Format, UnitContext
 from logloom.schema import Schema
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.processes import in_fork, in_threads, without_beam
@@ -191,8 +192,8 @@ class FormatContract:
     # --- rows -------------------------------------------------------------------------------------------
 
     def test_its_columns_are_told_without_a_unit(self, unit: Unit) -> None:
-        told = self.format.columns_of(self.chosen, unit.schema)
-        assert told in (None, unit.reader().schema)
+        declared = self.format.columns_of(self.chosen, unit.schema)
+        assert declared in (None, unit.reader().schema)
 
     def test_what_is_read_back_digests_as_what_was_written(self, unit: Unit) -> None:
         assert unit.reader().schema.columns

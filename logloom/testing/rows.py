@@ -31,6 +31,7 @@ TYPES = [
     BYTES,
     STRING,
 ]
+"""Column types of every kind that a format has to hold: numbers, text, bytes, structures, ragged."""
 SCHEMA = Schema(
     {
         "camera.front": BYTES,

@@ -17,7 +17,7 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.digests import digest_of
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, ReadBackError
 from logloom.io.assembled import (
     AssembledEntry,
     PortionEntry,
@@ -26,12 +26,14 @@ from logloom.io.assembled import (
     find_assembled,
     publish_assembled,
 )
-from logloom.io.assembling import told
+from logloom.io.assembling import problems_at
+from logloom.io.catalogued import catalogued
 from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
+from logloom.io.formats import format_named
 from logloom.io.manifest import Assembled, entries_of
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, format_named
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit
 from logloom.software import software
 from logloom.transforms.assembled_portions import (
     finished_portion,
@@ -60,11 +62,16 @@ class UnitCheck:
 
 @dataclass(frozen=True)
 class AssembledFileTask:
-    """One file of an assembled output: written by one worker, alone."""
+    """One file of an assembled output: written by one worker, alone.
+
+    Attributes:
+        reads: folders of the units that it is made of; () where a plan doesn't tell.
+    """
 
     output: str
     identity: str
     task: Any
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,10 +150,19 @@ def assemblies(job: Target, records: Sequence[LogRecord]) -> list[Assembly]:
             units.setdefault((entry.output, record.split), []).append((record, slim))
     made = []
     for (output, split), pairs in sorted(units.items()):
-        sources = [[entry.identity, record.uris[0], record.log_id] for record, entry in pairs]
+        takes = assembled_format(output).takes
+        sources = [
+            [entry.identity, record.uris[0], record.log_id, *_taken(record, takes)] for record, entry in pairs
+        ]
         identity = digest_of(["assembled", job.output_identity(output), split, sources])[:32]
         made.append(Assembly(output, split, identity, tuple(pairs)))
     return made
+
+
+def _taken(record: LogRecord, takes: str) -> list[Any]:
+    """What an output takes of what a catalogue says of a log, for its identity."""
+    said = getattr(catalogued(record.catalogue), takes) if takes else None
+    return [said] if said else []
 
 
 def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
@@ -166,7 +182,7 @@ def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
 
 def plan_checks(job: Target, outcomes: LogOutcomes) -> Iterator[UnitCheck]:
     """The units that outputs will be assembled from; with verify "all" also those of logs that were kept."""
-    if outcomes.failures:
+    if outcomes.failures or outcomes.unchanged:
         return
     whole: set[tuple[str, str]] = set()
     for _, entry in entries_of(job.store, kept_records(job, outcomes)) if job.verify == "all" else ():
@@ -200,14 +216,16 @@ def plan_chunks(job: Target, outcomes: LogOutcomes, problems: Sequence[Failure])
     Args:
         problems: what checking units found.
     """
-    if problems or outcomes.failures:
+    if problems or outcomes.failures or outcomes.unchanged:
         return []
     tasks = []
     for assembly in assemblies(job, records_of(job, outcomes)):
         if _found(job, assembly) is None:
             plan = assembly.plan(job)
             folders = _folders(job, assembly, plan, find=taken_portion)
-            tasks += [AssembledFileTask(assembly.output, f, plan.tasks[n]) for n, f in folders.items()]
+            for n, folder in folders.items():
+                reads = tuple(plan.reads[n]) if plan.reads else ()
+                tasks.append(AssembledFileTask(assembly.output, folder, plan.tasks[n], reads))
     if tasks:
         job.journal.write(Note(ASSEMBLING, "", done=False, pieces=len(tasks)))
     return tasks
@@ -244,8 +262,20 @@ def _units_read(job: Target, assembly: Assembly) -> frozenset[str]:
 
 
 def write_chunk(job: Target, chunk: AssembledFileTask) -> tuple[str, FileEntry]:
-    """Writes one file of an assembled output; gives the identity of its folder and the file."""
-    name, data = assembled_format(chunk.output).make_chunk(job.store, chunk.task)
+    """Writes one file of an assembled output; gives the identity of its folder and the file.
+
+    Raises:
+        ReadBackError: units were removed after they were looked at.
+        DatasetError: what it is made of is damaged.
+    """
+    try:
+        name, data = assembled_format(chunk.output).make_chunk(job.store, chunk.task)
+    except DatasetError as error:
+        gone = [folder for folder in chunk.reads if not job.store.exists(f"{folder}/{ENTRY}")]
+        if not gone:
+            raise
+        place = job.store.uri_of(gone[0])
+        raise ReadBackError(f"{place}: removed by `logloom gc` while this build ran; build again") from error
     published = publish_file(job, unit_folder(chunk.output, chunk.identity), name, data)
     job.journal.write(Note(ASSEMBLING, chunk.output))
     return chunk.identity, published
@@ -269,7 +299,7 @@ def plan_candidates(
     problems: Sequence[Failure],
 ) -> Iterator[AssemblyCandidate]:
     """Writes what belongs to no chunk; gives the outputs that are ready to be read back."""
-    if problems or outcomes.failures:
+    if problems or outcomes.failures or outcomes.unchanged:
         return
     written: dict[str, list[FileEntry]] = {}
     for identity, file in files:
@@ -323,8 +353,8 @@ def entry_of(
         made_by: software; none in entries of before.
     """
     ordered = tuple(sorted(files, key=operator.attrgetter("name")))
-    told = assembly.output, assembly.split, plan.unit, assembly.rows
-    return AssembledEntry(*told, ordered, dict(made_by), tuple(portions))
+    of_plan = assembly.output, assembly.split, plan.unit, assembly.rows
+    return AssembledEntry(*of_plan, ordered, dict(made_by), tuple(portions))
 
 
 def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResult:
@@ -397,4 +427,4 @@ def assembled_differences(
         yield from form.assembled_differences(shown.uri, entry.unit, shown.options)
     else:
         find = functools.partial(form.fresh_problems, shown.uri, entry.unit, shown.options, fresh)
-        yield from told(shown.uri, find)
+        yield from problems_at(shown.uri, find)

@@ -1,6 +1,6 @@
-"""Building logs and committing a version, in Beam: `BuildLogs` and `CommitVersion`.
+"""Building logs and committing a version: the steps of a pipeline, and how they hang together.
 
-Here: wiring, metrics and what workers log.
+Here: wiring, what is counted, and what workers log.
 Elsewhere: what each step does (partition, finish, assembly), whole jobs (logloom.pipelines).
 """
 
@@ -12,10 +12,10 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from logloom.extras import beam_needed
 from logloom.io import retries
 from logloom.io.entries import FileEntry
 from logloom.io.steps import recorded, step
+from logloom.metrics import count, spread
 from logloom.transforms import assembly, finish
 from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
@@ -33,84 +33,74 @@ from logloom.transforms.read_marks import read_back_bundle
 from logloom.transforms.reading_back import is_sampled
 from logloom.transforms.results import Failure, PartitionResult
 
-with beam_needed():
-    import apache_beam as beam
-
 LOG = logging.getLogger("logloom.build")  # engines show it on their pages
 LOG.addHandler(logging.NullHandler())  # here, errors say the same
 
 
-class BuildLogs(beam.PTransform):
+def build_logs(logs: Any, job: Target, beam: Any) -> Any:
     """LogTasks to LogOutcomes: plans, builds and reads back every partition, then finishes each log.
 
     Of a conversion come bundles of PartitionTasks, packed: its plan knows the parts of the source already.
+
+    Args:
+        beam: `apache_beam`, or what stands in for it (`logloom.runners.inline`); of all functions here.
     """
-
-    def __init__(self, job: Target):
-        self.job = job
-
-    def expand(self, logs: Any) -> Any:
-        return (
-            logs
-            | "PlanPartitions" >> beam.FlatMap(_plan_partitions, self.job)
-            | "SpreadPartitions" >> beam.Reshuffle()
-            | "BuildPartition" >> beam.Map(_build_partitions, self.job)
-            | "SpreadReadBack" >> beam.Reshuffle()
-            | "ReadBack" >> beam.Map(_read_back, self.job)
-            | "GroupByLog" >> beam.GroupByKey()
-            | "FinishLog" >> beam.Map(_finish_log, self.job)
-        )
+    return (
+        logs
+        | "PlanPartitions" >> beam.FlatMap(_plan_partitions, job)
+        | "SpreadPartitions" >> beam.Reshuffle()
+        | "BuildPartition" >> beam.Map(_build_partitions, job)
+        | "SpreadReadBack" >> beam.Reshuffle()
+        | "ReadBack" >> beam.Map(_read_back, job)
+        | "GroupByLog" >> beam.GroupByKey()
+        | "FinishLog" >> beam.Map(_finish_log, job)
+    )
 
 
-class CommitVersion(beam.PTransform):
+def commit_version(outcomes: Any, job: Target, log_ids: Iterable[str], beam: Any) -> Any:
     """LogOutcomes to the one outcome of the build: checks units, assembles outputs, then commits.
 
     Outcomes of neighbouring logs are written together; what goes on are the names of these files.
     """
-
-    def __init__(self, job: Target, log_ids: Iterable[str]):
-        self.job, self.starts = job, group_starts(log_ids)
-
-    def expand(self, outcomes: Any) -> Any:
-        start = outcomes.pipeline | "Start" >> beam.Impulse()
-        groups = (
-            outcomes
-            | "GroupNeighbours" >> beam.Map(_by_group, self.starts)
-            | "CollectGroup" >> beam.GroupByKey()
-            | "WriteOutcomes" >> beam.Map(_write_outcomes, self.job)
-        )
-        merged = beam.pvalue.AsSingleton(
-            start | "MergeLogs" >> beam.Map(_merge, self.job, beam.pvalue.AsList(groups))
-        )
-        # An engine takes time for each step of a graph, even for one that has nothing to do.
-        damaged = self._checked(start, merged) if assembly.may_check(self.job) else []
-        assembled = self._assembled(start, merged, damaged) if assembly.assembled_outputs(self.job) else []
-        return start | "Commit" >> beam.Map(_commit, self.job, merged, assembled, damaged)
-
-    def _checked(self, start: Any, merged: Any) -> Any:
-        return beam.pvalue.AsList(
-            start
-            | "PlanChecks" >> beam.FlatMap(_plan_checks, self.job, merged)
-            | "SpreadChecks" >> beam.Reshuffle()
-            | "CheckUnit" >> beam.FlatMap(_check_unit, self.job)
-        )
-
-    def _assembled(self, start: Any, merged: Any, damaged: Any) -> Any:
-        files = (
-            start
-            | "PlanChunks" >> beam.FlatMap(_plan_chunks, self.job, merged, damaged)
-            | "SpreadChunks" >> beam.Reshuffle()
-            | "WriteChunk" >> beam.Map(_write_chunk, self.job)
-        )
-        return beam.pvalue.AsList(
-            start
-            | "Assemble" >> beam.FlatMap(_assemble, self.job, merged, beam.pvalue.AsList(files), damaged)
-            | "SpreadAssembled" >> beam.Reshuffle()
-            | "ReadBackAssembled" >> beam.Map(_finish_assembly, self.job)
-        )
+    start = outcomes.pipeline | "Start" >> beam.Impulse()
+    groups = (
+        outcomes
+        | "GroupNeighbours" >> beam.Map(_by_group, group_starts(log_ids))
+        | "CollectGroup" >> beam.GroupByKey()
+        | "WriteOutcomes" >> beam.Map(_write_outcomes, job)
+    )
+    merged = beam.pvalue.AsSingleton(start | "MergeLogs" >> beam.Map(_merge, job, beam.pvalue.AsList(groups)))
+    # An engine takes time for each step of a graph, even for one that has nothing to do.
+    damaged = _checked(start, job, merged, beam) if assembly.may_check(job) else []
+    assembled = _assembled(start, job, merged, damaged, beam) if assembly.assembled_outputs(job) else []
+    return start | "Commit" >> beam.Map(_commit, job, merged, assembled, damaged)
 
 
-# Beam calls these with the job; they only turn argument order, count, and say which step they are.
+def _checked(start: Any, job: Target, merged: Any, beam: Any) -> Any:
+    return beam.pvalue.AsList(
+        start
+        | "PlanChecks" >> beam.FlatMap(_plan_checks, job, merged)
+        | "SpreadChecks" >> beam.Reshuffle()
+        | "CheckUnit" >> beam.FlatMap(_check_unit, job)
+    )
+
+
+def _assembled(start: Any, job: Target, merged: Any, damaged: Any, beam: Any) -> Any:
+    files = (
+        start
+        | "PlanChunks" >> beam.FlatMap(_plan_chunks, job, merged, damaged)
+        | "SpreadChunks" >> beam.Reshuffle()
+        | "WriteChunk" >> beam.Map(_write_chunk, job)
+    )
+    return beam.pvalue.AsList(
+        start
+        | "Assemble" >> beam.FlatMap(_assemble, job, merged, beam.pvalue.AsList(files), damaged)
+        | "SpreadAssembled" >> beam.Reshuffle()
+        | "ReadBackAssembled" >> beam.Map(_finish_assembly, job)
+    )
+
+
+# Steps call these with the job; they only turn argument order, count, and say which step they are.
 
 
 @contextlib.contextmanager
@@ -148,21 +138,13 @@ def _build_partitions(planned: bytes, job: Job) -> bytes:
     return packed(results)
 
 
-def _count(**counts: int) -> None:
-    """Adds to counters of the engine; it counts attempts."""
-    for name, count in counts.items():
-        beam.metrics.Metrics.counter("logloom", name).inc(count)
-
-
 def _count_built(result: PartitionResult) -> None:
     rows = max((entry.rows for entry in result.entries), default=0)
     size = sum(entry.size for entry in result.entries)
     found = len(result.entries) - result.built
-    _count(partitions=1, rows=rows, bytes_written=size, units_built=result.built, units_found=found)
-    _count(partitions_failed=int(bool(result.failures)))
-    distribution = beam.metrics.Metrics.distribution
-    distribution("logloom", "partition_milliseconds").update(round(1000 * result.seconds))
-    distribution("logloom", "partition_bytes").update(size)
+    count(partitions=1, rows=rows, bytes_written=size, units_built=result.built, units_found=found)
+    count(partitions_failed=int(bool(result.failures)))
+    spread(partition_milliseconds=round(1000 * result.seconds), partition_bytes=size)
     for failure in result.failures:
         LOG.warning("%s %s: %s", failure.log_id, failure.partition, failure.message)
     LOG.info(
@@ -177,7 +159,7 @@ def _count_built(result: PartitionResult) -> None:
 
 
 def _count_retries() -> None:
-    _count(storage_retries=retries.take())
+    count(storage_retries=retries.take())
 
 
 def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
@@ -186,7 +168,7 @@ def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
         read, known = read_back_bundle(job, unpacked(built))
     units = [entry for result in read for entry in result.entries]
     looked_at = 0 if known else sum(is_sampled(job.verify, unit.identity) for unit in units)
-    _count(units_read_back=looked_at, units_known_read=known)
+    count(units_read_back=looked_at, units_known_read=known)
     _count_retries()
     return read[0].log.log_id, packed(read)
 
@@ -194,9 +176,9 @@ def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
     with _step(job, "finish a log"):
         outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
-    _count(logs=1, logs_failed=int(outcome.record is None))
+    count(logs=1, logs_failed=int(outcome.record is None and bool(outcome.failures)))
     if outcome.record is not None:
-        _count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)
+        count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)
     _count_retries()
     return outcome
 

@@ -1,7 +1,7 @@
 """Bundles: neighbouring partitions of a log that pass through an engine as one element, as their results do.
 
-An engine keeps objects of its own around each element, several kB of them in Beam's local runner, which would
-be most of what very many small partitions take. Large partitions, and those of small plans, stay alone.
+An engine keeps objects of its own around each element, up to several kB, which would be most of what very
+many small partitions take. Large partitions, and those of small plans, stay alone.
 
 Here: how many go together, and their bytes in a shuffle.
 Elsewhere: what a partition and its result are (logloom.transforms.results).

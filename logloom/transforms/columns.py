@@ -8,14 +8,19 @@ Times are int64 nanoseconds since the Unix epoch, durations nanoseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import numpy as np
 
 from logloom.io.logs.base import FieldSpec, TimeSource
+from logloom.resample.frames import Extrapolation
 from logloom.resample.policies import POLICIES, ResamplePolicy
-from logloom.schema import ColumnType, Schema
+from logloom.row_splits import COLUMN, RowSplit
+from logloom.schema import STRING, ColumnType, Schema
+
+# Fields that came after the first versions: identities have them only where they say something.
+LATER = {"later": True}
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Sampling:
 
     Attributes:
         policy: one of `POLICIES`.
-        tolerance: for policies that tolerate a distance.
+        tolerance: for policies that tolerate a distance; for `matched` the largest spread of a set.
         window: (a, b) for those that use a window: messages with t + a < m <= t + b.
         offset: added to the stamp of every message of the column to give its message time.
     """
@@ -54,6 +59,59 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class TransformPlan:
+    """A column of poses of one frame in another.
+
+    Attributes:
+        source, target: p_target = pose(p_source); "" where a topic's messages name the frame.
+        topics, static: with transforms, those of `static` without times.
+        reach: how far a lookup reaches beside a frame's transforms.
+        at: the column whose message time is looked up; "" for the tick.
+        form: one of `FORMS` of logloom.transforms.lookups.
+        max_delay: the furthest a transform's stamp may lie from its message's log time.
+        source_topic, target_topic: whose last message names the frame.
+        around: how far beside the time of `at`, or the tick, poses are looked up, too; ns.
+    """
+
+    name: str
+    source: str
+    target: str
+    topics: tuple[str, ...]
+    static: tuple[str, ...]
+    reach: Extrapolation
+    at: str
+    form: str
+    ctype: ColumnType
+    max_delay: int | None
+    source_topic: str = field(default="", metadata=LATER)
+    target_topic: str = field(default="", metadata=LATER)
+    around: int = field(default=0, metadata=LATER)
+
+    @property
+    def words(self) -> str:
+        """Which pose it is, for people: `a in b`."""
+        source = self.source or f"the frame of {self.source_topic}"
+        return f"{source} in {self.target or f'the frame of {self.target_topic}'}"
+
+
+@dataclass(frozen=True)
+class DeskewPlan:
+    """How the points of a column are moved.
+
+    Attributes:
+        pose: of the lidar in a frame that stands still, up to `around` beside the column's message times.
+        field, unit: of points, with their times; in one of `TIME_UNITS` of logloom.io.logs.decoding.clouds.
+            "" where each log's own clouds tell, see `logloom.transforms.point_times`.
+        to: "tick", "start" or "end": to where they would lie had they been measured then.
+    """
+
+    pose: TransformPlan
+    field: str
+    unit: str
+    to: str
+
+
+@dataclass(frozen=True)
 class ColumnPlan:
     """A column that comes from a topic.
 
@@ -62,6 +120,7 @@ class ColumnPlan:
         ctype: of the value in one row, after resampling and `dtype`.
         time, max_delay: as `TopicRequest` wants them.
         required: `missing: fail`, a log without the topic stops the build.
+        deskew: how points are moved, of a column that says so.
     """
 
     name: str
@@ -73,6 +132,33 @@ class ColumnPlan:
     time: tuple[TimeSource, ...]
     max_delay: int | None
     required: bool = False
+    deskew: DeskewPlan | None = field(default=None, metadata=LATER)
+
+
+@dataclass(frozen=True)
+class LabelPlan:
+    """A column of labels, see `logloom.recipe.LabelColumn`.
+
+    Attributes:
+        many: a row holds all labels of one time, else the only one.
+        ctype: of a row.
+    """
+
+    name: str
+    tolerance: int
+    many: bool
+    ctype: ColumnType
+
+    @property
+    def item(self) -> ColumnType:
+        """The type of one label."""
+        shape = self.ctype.shape[1:] if self.many else self.ctype.shape
+        return replace(self.ctype, shape=shape, unit="", description="")
+
+    @property
+    def sampling(self) -> Sampling:
+        """Which stamp of labels a tick uses."""
+        return Sampling("nearest", self.tolerance)
 
 
 @dataclass(frozen=True)
@@ -108,6 +194,35 @@ class TopicClock:
 
 
 @dataclass(frozen=True)
+class SyncClock:
+    """A tick for each matched set of messages, one of each topic; see `logloom.resample.matching`.
+
+    Attributes:
+        times: by topic, the ways to stamp its messages.
+        stamp: the topic whose messages' times are the ticks.
+        within: the largest time between two messages of a set; 0 where their times must be equal.
+    """
+
+    topics: tuple[str, ...]
+    times: tuple[tuple[TimeSource, ...], ...]
+    stamp: str
+    within: int
+    max_delay: int | None
+
+    @property
+    def margin(self) -> int:
+        """How far beside a stretch of ticks messages are looked at, at first; mostly it suffices."""
+        return 4 * self.within + 1
+
+
+def clock_topics(clock: RateClock | TopicClock | SyncClock) -> tuple[str, ...]:
+    """The topics whose messages are a clock's ticks."""
+    if isinstance(clock, RateClock):
+        return ()
+    return (clock.topic,) if isinstance(clock, TopicClock) else clock.topics
+
+
+@dataclass(frozen=True)
 class RowPlan:
     """All that rows depend on beside the log.
 
@@ -115,9 +230,10 @@ class RowPlan:
         require: columns that must be available, else the tick is dropped.
         where: the filter's text, or "".
         rows, bytes: of a partition: ticks at most, and message bytes by the index.
+        split: how rows are split; None where whole logs are, or nothing is.
     """
 
-    clock: RateClock | TopicClock
+    clock: RateClock | TopicClock | SyncClock
     columns: tuple[ColumnPlan, ...]
     derived: tuple[DerivedPlan, ...]
     order: tuple[str, ...]  # all column names in recipe order
@@ -125,15 +241,26 @@ class RowPlan:
     where: str = ""
     rows: int = 1000
     bytes: int = 512 << 20
+    transforms: tuple[TransformPlan, ...] = field(default=(), metadata=LATER)
+    labels: tuple[LabelPlan, ...] = field(default=(), metadata=LATER)
+    split: RowSplit | None = field(default=None, metadata=LATER)
 
     @property
     def schema(self) -> Schema:
-        types = {c.name: c.ctype for c in self.columns} | {c.name: c.ctype for c in self.derived}
-        return Schema({name: types[name] for name in self.order}, tuple(c.name for c in self.columns))
+        sampled = {c.name: c.ctype for c in self.columns} | {c.name: c.ctype for c in self.transforms}
+        sampled |= {c.name: c.ctype for c in self.labels}
+        types = sampled | {c.name: c.ctype for c in self.derived}
+        said = {COLUMN: STRING} if self.split is not None else {}
+        return Schema({name: types[name] for name in self.order} | said, tuple(sampled))
+
+    @property
+    def lookups(self) -> tuple[TransformPlan, ...]:
+        """All that looks poses up: columns of poses, and clouds that are deskewed, under their names."""
+        return (*self.transforms, *(c.deskew.pose for c in self.columns if c.deskew is not None))
 
     @property
     def period(self) -> int | None:
-        """Of a rate clock, in ns, rounded down; None for a topic clock."""
+        """Of a rate clock, in ns, rounded down; None where messages are the clock."""
         return int(10**9 / self.clock.rate) if isinstance(self.clock, RateClock) else None
 
 
@@ -143,7 +270,7 @@ class Span:
 
     Attributes:
         start, stop: int64 ns; the first span of a log starts at `MIN_TIME`, the last stops at `MAX_TIME`.
-        ticks: for a rate clock the range of k, else None (the topic's messages tell).
+        ticks: for a rate clock the range of k, else None (messages tell).
     """
 
     start: int
@@ -158,11 +285,14 @@ class Span:
         return f"{self.start}-{self.stop}"
 
 
-def row_type(message: ColumnType, policy: str, dtype: str | None) -> ColumnType:
+def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int = 32) -> ColumnType:
     """The type of a row's value, given the type of a message's value (design of types: see docs/rows.md).
 
-    linear, slerp, angle, mean and sum give float64, count int64 (one number), window a leading ragged axis,
-    the others the message's type; `dtype` then casts numbers.
+    linear, slerp, angle, mean and sum give float64, count int64 (one number), window and all a leading ragged
+    axis, the others the message's type; `dtype` then casts numbers.
+
+    Args:
+        strings: characters kept of each text where a row has several.
 
     Raises:
         ValueError: the policy can't be applied to this type; says why.
@@ -173,6 +303,8 @@ def row_type(message: ColumnType, policy: str, dtype: str | None) -> ColumnType:
     shape, kind = message.shape, message.kind
     if rules.takes == "nothing":
         shape, kind = (), "array"
+    elif rules.gathers and message.kind == "string":
+        result, kind = np.dtype(f"<U{strings}"), "array"
     elif rules.takes != "any":
         if message.is_ragged:
             raise ValueError(f"{policy} can't be applied to {message}, whose length differs by message")
@@ -180,7 +312,7 @@ def row_type(message: ColumnType, policy: str, dtype: str | None) -> ColumnType:
             raise ValueError(f"{policy} needs numbers, got {message}")
         if rules.takes == "quaternions" and message.shape[-1:] != (4,):
             raise ValueError(f"{policy} needs quaternions (x, y, z, w), got {message}")
-        if rules.uses == "window" and rules.reduce is None:
+        if rules.gathers:
             shape = (None, *message.shape)
     if dtype is not None:
         if not numeric:

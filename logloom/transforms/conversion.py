@@ -7,12 +7,12 @@ shares with a build from logs (partition, finish, build_logs).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from logloom.blocks import Block
+from logloom.caching import cached_property
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.entries import Entry, write_log_part
@@ -25,6 +25,8 @@ from logloom.transforms import memory
 from logloom.transforms.job import Job, LogTask, PartitionRows, PartitionTask
 from logloom.transforms.outcomes import MAX_REASONS
 from logloom.transforms.results import Failure
+from logloom.transforms.row_splitting import rows_by_split
+from logloom.transforms.tally import Tally
 from logloom.words import counted
 
 SEMANTICS = 1  # counts up when a source's rows would become others
@@ -56,7 +58,7 @@ class ConvertJob(Job):
     columns: tuple[str, ...]
     on_error: str = "fail"
 
-    @functools.cached_property
+    @cached_property
     def schema(self) -> Schema:
         """The part of the source's schema that is converted."""
         return self.source.schema.part(self.columns)
@@ -66,7 +68,7 @@ class ConvertJob(Job):
         """The source's."""
         return self.source.period
 
-    @functools.cached_property
+    @cached_property
     def plan_identity(self) -> str:
         """Digest of what all rows depend on beside the source's own content."""
         return digest_of(["convert", SEMANTICS, self.schema.to_json(), self.period])
@@ -138,12 +140,19 @@ def converted_record(
     if not failures:
         return record
     dropped = log.record.dropped
+    runs = (
+        run
+        for entry in entries
+        if entry.output == entries[0].output
+        for run in Tally.from_json(entry.tally).splits
+    )
     reasons = (*log.record.reasons, *(f"partition {one.partition}: {one.message}" for one in failures))
     return replace(
         record,
         # Another key than that of the whole log, so that each conversion tries these parts again.
         key=digest_of([record.key, DAMAGE]),
         status="salvaged" if record.rows else "skipped",
+        splits=rows_by_split(runs) if record.splits else {},
         dropped={**dropped, DAMAGE: dropped.get(DAMAGE, 0) + log.record.rows - record.rows},
         reasons=reasons[:MAX_REASONS],
     )

@@ -14,6 +14,7 @@ from blake3 import blake3
 
 from logloom.errors import DatasetError
 from logloom.io.entries import ENTRY, Entry, find_entry
+from logloom.io.formats import format_named
 from logloom.io.log_statistics import (
     noted,
     of_units,
@@ -24,7 +25,6 @@ from logloom.io.log_statistics import (
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import format_named
 from logloom.schema import Schema
 from logloom.statistics.rows import RowStatistics
 from logloom.statistics.state import Statistics

@@ -46,6 +46,13 @@ def derive(function: Function) -> Function:
 
     It takes a dict from column name to (rows, ...) array, a `Ragged` where lengths differ by row, all of them
     read-only, and returns (rows, ...) values. It must be row-wise: a row's value depends on that row alone.
+
+    Examples:
+        >>> @logloom.derive
+        ... def stands(columns):
+        ...     return columns["ego.speed"] < 0.1
+        >>> stands({"ego.speed": np.array([0.0, 3.0])}).tolist()
+        [True, False]
     """
     setattr(function, _MARK, True)
     return function
@@ -108,7 +115,7 @@ def _load_file(file: PythonFile) -> None:
     sys.modules[file.module] = module
     try:
         exec(compile(file.text, file.path, "exec"), module.__dict__)  # nosec B102 # the user's --py
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script's own `sys.exit(main())`, too
         del sys.modules[file.module]
         raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error
 
@@ -186,7 +193,7 @@ def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Va
     function = load(plan.function)
     try:
         result = function({name: _read_only(inputs[name]) for name in plan.inputs})
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # one that exits would end the command, with its own code
         kind = LogloomError if isinstance(error, NOT_OF_THE_LOG) else DeriveError
         raise kind(
             f"column {plan.name!r}: {plan.function} fails on rows {ticks[0]} to {ticks[-1]} ns: "

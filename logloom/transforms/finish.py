@@ -15,7 +15,6 @@ from typing import Any
 
 from blake3 import blake3
 
-from logloom.digests import digest_of
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.log_statistics import of_units, write_statistics
@@ -26,11 +25,15 @@ from logloom.io.metadata import Count, FileName, Text, canonical, checked, parse
 from logloom.io.purged import Purged, digest_of_log
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
-from logloom.io.shards import DROPPED, LogRecord
-from logloom.io.storage import UNITS, Store
+from logloom.io.shards import DROPPED, LogRecord, total
+from logloom.io.storage import Store
+from logloom.io.stored import UNITS
 from logloom.software import software
+from logloom.transforms.columns import RowPlan
 from logloom.transforms.conversion import ConvertJob, converted_record
-from logloom.transforms.job import Job, LogJob, LogTask, Target, opened
+from logloom.transforms.frame_notes import MAX_NOTES, note_words
+from logloom.transforms.job import Job, LogJob, LogTask, Target, opened, survivors_key
+from logloom.transforms.labels import account
 from logloom.transforms.outcomes import (
     MAX_FAILURES,
     MAX_REASONS,
@@ -41,6 +44,7 @@ from logloom.transforms.outcomes import (
 )
 from logloom.transforms.read_marks import marks_folder
 from logloom.transforms.results import Failure, PartitionResult
+from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.rows import Tally, reconcile
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
@@ -58,6 +62,8 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
     log = done[0].log
     memory = remembered(job, log)
+    if log.stays:
+        return LogOutcome(log.log_id, None, memory=memory)
     failures = tuple(dict.fromkeys(failure for result in done for failure in result.failures))
     if any(failure.kind not in job.left_out for failure in failures):
         return LogOutcome(log.log_id, None, failures, memory=memory)
@@ -105,10 +111,29 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
         planned=planned,
         dropped=dropped,
         refused=refused,
-        reasons=_reasons(job.store, [_told(refusal) for refusal in refusals]),
+        reasons=(
+            *frames_told(job.plan, tallies),
+            *(line for one in account(job.plan, job.labels_of(log), tallies) for line in one.lines),
+            *_reasons(job.store, [_told(each) for each in refusals]),
+        ),
         verified=job.read_share,
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
+        catalogue=log.catalogue,
+        splits=rows_by_split(run for tally in tallies for run in tally.splits),
     )
+
+
+def frames_told(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
+    """What the manifest says of a log's frames: ticks without a pose, by reason, and what is strange."""
+    for column in plan.lookups:
+        lacking = total(tally.lacking.get(column.name, {}) for tally in tallies)
+        if lacking:
+            ticks = counted(sum(lacking.values()), "tick")
+            why = ", ".join(f"{reason} {count:,}" for reason, count in sorted(lacking.items()))
+            pose = "all points' poses" if column.around else "a pose"
+            yield f"{column.name}: {ticks} without {pose} of {column.words}: {why}"
+    notes = total(tally.notes for tally in tallies)
+    yield from (note_words(text, count) for text, count in sorted(notes.items())[:MAX_NOTES])
 
 
 def _tallied(
@@ -171,25 +196,9 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     )
     reasons = tuple(told)[:MAX_REASONS]
     died = any(failure.kind == "worker" for failure in failures)
-    key = _survivors_key(log.key, software()) if died else log.key
+    key = survivors_key(log.key, software()) if died else log.key
     named = log.log_id, log.uris, log.content_id, log.split, key
-    return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0)
-
-
-def _survivors_key(key: str, made_by: Mapping[str, str]) -> str:
-    """The key of the record of a log that workers died of: other software may survive it."""
-    return digest_of([key, dict(made_by)])
-
-
-def is_key_of(key: str, record_key: str, status: str, made_by: Mapping[str, str] | None = None) -> bool:
-    """Whether a record, by its key and status, is that of a log with this key.
-
-    Args:
-        made_by: software; ours by default.
-    """
-    return record_key == key or (
-        status == "skipped" and record_key == _survivors_key(key, made_by or software())
-    )
+    return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
 
 
 # --- the commit -----------------------------------------------------------------------------------------
@@ -215,6 +224,7 @@ class Outcome:
         failure_files: list them, and those of logs that were left out, as JSON lines.
         labels: that the build was given.
         whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
+        unchanged: nothing was committed, since the parent version says all that this one would.
     """
 
     version: Count
@@ -228,6 +238,7 @@ class Outcome:
     failure_files: tuple[FileName, ...] = ()
     labels: Mapping[Text, Text] = field(default_factory=dict)
     whole: bool = True
+    unchanged: bool = False
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -269,7 +280,8 @@ def commit(
     logs = records_of(job, outcomes)
     if not failures:
         failures += _removed(job, outcomes, [part for part, *_ in assembled])
-    problem = "" if failures else _refusal(job, logs)
+    unchanged = outcomes.unchanged and not failures
+    problem = "" if failures or unchanged else _refusal(job, logs)
     outcome: dict[str, Any] = {
         "version": job.number,
         "committed": False,
@@ -282,8 +294,9 @@ def commit(
         "failure_files": list(outcomes.failure_files),
         "labels": dict(job.labels),
         "whole": is_whole(logs, job.skip_budget > 0),
+        "unchanged": unchanged,
     }
-    if not failures and not problem:
+    if not (failures or problem or unchanged):
         try:
             parts = [part for part, *_ in assembled]
             trusted = _trusted(job, num_kept(outcomes), parts, sum(number for *_, number in assembled))

@@ -17,7 +17,7 @@ from blake3 import blake3
 
 from logloom.digests import file_digest
 from logloom.errors import DatasetError
-from logloom.io.assembled import AssembledEntry, SharedPortion, read_portion
+from logloom.io.assembled import AssembledEntry, SharedPortion, read_portion, read_portions
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
 from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
 from logloom.io.remote import MISSING
@@ -231,6 +231,9 @@ def assembled_problems(store: Store, part: Assembled) -> Iterator[str]:
         entry = read_assembled(store, part)
     except DatasetError as error:
         yield str(error).rpartition(";")[0]
+        with contextlib.suppress(DatasetError):  # its portions may be damaged, too, and are listed elsewhere
+            for shared in read_portions(store, part.output, part.identity):
+                yield from portion_problems(store, part.output, shared)
         return
     if (entry.output, entry.split, entry.rows) != (part.output, part.split, part.rows):
         place = store.uri_of(f"{folder}/{ENTRY}")

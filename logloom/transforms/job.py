@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
@@ -20,15 +20,19 @@ import numpy as np
 from pydantic import BaseModel
 
 from logloom.blocks import Block
-from logloom.digests import RowsDigest, digest_of
+from logloom.caching import cached_property
+from logloom.digests import RowsDigest, digest_of, digests_of
 from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.catalogued import catalogued
 from logloom.io.entries import Entry
+from logloom.io.formats import format_named, options_of
+from logloom.io.labels.stored import LogLabels, read_labels
 from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.tables.names import timing_names
 from logloom.io.manifest import Assembled, Manifest
 from logloom.io.shards import RecordShard
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange
-from logloom.io.units import format_named, options_of
 from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.software import software
@@ -53,6 +57,9 @@ class LogTask:
         content_id: "" where nobody has opened it yet.
         key: digest of all that the log's rows and files depend on; "" likewise.
         listed: what tells it in later listings; "" where nothing does, or the driver remembers it.
+        catalogue: see `LogRecord.catalogue`.
+        before: key of its record in the parent version, where a worker is to tell whether that stays; ""
+            where the driver has told, or there is none.
     """
 
     log_id: str
@@ -61,6 +68,14 @@ class LogTask:
     split: str
     key: str
     listed: str = ""
+    catalogue: str = ""
+    before: str = ""
+
+    @property
+    def stays(self) -> bool:
+        """Whether a worker found that its record in the parent version says what a build would."""
+        # No other record than one that was skipped has the key of those.
+        return bool(self.before and self.key) and is_key_of(self.key, self.before, "skipped")
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,7 @@ class Target:
         labels: of this submission, for people and bills; they stand in runs/ alone.
         block_bytes: how many bytes of rows a worker holds at a time.
         bundle: how many partitions of a log pass through the engine together at most.
+        if_changed: nothing is committed where the records turn out to be the parent's.
         journal: takes notes of the work, for whoever watches it.
     """
 
@@ -128,6 +144,7 @@ class Target:
     labels: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = 64 << 20
     bundle: int = 1
+    if_changed: bool = False
     journal: Journal = field(default_factory=Journal)
 
     @property
@@ -155,11 +172,22 @@ class Target:
         options = self.outputs[output].model_dump(mode="json")
         return [output, format_named(output).semantics, options, self.references.get(output, "")]
 
-    def log_key(self, log_id: str, content_id: str, uris: tuple[str, ...], split: str) -> str:
+    def log_key(
+        self, log_id: str, content_id: str, uris: tuple[str, ...], split: str, catalogue: str = ""
+    ) -> str:
         """Digest of all that a log's record depends on."""
-        return digest_of([*self._key_of_all, log_id, content_id, list(uris), split])
+        said = [catalogue] if catalogue else []
+        return digest_of([*self._key_of_all, log_id, content_id, list(uris), split, *said])
 
-    @functools.cached_property
+    def log_keys(self, logs: Iterable[str]) -> Iterator[str]:
+        """As `log_key`, of many logs of which no table says anything.
+
+        Args:
+            logs: of each its log_id, content id, URIs and split as canonical JSON, with commas between them.
+        """
+        return digests_of(self._key_of_all, logs)
+
+    @cached_property
     def _key_of_all(self) -> list[Any]:
         return [self.plan_identity, [self.output_identity(output) for output in self.outputs]]
 
@@ -251,9 +279,16 @@ class LogJob(Job):
     def left_out(self) -> Sequence[str]:
         return _LEFT_OUT.get(self.on_error, ())
 
-    @functools.cached_property
+    @cached_property
     def plan_identity(self) -> str:
-        return digest_of([READING_SEMANTICS, self.open_options.on_error, plain(self.plan)])
+        return digest_of([*self.reading_identity, plain(self.plan)])
+
+    @property
+    def reading_identity(self) -> list[Any]:
+        """What rows depend on beside logs and plan: how logs are read."""
+        options = self.open_options
+        names = [list(options.time_names)] if options.time_names else []
+        return [READING_SEMANTICS, options.on_error, *names]
 
     @property
     def schema(self) -> Schema:
@@ -272,10 +307,19 @@ class LogJob(Job):
         log, span = partition.log, partition.span
         assert isinstance(span, Span)
         load_files(self.py_files)
-        return build_blocks(opened(self, log), log.log_id, self.plan, span, max_bytes=self.block_bytes)
+        source, labels = opened(self, log), self.labels_of(log)
+        return build_blocks(source, log.log_id, self.plan, span, max_bytes=self.block_bytes, labels=labels)
+
+    def labels_of(self, log: LogTask) -> dict[str, LogLabels]:
+        """The labels of a log, by column; none of one that nobody labelled.
+
+        Raises:
+            DatasetError: what the root keeps of them is missing or damaged.
+        """
+        return read_labels(self.store, log.catalogue) if self.plan.labels else {}
 
     def _place(self, log: LogTask, span: Span) -> list[Any]:
-        return [log.log_id, log.content_id, span.start, span.stop, span.ticks]
+        return place_of(self.plan, log, span, self.open_options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +340,7 @@ class Committed(Target):
             manifest=manifest,
         )
 
-    @functools.cached_property
+    @cached_property
     def schema(self) -> Schema:
         return Schema.from_json(self.manifest.schema)
 
@@ -314,13 +358,41 @@ class Committed(Target):
         return self.manifest.plan
 
 
+def survivors_key(key: str, made_by: Mapping[str, str]) -> str:
+    """The key of the record of a log that workers died of: other software may survive it."""
+    return digest_of([key, dict(made_by)])
+
+
+def is_key_of(key: str, record_key: str, status: str, made_by: Mapping[str, str] | None = None) -> bool:
+    """Whether a record, by its key and status, is that of a log with this key.
+
+    Args:
+        made_by: software; ours by default.
+    """
+    return record_key == key or (
+        status == "skipped" and record_key == survivors_key(key, made_by or software())
+    )
+
+
+def place_of(plan: RowPlan, log: LogTask, span: Span, options: OpenOptions) -> list[Any]:
+    """Which rows of which content a partition has, and which labels these may have."""
+    digests = catalogued(log.catalogue).labels if plan.labels else {}
+    labels = {column.name: digests[column.name] for column in plan.labels if column.name in digests}
+    place: list[Any] = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
+    if names := timing_names(log.uris, options.time_names):
+        place.append(names)
+    return [*place, labels] if labels else place
+
+
 def plain(value: Any) -> Any:
     """Dataclasses, dtypes and decimals as JSON values, for digests."""
     if isinstance(value, ColumnType):
         return value.to_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = type(value).__name__
-        return [kind, {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}]
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        silent = {f.name for f in dataclasses.fields(value) if f.metadata.get("later") and not fields[f.name]}
+        return [kind, {name: plain(item) for name, item in fields.items() if name not in silent}]
     if isinstance(value, np.dtype):
         return dtype_to_json(value)
     if isinstance(value, Decimal):

@@ -32,6 +32,7 @@ class Note:
         pieces: of this phase that come with it: partitions, or the files to be assembled.
         found: it was there already, from an earlier attempt.
         size: of a log that was opened, its bytes of messages.
+        cpu: seconds of processor time that it took, of all threads of its process.
     """
 
     phase: str
@@ -42,6 +43,7 @@ class Note:
     pieces: int = 1
     found: bool = False
     size: int = 0
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True)

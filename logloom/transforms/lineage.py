@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
-from logloom.transforms.columns import ColumnPlan, RowPlan, Sampling, Span
+from logloom.transforms.columns import ColumnPlan, RowPlan, Sampling, Span, SyncClock
 from logloom.transforms.pieces import Sampled, requests_of
-from logloom.transforms.resample import Indices
+from logloom.transforms.resample import Indices, Times
+from logloom.transforms.sync import synced
+from logloom.transforms.video import video_of
 
 _FIRST_REACH, _LAST_REACH = 10**9, 1 << 61
 
@@ -60,10 +62,22 @@ def trace(log: Log, plan: RowPlan, tick: int) -> dict[str, Lineage]:
     """
     span = Span(tick, tick + 1)
     found = log.read(requests_of(plan, log.summary, span))
-    return {column.name: _trace(log, column, found, tick, span) for column in plan.columns}
+    clock = plan.clock
+    matched = synced(log, plan, clock, found, span).times if isinstance(clock, SyncClock) else {}
+    none = np.empty(0, np.int64)
+    return {
+        column.name: _trace(log, column, found, tick, span, matched.get(column.topic, none))
+        for column in plan.columns
+    }
 
 
-def _trace(log: Log, column: ColumnPlan, found: Mapping[str, Messages], tick: int, span: Span) -> Lineage:
+def _trace(
+    log: Log, column: ColumnPlan, found: Mapping[str, Messages], tick: int, span: Span, matched: Times
+) -> Lineage:
+    """
+    Args:
+        matched: (1,) the time of the message that the clock chose of the topic, or (0,).
+    """
     topic, sampling = column.topic, column.sampling
     if topic not in log.summary.topics:
         return Lineage(column, (), f"the log has no topic {topic}")
@@ -75,10 +89,17 @@ def _trace(log: Log, column: ColumnPlan, found: Mapping[str, Messages], tick: in
         place = log.places(topic, last.position)[0]
         return Lineage(column, (Source(log_time, log_time, tick - log_time, place),))
     messages = found[topic]
-    sampled = Sampled(column, messages, np.array([tick], np.int64), span, log.summary.uris[0])
+    if sampling.rules.by_clock and not len(matched):
+        return Lineage(column, (), "the clock matched no set at this time")
+    ticks, wanted = np.array([tick], np.int64), matched if sampling.rules.by_clock else None
+    sampled = Sampled(
+        column, messages, ticks, span, log.summary.uris[0], video_of(log, column), wanted=wanted
+    )
     used = sampled.used(0)
     if sampled.available[0]:
         return Lineage(column, _sources(log, column, messages, used, tick))
+    if sampling.rules.by_clock:
+        return Lineage(column, (), "the message that the clock matched can't be used")
     nearest = _nearest(log, column, tick)
     lost = len(messages.refused) + len(messages) - len(sampled.usable)
     words = _missing(sampling) if nearest else f"{topic} has no usable message"
@@ -108,7 +129,7 @@ def _missing(sampling: Sampling) -> str:
         back, forward = sampling.rules.before, sampling.rules.after
         side = "around" if back and forward else "before" if back else "after"
         return f"no message within {tolerance} {side} the tick"
-    if sampling.rules.uses == "one":
+    if sampling.rules.uses in ("one", "tick"):
         return "no message at the very time of the tick"
     first, last = (f"{edge / 1e6:g} ms" for edge in sampling.window)
     return f"no message in the window from {first} to {last}"
@@ -124,7 +145,9 @@ def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
         request = TopicRequest(start, stop, column.time, column.max_delay)
         messages = log.read({column.topic: request})[column.topic]
         span = Span(start, stop)
-        sampled = Sampled(column, messages, np.array([tick], np.int64), span, log.summary.uris[0])
+        sampled = Sampled(
+            column, messages, np.array([tick], np.int64), span, log.summary.uris[0], video_of(log, column)
+        )
         sides = _beside(sampled.usable, messages, at, sampling)
         if len(sides) == (2 if sampling.rules.uses == "two" else 1) or _is_all(log, column, start, stop):
             return _sources(log, column, messages, sides, tick)

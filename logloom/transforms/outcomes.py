@@ -29,7 +29,7 @@ from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
 from logloom.transforms.bundles import packed, unpacked
-from logloom.transforms.job import LogTask, Target
+from logloom.transforms.job import LogJob, LogTask, Target
 from logloom.transforms.results import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
@@ -42,6 +42,7 @@ class LogOutcome:
     """What became of a log: a record for the manifest, and why it failed where it did.
 
     Attributes:
+        record: None where the log failed, and where its record in the parent version stays.
         memory: see `logloom.transforms.summarize.remembered`.
     """
 
@@ -66,6 +67,7 @@ class LogOutcomes:
         memories: names of files in runs/ with what the next plan may remember of the logs.
         built, reused: units.
         version: shards of the version's records, once they are merged; none where anything failed.
+        unchanged: the job commits only changes, and there are none.
     """
 
     made: tuple[RecordShard, ...] = ()
@@ -76,6 +78,7 @@ class LogOutcomes:
     failed: int = 0
     failure_files: tuple[str, ...] = ()
     memories: tuple[str, ...] = ()
+    unchanged: bool = False
 
 
 def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
@@ -159,9 +162,11 @@ def _write_memory(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, ...
 
 def _remember(job: Target, names: Iterable[str]) -> None:
     """Adds what groups wrote to what the next plan may remember; a root that takes none does without."""
+    if not isinstance(job, LogJob):
+        return
     written, kept = _sidecars(job, runs_folder(job.number)), _sidecars(job, "index")
     with contextlib.suppress(LogloomError, OSError):
-        read = [Memory.load(written, job.recipe.get("hash", "ends"), (), name) for name in names]
+        read = [Memory.load(written, job.open_options.known_by, (), name) for name in names]
         told = [one for one in read if len(one.prints)]  # but for those that are lost or damaged
         if told:
             Memory.load(kept, told[0].hash, told[0].topics).with_more(told).save(kept)
@@ -193,8 +198,10 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     if failures:
         return LogOutcomes(made, failures[:MAX_FAILURES], built, reused, (), failed, files)
     changes = [LogRecords(job.store, shards, runs_folder(job.number)) for shards in (job.changes, made)]
-    version = merge_records(job.store, _parents(job), changes)
-    return LogOutcomes(made, (), built, reused, version.shards, 0, files)
+    before = _parents(job)
+    version = merge_records(job.store, before, changes)
+    unchanged = job.if_changed and version.shards == before.shards
+    return LogOutcomes(made, (), built, reused, version.shards, 0, files, unchanged=unchanged)
 
 
 def _parents(job: Target) -> LogRecords:

@@ -51,7 +51,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     """
     keep_freed_memory()
     log, span = partition.log, partition.span
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     job.journal.write(Note(BUILDING, log.log_id, done=False))
     blank = {output: job.blank_entry(output, log, span) for output in job.outputs}
     try:
@@ -68,7 +68,8 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     entries = _counted_once(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
-    job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built))
+    cpu = time.process_time() - worked
+    job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built, cpu=cpu))
     return PartitionResult(log, span.name, entries, (), len(built), seconds)
 
 

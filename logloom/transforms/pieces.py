@@ -8,21 +8,32 @@ Times are int64 nanoseconds since the Unix epoch; ranges are half-open, but a sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from logloom.blocks import Ragged, Values, empty
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.labels.stored import LogLabels
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, Messages, Refusal, TopicRequest
 from logloom.io.logs.redacted import RedactedLog, RedactedMessages, lie_in
+from logloom.io.video.frames import UNDECODABLE
 from logloom.resample import kernels
+from logloom.resample.frames import FOUND
 from logloom.schema import NO_AGE
-from logloom.transforms.columns import ColumnPlan, RateClock, RowPlan, Span, TopicClock
+from logloom.transforms.columns import ColumnPlan, RateClock, RowPlan, Span, SyncClock, TopicClock
+from logloom.transforms.deskew import WHY, Deskewing
+from logloom.transforms.labels import Labelled
+from logloom.transforms.lookups import Looked, SpanFrames
+from logloom.transforms.point_times import PointTimes
 from logloom.transforms.resample import Indices, Mask, Times, cast_values, choose, shifted
+from logloom.transforms.sync import clock_requests, synced, widened
 from logloom.transforms.tally import Seen, see, within
 from logloom.transforms.ticks import rate_ticks, topic_ticks
+from logloom.transforms.video import VideoValues
 
 Column = tuple[Values, Times, Mask]  # values, ages and availabilities
 
@@ -61,33 +72,64 @@ def _read_static(log: Log, column: ColumnPlan) -> Static:
     return Static(value, int(messages.log_time[0]))
 
 
+class SpanValues(NamedTuple):
+    """What all pieces of a span share.
+
+    Attributes:
+        statics, videos: by column.
+        frames: the trees that poses are looked up in.
+        labels: of the log, by column.
+        point_times: of columns whose points are deskewed.
+    """
+
+    statics: Mapping[str, Static]
+    frames: SpanFrames
+    videos: Mapping[str, VideoValues]
+    labels: Mapping[str, LogLabels] = {}
+    point_times: Mapping[str, PointTimes] = {}
+
+
 class Piece:
     """What is read at a time: the ticks of a piece of a span, and the columns that come from topics."""
 
-    def __init__(self, log: Log, plan: RowPlan, span: Span, statics: Mapping[str, Static]):
+    def __init__(self, log: Log, plan: RowPlan, span: Span, shared: SpanValues):
         self.span = span
         self.messages = log.read(requests_of(plan, log.summary, span))
-        self.ticks, self.purged = self._ticks(log, plan)
-        self.columns: dict[str, Sampled | Still] = {}
+        self.ticks, self.purged, matched = self._ticks(log, plan)
+        self.columns: dict[str, Sampled | Still | Looked | Labelled] = {}
         uri = log.summary.uris[0] if log.summary.uris else ""
         for column in plan.columns:
             if column.sampling.rules.uses == "topic":
-                self.columns[column.name] = Still(column, statics[column.name], self.ticks)
+                self.columns[column.name] = Still(column, shared.statics[column.name], self.ticks)
             else:
-                messages = self.messages.get(column.topic)
-                self.columns[column.name] = Sampled(column, messages, self.ticks, span, uri)
+                messages, video = self.messages.get(column.topic), shared.videos.get(column.name)
+                wanted = matched.get(column.topic) if column.sampling.rules.by_clock else None
+                point_times = shared.point_times.get(column.name)
+                deskewing = Deskewing(column, shared.frames, point_times) if point_times else None
+                self.columns[column.name] = Sampled(
+                    column, messages, self.ticks, span, uri, video, deskewing, wanted
+                )
+        for looked in plan.transforms:
+            at = self.columns[looked.at] if looked.at else None
+            times = (at.age, at.available) if isinstance(at, Sampled) else None
+            self.columns[looked.name] = Looked(looked, shared.frames, self.ticks, times)
+        for labels in plan.labels:
+            self.columns[labels.name] = Labelled(labels, shared.labels.get(labels.name), self.ticks)
 
-    def _ticks(self, log: Log, plan: RowPlan) -> tuple[Times, Mask]:
-        """The ticks, and which of them lie in time that was erased from the log."""
+    def _ticks(self, log: Log, plan: RowPlan) -> tuple[Times, Mask, Mapping[str, Times]]:
+        """The ticks, which of them were erased from the log, and the times of the clock's messages."""
         if isinstance(plan.clock, RateClock):
             ticks = rate_ticks(plan.clock.rate, *(self.span.ticks or (0, 0)))
-            return ticks, lie_in(ticks, log.ranges if isinstance(log, RedactedLog) else ())
+            return ticks, lie_in(ticks, log.ranges if isinstance(log, RedactedLog) else ()), {}
+        if isinstance(plan.clock, SyncClock):
+            found = synced(log, plan, plan.clock, self.messages, self.span)
+            return found.ticks, np.zeros(len(found.ticks), np.bool_), found.times
         clock = self.messages.get(plan.clock.topic)
         times = clock.time if clock is not None else np.empty(0, np.int64)
         erased = clock.erased_times if isinstance(clock, RedactedMessages) else np.empty(0, np.int64)
         both = np.concatenate([times, erased])
         ticks = topic_ticks(both[within(both, self.span)])
-        return ticks, ~np.isin(ticks, times)
+        return ticks, ~np.isin(ticks, times), {}
 
     def num_purged(self, topic: str) -> int:
         """How many messages of a topic, which the piece owns, were erased from the log."""
@@ -102,22 +144,28 @@ class Piece:
 
 def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, TopicRequest]:
     """The span itself and the halo of its columns, by topic."""
-    rules: dict[str, tuple[object, ...]] = {}
     requests: dict[str, TopicRequest] = {}
-    sources: list[ColumnPlan | TopicClock] = [c for c in plan.columns if c.sampling.rules.uses != "topic"]
-    if isinstance(plan.clock, TopicClock):
-        sources.append(plan.clock)
-    for source in sources:
-        if source.topic not in summary.topics:
-            continue
-        if rules.setdefault(source.topic, (source.time, source.max_delay)) != (source.time, source.max_delay):
-            raise UsageError(f"topic {source.topic}: its columns and clock disagree about time or max_delay")
-        start, stop = _reach(source, span) if isinstance(source, ColumnPlan) else (span.start, span.stop)
-        known = requests.get(source.topic)  # nosec B113 # a dict
+    for topic, request in _wanted(plan, summary, span):
+        known = requests.get(topic)  # nosec B113 # a dict
+        if known is not None and (known.time, known.max_delay) != (request.time, request.max_delay):
+            raise UsageError(f"topic {topic}: its columns and clock disagree about time or max_delay")
         if known is not None:
-            start, stop = min(start, known.start), max(stop, known.stop)
-        requests[source.topic] = TopicRequest(start, stop, source.time, source.max_delay)
+            start, stop = min(request.start, known.start), max(request.stop, known.stop)
+            request = replace(request, start=start, stop=stop)
+        requests[topic] = request
     return requests
+
+
+def _wanted(plan: RowPlan, summary: LogSummary, span: Span) -> Iterator[tuple[str, TopicRequest]]:
+    """What each column and the clock want, by topic."""
+    for column in plan.columns:
+        if column.sampling.rules.uses != "topic" and column.topic in summary.topics:
+            yield column.topic, TopicRequest(*_reach(column, span), column.time, column.max_delay)
+    clock = plan.clock
+    if isinstance(clock, TopicClock) and clock.topic in summary.topics:
+        yield clock.topic, TopicRequest(span.start, span.stop, clock.time, clock.max_delay)
+    if isinstance(clock, SyncClock):
+        yield from clock_requests(summary, clock, *widened(span, clock.margin)).items()
 
 
 def _reach(column: ColumnPlan, span: Span) -> tuple[int, int]:
@@ -134,22 +182,41 @@ def _reach(column: ColumnPlan, span: Span) -> tuple[int, int]:
 class Sampled:
     """A column of a piece that is resampled from messages."""
 
-    def __init__(self, column: ColumnPlan, messages: Messages | None, ticks: Times, span: Span, uri: str):
-        self._column, self._messages, self._span = column, messages, span
+    def __init__(
+        self,
+        column: ColumnPlan,
+        messages: Messages | None,
+        ticks: Times,
+        span: Span,
+        uri: str,
+        video: VideoValues | None = None,
+        deskewing: Deskewing | None = None,
+        wanted: Times | None = None,
+    ):
+        self._column, self._messages, self._span, self._uri = column, messages, span, uri
+        self._video, self._deskewing = video, deskewing
+        self._made: tuple[Indices, Column] | None = None  # rows whose clouds were deskewed
+        self._lacking: Counter[str] = Counter()
         none = np.empty(0, np.int64)
         self._times = none if messages is None else messages.time
         self.usable = np.arange(len(self._times))  # messages that may be used at all
         self._refused: tuple[Refusal, ...] = ()
         rotates = column.sampling.rules.takes == "quaternions" or _adapter(column) is not None
         if rotates and not column.message_type.is_ragged and messages is not None and len(messages):
-            self._refuse_zero_norms(messages, uri)
+            self._refuse_zero_norms(messages)
+        if video is not None and messages is not None and len(messages):
+            self._refuse_packets(messages, video)
         times = shifted(self._times[self.usable], column.sampling.offset)
-        self._choice = choose(column.sampling, times, ticks)
+        self._choice = choose(column.sampling, times, ticks, wanted)
         self._used = np.zeros(len(self._times), np.bool_)
 
     @property
     def available(self) -> Mask:
         return self._choice.available
+
+    @property
+    def age(self) -> Times:
+        return self._choice.age
 
     def used(self, tick: int) -> Indices:
         """The messages that a tick uses, in the order of their times."""
@@ -159,11 +226,64 @@ class Sampled:
         """The column at some of the piece's ticks."""
         column, choice = self._column, self._choice.select(ticks)
         used = self.usable[choice.rows]
+        if (
+            self._video is not None
+            and self._messages is not None
+            and column.sampling.rules.takes != "nothing"
+        ):
+            values, is_right = self._video.take(self._messages.position[used])
+            if not is_right.all():
+                self._lose(self._messages, used[~is_right])
+                choice = self._choice.select(ticks)
+            return choice.apply(values, column.ctype, column.name)
         if column.sampling.rules.takes == "nothing" or self._messages is None or len(used) == 0:
             values = empty(column.message_type)
         else:
             values = _checked(column, self._messages.take(column.spec, used))
+            if column.deskew is not None and self._deskewing is None:
+                raise LogReadError(f"{self._uri}: {column.topic}: no message tells the times of its points")
+            if self._deskewing is not None:
+                return self._deskewed(self._deskewing, ticks, used, values)
         return choice.apply(values, column.ctype, column.name, _adapter(column))
+
+    def _deskewed(self, deskewing: Deskewing, ticks: Indices, used: Indices, values: Values) -> Column:
+        """The column at some ticks, whose points are moved; ticks where they can't be are unavailable.
+
+        Args:
+            values: of the messages `used`.
+        """
+        # Where a column is required its rows are made twice: to know which there are, and to be written.
+        made, self._made = self._made, None
+        if made is not None and np.array_equal(made[0], ticks):
+            return made[1]
+        assert self._messages is not None
+        column, choice = self._column, self._choice.select(ticks)
+        clouds, ages, available = choice.apply(values, column.ctype, column.name)
+        times = self._messages.take(deskewing.spec, used)
+        rows, lost = [], []
+        for i, tick in enumerate(choice.ticks.tolist()):
+            cloud = clouds[i]
+            if available[i]:
+                slot = int(np.searchsorted(used, self.usable[choice.used(i)[0]]))
+                cloud, reason = deskewing.move(cloud, times[slot], tick - int(ages[i]), tick)
+                if reason != FOUND:
+                    self._lacking[WHY[reason]] += 1
+                    lost.append(i)
+                    cloud = cloud[:0]
+            rows.append(cloud)
+        if lost:
+            ages, available = ages.copy(), available.copy()
+            ages[lost], available[lost] = NO_AGE, False
+            lo, hi = self._choice.lo.copy(), self._choice.hi.copy()
+            lo[ticks[lost]] = hi[ticks[lost]] = 0
+            self._choice = replace(self._choice, lo=lo, hi=hi)
+        found = Ragged.from_rows(rows, column.ctype), ages, available
+        self._made = ticks, found
+        return found
+
+    def lacking(self) -> Mapping[str, int]:
+        """How many ticks have a cloud that can't be deskewed, by reason; of rows that were made."""
+        return self._lacking
 
     def keep(self, ticks: Indices) -> None:
         """Notes that the messages of these ticks stand in rows."""
@@ -174,18 +294,41 @@ class Sampled:
         seen = see(self._column.sampling, self._span, self._times, positions, self._used)
         return replace(seen, refused=self._refused)
 
-    def _refuse_zero_norms(self, messages: Messages, uri: str) -> None:
+    def _refuse_packets(self, messages: Messages, video: VideoValues) -> None:
+        """Leaves out packets that have no right picture, before neighbours are chosen."""
+        reasons = video.refusals(messages.position)
+        refused = np.array([bool(reason) for reason in reasons])
+        own = np.flatnonzero(refused & within(self._times, self._span)).tolist()
+        self.usable = np.flatnonzero(~refused)
+        self._refused = tuple(self._refusal(messages, i, reasons[i]) for i in own)
+
+    def _lose(self, messages: Messages, lost: Indices) -> None:
+        """Makes messages unavailable that were chosen, and turn out to have no right picture.
+
+        Their neighbours don't take their place: a tick may not depend on what else was decoded.
+        """
+        choice = self._choice
+        at = np.flatnonzero(np.isin(self.usable[choice.order], lost))
+        gone = (choice.lo < choice.hi) & np.isin(choice.lo, at)
+        lo, hi = np.where(gone, 0, choice.lo), np.where(gone, 0, choice.hi)
+        self._choice = replace(choice, lo=lo, hi=hi)
+        self._refused += tuple(self._refusal(messages, i, UNDECODABLE) for i in lost.tolist())
+
+    def _refusal(self, messages: Messages, row: int, why: str) -> Refusal:
+        column, position = self._column, int(messages.position[row])
+        reason = f"column {column.name}: {why}"
+        return Refusal(self._uri, -1, column.topic, position, int(messages.log_time[row]), reason)
+
+    def _refuse_zero_norms(self, messages: Messages) -> None:
         """Leaves out rotations that are none, before neighbours are chosen."""
         column = self._column
         values = _checked(column, messages.take(column.spec, self.usable))
         assert isinstance(values, np.ndarray)
         zero = kernels.has_zero_norm(values)
         own = np.flatnonzero(zero & within(self._times, self._span)).tolist()
-        reason = f"column {column.name}: a quaternion of norm zero is no rotation"
         self.usable = np.flatnonzero(~zero)
         self._refused = tuple(
-            Refusal(uri, -1, column.topic, int(messages.position[i]), int(messages.log_time[i]), reason)
-            for i in own
+            self._refusal(messages, i, "a quaternion of norm zero is no rotation") for i in own
         )
 
 

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from logloom.digests import digest_of
 from logloom.io.entries import Entry, publish_unit, unit_folder
+from logloom.io.formats import format_named
 from logloom.io.stretches import LogRange
-from logloom.io.units import Portion, PortionedFormat, format_named
+from logloom.io.units import Portion, PortionedFormat
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.job import READING_SEMANTICS, Job, LogJob, LogTask, plain
+from logloom.transforms.job import Job, LogJob, LogTask, place_of, plain
 from logloom.transforms.taking import taken_unit
 from logloom.where import parse
 
@@ -28,6 +29,7 @@ def plan_part(plan: RowPlan, names: Iterable[str]) -> RowPlan:
     """
     filtered = parse(plan.where).columns if plan.where else ()
     inputs = {column.name: column.inputs for column in plan.derived}
+    inputs |= {column.name: (column.at,) for column in plan.transforms if column.at}
     wanted: set[str] = set()
     waiting = [*names, *plan.require, *filtered]
     while waiting:
@@ -41,6 +43,8 @@ def plan_part(plan: RowPlan, names: Iterable[str]) -> RowPlan:
         plan,
         columns=tuple(column for column in plan.columns if column.name in wanted),
         derived=tuple(column for column in plan.derived if column.name in wanted),
+        transforms=tuple(column for column in plan.transforms if column.name in wanted),
+        labels=tuple(column for column in plan.labels if column.name in wanted),
         order=tuple(name for name in plan.order if name in wanted),
     )
 
@@ -53,15 +57,15 @@ def portion_identities(job: Job, output: str, log: LogTask, span: Span | LogRang
     form = format_named(output)
     if not (isinstance(form, PortionedFormat) and isinstance(job, LogJob) and isinstance(span, Span)):
         return {}
-    reading = [READING_SEMANTICS, job.open_options.on_error]
-    source = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
+    reading = job.reading_identity
     writing = [output, form.semantics, job.references.get(output, "")]
-    return {
-        name: digest_of(
-            ["portion", name, reading, plain(plan_part(job.plan, columns)), writing, options, source]
-        )[:32]
-        for name, (columns, options) in form.portions(job.outputs[output], job.schema).items()
-    }
+    found = {}
+    for name, (columns, options) in form.portions(job.outputs[output], job.schema).items():
+        part = plan_part(job.plan, columns)
+        where = place_of(part, log, span, job.open_options)
+        told = ["portion", name, reading, plain(part), writing, options, where]
+        found[name] = digest_of(told)[:32]
+    return found
 
 
 def open_portions(

@@ -13,23 +13,26 @@ import numpy as np
 
 from logloom.blocks import Block, Ragged, Values
 from logloom.extras import beam_needed
+from logloom.io.labels.stored import LogLabels
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.match import access_to
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
-from logloom.recipe.logs import expand_logs
+from logloom.recipe.labels import RecipeLabels
+from logloom.recipe.logs import expand_logs, open_options
 from logloom.schema import ColumnType, Schema
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.resolve import resolve
 from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
-from logloom.transforms.spread import SpreadByKey
+from logloom.transforms.spread import composite, spread_by_key
 
 with beam_needed():
     import apache_beam as beam
 
-Source = tuple[str, tuple[str, ...]]  # log_id and files
-Piece = tuple[str, tuple[str, ...], Span]
+Labels = Mapping[str, LogLabels]  # of a log, by column
+Source = tuple[str, tuple[str, ...], Labels]  # log_id, files and labels
+Piece = tuple[str, tuple[str, ...], Labels, Span]
 
 
 class ReadFromLogs(beam.PTransform):
@@ -64,17 +67,18 @@ class ReadFromLogs(beam.PTransform):
         super().__init__()
         self._max_bytes = max_bytes
         logs = expand_logs(recipe, base, storage_options)
-        self._options = OpenOptions(recipe.on_error_mode, access_to(storage_options, logs), hash=recipe.hash)
-        self._logs: list[Source] = [(log.log_id, tuple(log.uris)) for log in logs]
-        opened = {log_id: open_log(uris, self._options) for log_id, uris in self._logs}
-        self._plan, _ = resolve(recipe, opened, allow_derive)
+        self._options = open_options(recipe, access_to(storage_options, logs))
+        labels = RecipeLabels(recipe, base, storage_options)
+        self._logs: list[Source] = [(log.log_id, tuple(log.uris), labels.of(log.log_id)) for log in logs]
+        opened = {log_id: open_log(uris, self._options) for log_id, uris, _ in self._logs}
+        self._plan, _ = resolve(recipe, opened, allow_derive, labels=labels.types)
         self.schema = self._plan.schema
 
     def expand(self, begin: Any) -> Any:
         return (
             begin
             | "NameLogs" >> beam.Create(self._logs)
-            | "SpreadLogs" >> SpreadByKey(_log_id)
+            | "SpreadLogs" >> composite(beam, spread_by_key, _log_id)
             | "PlanPartitions" >> beam.FlatMap(_plan_partitions, self._plan, self._options)
             | "SpreadPartitions" >> beam.Reshuffle()
             | "MakeRows" >> beam.FlatMap(_make_rows, self._plan, self._options, self._max_bytes)
@@ -86,14 +90,14 @@ def _log_id(log: Source) -> str:
 
 
 def _plan_partitions(log: Source, plan: RowPlan, options: OpenOptions) -> Iterator[Piece]:
-    log_id, uris = log
+    log_id, uris, labels = log
     for span in plan_spans(open_log(uris, options).summary, plan):
-        yield log_id, uris, span
+        yield log_id, uris, labels, span
 
 
 def _make_rows(piece: Piece, plan: RowPlan, options: OpenOptions, max_bytes: int) -> Iterable[Block]:
-    log_id, uris, span = piece
-    return build_blocks(open_log(uris, options), log_id, plan, span, max_bytes=max_bytes)
+    log_id, uris, labels, span = piece
+    return build_blocks(open_log(uris, options), log_id, plan, span, max_bytes=max_bytes, labels=labels)
 
 
 class GroupRows(beam.PTransform):

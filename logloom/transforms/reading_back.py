@@ -22,12 +22,12 @@ from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry
 from logloom.io.filesystems import explained
+from logloom.io.formats import format_named
 from logloom.io.memory import keep_freed_memory
 from logloom.io.remote import MISSING
 from logloom.io.sources import RowSource
 from logloom.io.steps import each
 from logloom.io.storage import Store
-from logloom.io.units import format_named
 from logloom.schema import Schema
 from logloom.transforms import memory
 from logloom.transforms.digesting import digested

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from logloom.blocks import Array, Ragged, Values, empty, run_indices, take
+from logloom.blocks import Array, Ragged, Values, empty, fixed_text, run_indices, take, text_lengths
 from logloom.errors import LogloomError
 from logloom.resample import kernels
 from logloom.resample.kernels import Floats
@@ -97,6 +97,8 @@ class Choice:
         if not available.any():
             return empty(ctype, len(available)), self.age, available
         chosen = self if available.all() else self.select(available)
+        if isinstance(values, Ragged) and ctype.dtype.kind == "U" != values.dtype.kind:
+            values = _fixed(values, ctype, name)
         with np.errstate(all="ignore"):
             resampled = chosen._resample(values)
             usable = cast_values(adapt(resampled) if adapt else resampled, ctype, name, chosen.ticks)
@@ -152,13 +154,14 @@ class Choice:
         return result
 
 
-def choose(sampling: Sampling, times: Times, ticks: Times) -> Choice:
+def choose(sampling: Sampling, times: Times, ticks: Times, wanted: Times | None = None) -> Choice:
     """Finds the messages that each tick uses.
 
     Args:
         sampling: any policy but static.
         times: (N,) message times, offset included, in log order.
         ticks: (T,) ascending.
+        wanted: (T,) for `matched`, the time of the message that the clock chose at each tick.
     """
     if (times[1:] >= times[:-1]).all():
         order, ordered = np.arange(len(times)), times
@@ -172,7 +175,8 @@ def choose(sampling: Sampling, times: Times, ticks: Times) -> Choice:
             order, ordered = order[last], ordered[last]
     if len(ordered):
         assert rules.find is not None  # only static has none
-        lo, hi = rules.find(ordered, ticks, sampling.tolerance, sampling.window)
+        at = ticks if wanted is None else wanted
+        lo, hi = rules.find(ordered, at, sampling.tolerance, sampling.window)
     else:
         lo = hi = np.zeros(len(ticks), np.intp)
     return Choice(rules, ticks, order, ordered, lo, hi)
@@ -200,6 +204,23 @@ def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> V
     with np.errstate(all="ignore"):
         flat = kernels.cast(flat, ctype.dtype)
     return Ragged(flat, values.shapes) if isinstance(values, Ragged) else flat
+
+
+def _fixed(texts: Ragged, ctype: ColumnType, name: str) -> Array:
+    """Texts of messages as the column keeps several in a row.
+
+    Raises:
+        LogloomError: one is longer than that.
+    """
+    width = ctype.dtype.itemsize // 4
+    lengths = text_lengths(texts)
+    if (lengths > width).any():
+        text = texts[int(np.argmax(lengths > width))].tobytes().decode("utf-8")
+        raise LogloomError(
+            f"column {name!r}: text {text[:80]!r} has {len(text)} characters, the column keeps {width}; "
+            "raise `strings`"
+        )
+    return fixed_text(texts, width)
 
 
 def _spread(usable: Values, available: Mask, ctype: ColumnType) -> Values:

@@ -20,14 +20,21 @@ from logloom import where
 from logloom.blocks import Block, Ragged, Values, empty, take
 from logloom.digests import RowsDigest
 from logloom.errors import UsageError
+from logloom.io.labels.stored import LogLabels
 from logloom.io.logs.base import Log, Refusal
+from logloom.row_splits import COLUMN
 from logloom.schema import TIMESTAMP
 from logloom.transforms import derive, memory
 from logloom.transforms.columns import DerivedPlan, RowPlan, Span
-from logloom.transforms.pieces import Piece, Sampled, Static, read_statics
+from logloom.transforms.labels import LabelCounts, Labelled
+from logloom.transforms.lookups import Looked, read_trees
+from logloom.transforms.pieces import Piece, Sampled, SpanValues, Static, read_statics
+from logloom.transforms.point_times import times_in
 from logloom.transforms.resample import Indices, Times
+from logloom.transforms.row_splitting import RowSplitter, joined_runs
 from logloom.transforms.spans import ByteIndex, cut
 from logloom.transforms.tally import ColumnTally, Seen, Tally, add_up, reconcile, within
+from logloom.transforms.video import VideoValues, video_values
 
 __all__ = ["RowStream", "Static", "Tally", "build_blocks", "read_statics", "reconcile"]
 
@@ -45,6 +52,7 @@ def build_blocks(
     *,
     max_bytes: int,
     statics: Mapping[str, Static] | None = None,
+    labels: Mapping[str, LogLabels] | None = None,
 ) -> RowStream:
     """The rows of a span, to be iterated once.
 
@@ -52,13 +60,14 @@ def build_blocks(
         max_bytes: of the messages that are read at a time, and of a block, about. A block has at least one
             row, and with more than one no more than `BLOCK_BYTES`.
         statics: as `read_statics` gave them, where at hand.
+        labels: of the log, by column; a column that isn't there has none.
 
     Raises (while iterating):
         LogReadError: the log is damaged, under `on_error: fail`.
         UsageError: columns of one topic disagree about its message time, or the filter about the columns.
         LogloomError: a value doesn't fit its column, or a derived column's function fails.
     """
-    return RowStream(log, log_id, plan, span, max_bytes, statics)
+    return RowStream(log, log_id, plan, span, max_bytes, statics, labels or {})
 
 
 class RowStream:
@@ -72,7 +81,9 @@ class RowStream:
         span: Span,
         max_bytes: int,
         statics: Mapping[str, Static] | None,
+        labels: Mapping[str, LogLabels],
     ):
+        self._labels = labels
         self._log, self._log_id, self._plan, self._span = log, log_id, plan, span
         self._statics, self._max_bytes = statics, max(1, max_bytes)
         self._budget = _RowBudget(plan, max_bytes)
@@ -97,21 +108,24 @@ class RowStream:
     def __iter__(self) -> Iterator[Block]:
         log, plan, span = self._log, self._plan, self._span
         statics = read_statics(log, plan) if self._statics is None else self._statics
+        point_times = times_in(log, plan)
+        frames = read_trees(log, plan, span, point_times)
+        shared = SpanValues(statics, frames, video_values(log, plan), self._labels, point_times)
         sizes = ByteIndex(log.summary)
-        accounts = _Accounts(plan, span, statics)
+        accounts = _Accounts(plan, span, shared)
         for piece in cut(span, plan, log.summary, self._max_bytes, sizes):
             messages = sizes.between(piece.start, piece.stop)
             # Whoever writes rows holds them once more.
             with memory.ROWS.reserved(messages + 2 * self._budget.bytes_of(piece)):
-                yield from self._blocks_of(piece, statics, accounts)
+                yield from self._blocks_of(piece, shared, accounts)
         self._tally = accounts.tally()
 
-    def _blocks_of(self, piece: Span, statics: Mapping[str, Static], accounts: _Accounts) -> Iterator[Block]:
+    def _blocks_of(self, piece: Span, shared: SpanValues, accounts: _Accounts) -> Iterator[Block]:
         """A method of its own, so that a piece is gone from memory before the next is read."""
-        part = Piece(self._log, self._plan, piece, statics)
-        for group in self._budget.groups(accounts.drop_unavailable(part)):
-            columns = self._maker.rows(part, group)
-            accounts.dropped["where"] += len(group) - len(columns["timestamp"])
+        part = Piece(self._log, self._plan, piece, shared)
+        for ticks in self._budget.groups(accounts.drop_unavailable(part)):
+            group = accounts.drop_undecodable(part, ticks, shared.videos)
+            columns = self._maker.rows(part, group, accounts)
             for rows in self._budget.blocks(columns):
                 block = columns if rows is None else {n: take(v, rows) for n, v in columns.items()}
                 yield Block(self._log_id, self._span.name, accounts.rows, block)
@@ -176,14 +190,19 @@ def _row_bytes(columns: Mapping[str, Values]) -> NDArray[np.int64]:
 class _Accounts:
     """What is counted while a span is made."""
 
-    def __init__(self, plan: RowPlan, span: Span, statics: Mapping[str, Static]):
-        self._plan, self._span, self._statics = plan, span, statics
+    def __init__(self, plan: RowPlan, span: Span, shared: SpanValues):
+        self._plan, self._span, self._statics = plan, span, shared.statics
+        self._notes = shared.frames.notes
+        self._lacking: dict[str, Counter[str]] = {c.name: Counter() for c in plan.lookups}
+        self._labels = {c.name: LabelCounts(c, shared.labels.get(c.name)) for c in plan.labels}
         self.planned = self.rows = 0
         reasons = ["purged", *(f"require {name}" for name in plan.require), "where"]
+        self.splits: list[tuple[str, int]] = []
         self.dropped = Counter(dict.fromkeys(reasons, 0))
         self._owned: Counter[str] = Counter()
         self._purged: Counter[str] = Counter()
         self._lost: dict[Refusal, None] = {}
+        self._deskewed = {c.name for c in plan.columns if c.deskew is not None}
         self._seen: dict[str, list[Seen]] = {c.name: [] for c in plan.columns}
 
     def drop_unavailable(self, part: Piece) -> Indices:
@@ -197,6 +216,16 @@ class _Accounts:
             kept &= ~missing
         return np.flatnonzero(kept)
 
+    def drop_undecodable(self, part: Piece, ticks: Indices, videos: Mapping[str, VideoValues]) -> Indices:
+        """Those of the ticks at which required pictures can be decoded, and clouds deskewed; only making them
+        tells."""
+        for name in self._plan.require:
+            if (name in videos or name in self._deskewed) and len(ticks):
+                _, _, available = part.columns[name].rows(ticks)
+                self.dropped[f"require {name}"] += int((~available).sum())
+                ticks = ticks[available]
+        return ticks
+
     def close(self, part: Piece) -> None:
         """Counts the messages of a piece whose rows are made."""
         for topic, messages in part.messages.items():
@@ -207,6 +236,12 @@ class _Accounts:
         for name, column in part.columns.items():
             if isinstance(column, Sampled):
                 self._seen[name].append(column.seen())
+                if name in self._deskewed:
+                    self._lacking[name].update(column.lacking())
+            elif isinstance(column, Looked):
+                self._lacking[name].update(column.lacking(~part.purged))
+            elif isinstance(column, Labelled):
+                self._labels[name].add(column)
 
     def tally(self) -> Tally:
         columns = {
@@ -219,11 +254,26 @@ class _Accounts:
         owned = dict(sorted(self._owned.items()))
         purged = {topic: count for topic, count in sorted(self._purged.items()) if count}
         bounds = self._span.start, self._span.stop
-        return Tally(*bounds, self.planned, self.rows, dropped, owned, tuple(self._lost), columns, purged)
+        lost = tuple(self._lost)
+        lacking = {name: dict(sorted(counts.items())) for name, counts in self._lacking.items() if counts}
+        return Tally(
+            *bounds,
+            self.planned,
+            self.rows,
+            dropped,
+            owned,
+            lost,
+            columns,
+            purged,
+            lacking,
+            self._notes,
+            {name: counts.tally(self._span) for name, counts in self._labels.items()},
+            joined_runs(self.splits),
+        )
 
 
 class _RowMaker:
-    """Makes all columns of some ticks, those that the filter looks at first."""
+    """Makes all columns of some ticks, those that the filter and the split look at first."""
 
     def __init__(self, plan: RowPlan):
         self._plan = plan
@@ -233,17 +283,27 @@ class _RowMaker:
         self._filter = where.parse(plan.where) if plan.where else None
         if self._filter is not None:
             self._filter.check({**plan.schema.all, "timestamp": TIMESTAMP})
+        self._splitter = RowSplitter(plan.split) if plan.split is not None else None
 
-    def rows(self, part: Piece, ticks: Indices) -> dict[str, Values]:
-        """`timestamp` and every column of the schema, at those of the given ticks that pass the filter."""
+    def rows(self, part: Piece, ticks: Indices, accounts: _Accounts) -> dict[str, Values]:
+        """`timestamp` and every column of the schema, at those of the given ticks that pass the filter and
+        are in a split."""
         columns: dict[str, Values] = {"timestamp": part.ticks[ticks]}
         if self._filter is not None:
             for name in self._filter.columns:
                 self._make(columns, _column_of(name), part, ticks, ())
             passed = np.flatnonzero(self._filter.mask(columns, len(ticks)))
-            if len(passed) < len(ticks):
-                ticks = ticks[passed]
-                columns = {name: take(values, passed) for name, values in columns.items()}
+            accounts.dropped["where"] += len(ticks) - len(passed)
+            ticks, columns = ticks[passed], _taken(columns, passed)
+        if self._splitter is not None:
+            for name in self._splitter.inputs:
+                self._make(columns, name, part, ticks, ())
+            labels = self._splitter.labels(columns)
+            kept = np.flatnonzero(labels >= 0)
+            accounts.dropped.update(self._splitter.dropped(labels))
+            accounts.splits += self._splitter.runs(labels[kept])
+            ticks, columns = ticks[kept], _taken(columns, kept)
+            columns[COLUMN] = self._splitter.column(labels[kept])
         for name in self._plan.order:
             self._make(columns, name, part, ticks, ())
         for column in part.columns.values():
@@ -278,6 +338,10 @@ class _RowMaker:
             derive.check_row_wise(plan, columns, ticks, values)
             self._unchecked.discard(plan.name)
         return values
+
+
+def _taken(columns: dict[str, Values], rows: Indices) -> dict[str, Values]:
+    return {name: take(values, rows) for name, values in columns.items()}
 
 
 def _column_of(name: str) -> str:

@@ -28,6 +28,8 @@ from logloom.transforms.job import Target
 HEARD_EVERY = 30.0  # seconds between signs of life
 SILENT_AFTER = 120.0
 
+_kept_here: set[tuple[int, str]] = set()  # version and run of the notes that this process keeps up to date
+
 
 @dataclass(frozen=True)
 class RunningNote:
@@ -62,6 +64,15 @@ class RunningNote:
     def is_silent(self) -> bool:
         """Whether the command runs no more, as far as anybody can tell."""
         return self.is_gone or time.time() - self.heard >= SILENT_AFTER
+
+
+def is_left_here(note: RunningNote, number: int, run: str) -> bool:
+    """Whether this very process left a note behind, of a build whose end it couldn't write down.
+
+    As where that was interrupted twice, in a notebook: the process lives on, and may build again.
+    """
+    mine = note.host == socket.gethostname() and note.pid == os.getpid()
+    return mine and (number, run) not in _kept_here
 
 
 def note_file(number: int, run: str) -> str:
@@ -107,9 +118,11 @@ class Announced:
     def __enter__(self) -> Announced:
         self.say()
         self._thread.start()
+        _kept_here.add((self._job.number, self._job.run))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        _kept_here.discard((self._job.number, self._job.run))
         self._over.set()
         self._thread.join()
         if error is not None:

@@ -33,6 +33,7 @@ _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms
 _FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
 _VIDEO = re.compile(r"h\.?26[45]|hevc|av1|vp9|theora", re.IGNORECASE)
 _VIDEO_TYPE = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora", re.IGNORECASE)
+_BY_HAND = "which wants PyAV; add it by hand (as: image) where it is wanted"
 # Encodings of raw images, to the dtype that holds their pixels; others are no images to a column.
 _PIXELS = (
     (re.compile(r"(mono|rgba?|bgra?|bayer_\w{4})16|16UC[1-4]"), "uint16"),
@@ -145,7 +146,7 @@ def _look_at_log(
         except LogloomError as error:
             found.unusable[topic] = _first_line(error)
         if _VIDEO_TYPE.search(kind := log.summary.topics[topic].type):
-            found.unusable[topic] = f"compressed video ({kind}): a single message of it is no image"
+            found.unusable[topic] = f"compressed video ({kind}): {_BY_HAND}"
     for start, stop in stretches:
         wanted = [t for t in found.columns if t in log.summary.topics and t not in found.unusable]
         for topic, messages in log.read({t: TopicRequest(start, stop, ("log",), 0) for t in wanted}).items():
@@ -231,7 +232,7 @@ def _fitted(
     ctype = log.column_type(topic, spec)
     if ctype.kind == "bytes":
         return candidate
-    values, strings = _take(messages, spec, rows)
+    values, strings = take_text(messages, spec, rows)
     if strings != spec.strings:
         candidate = candidate.with_keys(strings=strings)
     if candidate.policy == "slerp" and isinstance(values, np.ndarray) and not values.any(axis=-1).all():
@@ -253,7 +254,7 @@ def _spec(candidate: Candidate) -> FieldSpec:
     )
 
 
-def _take(messages: Messages, spec: FieldSpec, rows: NDArray[np.intp]) -> tuple[Values, int]:
+def take_text(messages: Messages, spec: FieldSpec, rows: NDArray[np.intp]) -> tuple[Values, int]:
     """Values, and the width of text in arrays that has room for all of it.
 
     Raises:
@@ -283,7 +284,7 @@ def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> 
             found.image_dtypes[topic] = dtype
     for kind in _texts(_field(log, messages, topic, "format")):
         if _VIDEO.search(kind):
-            found.unusable[topic] = f"compressed video ({kind}): a single message of it is no image"
+            found.unusable[topic] = f"compressed video ({kind}): {_BY_HAND}"
 
 
 def _stamps(log: Log, messages: Messages, topic: str) -> NDArray[np.int64] | None:

@@ -1,19 +1,22 @@
 """Partitions: how the ticks of a log are cut into spans, and a span into what is read at a time.
 
-Here: `plan_spans`, `cut` and the bytes of a time range by the index.
+Here: `plan_spans`, what software planned before (`partitionings`), `cut` and the bytes of a time range by the
+index.
 Elsewhere: ticks (logloom.transforms.ticks), what a span becomes (logloom.transforms.rows).
 All arithmetic is on integers, so a log gives the same spans everywhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from logloom.errors import LogReadError
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary
-from logloom.transforms.columns import RateClock, RowPlan, Span, TopicClock
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, TopicInfo
+from logloom.transforms.columns import RateClock, RowPlan, Span, SyncClock, TopicClock, clock_topics
 from logloom.transforms.ticks import tick_range, tick_time
 
 MAX_SPANS = 1_000_000
@@ -71,11 +74,34 @@ def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
     if isinstance(plan.clock, RateClock):
         spans = _rate_spans(summary, plan, plan.clock)
     else:
-        spans = _topic_spans(summary, plan, plan.clock)
+        infos = [summary.topics.get(topic) for topic in clock_topics(plan.clock)]
+        if not all(info is not None and info.num_messages for info in infos):
+            return []
+        stamp = plan.clock.topic if isinstance(plan.clock, TopicClock) else plan.clock.stamp
+        spans = _topic_spans(summary, plan, summary.topics[stamp])
     if spans:
         spans[0] = Span(MIN_TIME, spans[0].stop, spans[0].ticks)
         spans[-1] = Span(spans[-1].start, MAX_TIME, spans[-1].ticks)
     return spans
+
+
+def partitionings(summary: LogSummary, plan: RowPlan) -> list[list[Span]]:
+    """The partitions of a log as `plan_spans` gives them, and before as software did, where it gave others.
+
+    It took each row of a table for a tick of its own, be there several at one time.
+    """
+    ways, topics = [plan_spans(summary, plan)], summary.topics
+    if any(name in topics and topics[name].num_times is not None for name in clock_topics(plan.clock)):
+        counted = {name: replace(info, num_times=None) for name, info in topics.items()}
+        with contextlib.suppress(LogReadError):  # they would have been too many
+            ways.append(plan_spans(replace(summary, topics=counted), plan))
+    return ways[:1] if ways[0] == ways[-1] else ways
+
+
+def span_named(summary: LogSummary, plan: RowPlan, name: str) -> Span | None:
+    """The partition of a log that a unit's entry names; None where there is none."""
+    spans = (span for way in partitionings(summary, plan) for span in way)
+    return next((span for span in spans if span.name == name), None)
 
 
 def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Span]:
@@ -104,13 +130,10 @@ def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Sp
     return [span for lo, hi in grid for span in _halved(lo, hi, span_of, too_big)]
 
 
-def _topic_spans(summary: LogSummary, plan: RowPlan, clock: TopicClock) -> list[Span]:
-    """Spans of time in which the clock's topic has about `plan.rows` messages, halved like those of ticks."""
-    info = summary.topics.get(clock.topic)
-    if info is None or info.num_messages == 0:
-        return []
+def _topic_spans(summary: LogSummary, plan: RowPlan, info: TopicInfo) -> list[Span]:
+    """Spans of time in which the topic of the clock has about `plan.rows` ticks, halved like others."""
     sizes = ByteIndex(summary)
-    period = plan.rows * (info.last - info.first) // (info.num_messages - 1) if info.num_messages > 1 else 0
+    period = plan.rows * (info.last - info.first) // (info.num_ticks - 1) if info.num_ticks > 1 else 0
     if period > 0:
         grid = range(info.first // period, info.last // period + 1)
         _check_number(len(grid), summary)
@@ -145,8 +168,9 @@ def cut(
     """
     sizes = sizes or ByteIndex(summary)
     first, stop = max(span.start, summary.first), min(span.stop, summary.last + 1)
-    shortest = max((c.sampling.back + c.sampling.forward for c in plan.columns), default=0)
-    tick_bytes = BYTES_PER_TICK * max(1, len(plan.columns))
+    reaches = [c.sampling.back + c.sampling.forward for c in plan.columns]
+    shortest = max([0, *reaches, *([2 * plan.clock.margin] if isinstance(plan.clock, SyncClock) else [])])
+    tick_bytes = BYTES_PER_TICK * max(1, len(plan.columns) + 4 * len(plan.transforms) + len(plan.labels))
 
     def piece_of(lo: int, hi: int) -> Span:
         start, end = span.start if lo == first else lo, span.stop if hi == stop else hi

@@ -11,30 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from logloom.extras import beam_needed
 
-with beam_needed():
-    import apache_beam as beam
+def composite(beam: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """A step that a function puts together of others, called with elements, arguments and `beam`.
+
+    Beam would show the arguments in the graph, which must not grow with them.
+    """
+    return beam.ptransform_fn(lambda elements: function(elements, *arguments, beam))()
 
 
-class SpreadByKey(beam.PTransform):
-    """The elements, each at the worker that its key leads to."""
+def spread_by_key(elements: Any, key: Callable[[Any], str], beam: Any) -> Any:
+    """The elements, each at the worker that its key leads to.
 
-    def __init__(self, key: Callable[[Any], str]):
-        """
-        Args:
-            key: of an element; picklable. Better different for each than few.
-        """
-        super().__init__()
-        self._key = key
-
-    def expand(self, elements: Any) -> Any:
-        return (
-            elements
-            | "Key" >> beam.Map(_keyed, self._key)
-            | "Group" >> beam.GroupByKey()
-            | "Ungroup" >> beam.FlatMap(_elements)
-        )
+    Args:
+        key: of an element; picklable. Better different for each than few.
+        beam: `apache_beam`, or what stands in for it.
+    """
+    return (
+        elements
+        | "Key" >> beam.Map(_keyed, key)
+        | "Group" >> beam.GroupByKey()
+        | "Ungroup" >> beam.FlatMap(_elements)
+    )
 
 
 def _keyed(element: Any, key: Callable[[Any], str]) -> tuple[str, Any]:

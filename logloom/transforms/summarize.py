@@ -4,6 +4,9 @@
                                         |
                                         what the next plan may remember of it
 
+Logs that the parent version has come here, too, where no listing tells whether they changed and they are
+many: one whose key is that of its record has no partitions.
+
 Here: `summarize`, and `remembered`.
 Elsewhere: the logs that the driver opens (logloom.pipelines.plan_logs), the plan that these make
 (logloom.transforms.resolve), how what is remembered comes into the root (logloom.transforms.outcomes).
@@ -22,12 +25,15 @@ from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import check_files
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.remembered import Memory, RememberedLog
+from logloom.io.video.index import video_index
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import packed
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, opened, opened_now
 from logloom.transforms.partition import plan_bundles
-from logloom.transforms.resolve import hold_to, named_topics
+from logloom.transforms.resolve import hold_to
 from logloom.transforms.results import Failure
+from logloom.transforms.topics import named_topics
+from logloom.transforms.video import video_topics
 
 _log = logging.getLogger("logloom.build")  # engines show it on their pages
 
@@ -54,11 +60,15 @@ def summarize(job: LogJob, log: LogTask) -> Opened:
         StorageError: a store or disk refused.
     """
     log, failed = _held_to_plan(job, log)
-    if failed is not None:
+    if failed is not None or log.stays:
         return Opened(log, failed)
     try:
         bundles = plan_bundles(job, log)
-        return Opened(log, None, bundles, int(opened(job, log).summary.chunk_bytes.sum()))
+        found = opened(job, log)
+        for topic in video_topics(job.plan):
+            if topic in found.summary.topics:
+                video_index(found, topic)  # once, before many partitions ask for it
+        return Opened(log, None, bundles, int(found.summary.chunk_bytes.sum()))
     except LogReadError as error:
         return Opened(log, Failure(log.log_id, "", "log", str(error)))
 
@@ -77,8 +87,8 @@ def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
         found = opened_now(job, log.log_id, log.uris)
         check_files(LogFiles(log.log_id, log.uris), lambda uris: open_log(uris, job.open_options))
         uris, content_id = found.summary.uris, found.summary.content_id
-        split = split_of(recipe, log.log_id, uris, log.split)
-        key = job.log_key(log.log_id, content_id, uris, split)
+        split = split_of(recipe, log.log_id, uris, log.split, log.catalogue)
+        key = job.log_key(log.log_id, content_id, uris, split, log.catalogue)
         log = replace(log, uris=uris, content_id=content_id, split=split, key=key)
         kind = "recipe"
         hold_to(job.plan, recipe, log.log_id, found)
@@ -104,4 +114,5 @@ def remembered(job: Job, log: LogTask) -> bytes:
         one = RememberedLog.of(log.uris, opened(job, log).summary, topics)
     except LogReadError:
         return b""
-    return packed([Memory.of(job.held_to.hash, topics, [(log.listed, one)]).to_data()]) if one else b""
+    by = job.open_options.known_by
+    return packed([Memory.of(by, topics, [(log.listed, one)]).to_data()]) if one else b""

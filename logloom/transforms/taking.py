@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from logloom.errors import DatasetError
 from logloom.io.assembled import AssembledEntry, PortionEntry
 from logloom.io.entries import ENTRY, Entry, read_log_part, unit_folder
+from logloom.io.labels.stored import files_named
 from logloom.io.manifest import Assembled, manifest_at, read_assembled
 from logloom.io.records import LogRecords
 from logloom.io.remote import MISSING
@@ -145,7 +146,8 @@ def _named(
     store = job.store
     for record in made:
         digests = filter(None, [record.part, record.statistics])
-        for name in filter(None, [record.refusal_list, *(f"logs/{digest}.parquet" for digest in digests)]):
+        parquet = (f"logs/{digest}.parquet" for digest in digests)
+        for name in filter(None, [record.refusal_list, *parquet, *files_named(record.catalogue)]):
             yield record.log_id, name, functools.partial(store.exists, name)
         with contextlib.suppress(DatasetError):  # the part's own line says that it is gone
             for entry in read_log_part(store, record.part) if record.part else ():

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogloomError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
-from logloom.io.metadata import Text, checked
+from logloom.io.metadata import Count, Text, checked
 from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span
 from logloom.transforms.ticks import tick_range
 
@@ -46,6 +46,26 @@ class ColumnTally:
 
 
 @dataclass(frozen=True)
+class LabelTally:
+    """What a span knows of a column's labels; positions are those in the labels of the log.
+
+    Attributes:
+        owned: labels whose times lie in the span; used: of these, those that stand in a row of the span.
+        used_outside, unused_edge: as of messages, see `ColumnTally`.
+        unmatched: the first of those that the span owns and no span uses.
+        without: rows that have no label; without_at: ticks of the first.
+    """
+
+    owned: int = 0
+    used: int = 0
+    used_outside: tuple[int, ...] = ()
+    unused_edge: tuple[int, ...] = ()
+    unmatched: tuple[int, ...] = ()
+    without: int = 0
+    without_at: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Tally:
     """The accounts of one span.
 
@@ -57,6 +77,10 @@ class Tally:
         lost: messages that the log's reader refused.
         columns: by column that comes from a topic.
         purged: messages that the span owns and that were erased from the log, by topic.
+        lacking: ticks without a pose, by column that is looked up and by reason.
+        notes: what is strange about frames, and how many transforms it concerns.
+        labels: by column of labels.
+        splits: where rows are split, the split of each and the number of rows, run after run.
     """
 
     start: int
@@ -68,6 +92,10 @@ class Tally:
     lost: tuple[Refusal, ...] = ()
     columns: Mapping[str, ColumnTally] = field(default_factory=dict)
     purged: Mapping[Text, int] = field(default_factory=dict)
+    lacking: Mapping[Text, Mapping[Text, int]] = field(default_factory=dict)
+    notes: Mapping[Text, int] = field(default_factory=dict)
+    labels: Mapping[str, LabelTally] = field(default_factory=dict)
+    splits: tuple[tuple[Text, Count], ...] = ()
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -76,8 +104,10 @@ class Tally:
 
     def to_json(self) -> dict[str, Any]:
         told = asdict(self)
-        if not self.purged:  # as it was written before any could be
-            del told["purged"]
+        # As it was written before there could be any.
+        for name in ("purged", "lacking", "notes", "labels", "splits"):
+            if not told[name]:
+                del told[name]
         return told
 
     @classmethod

@@ -18,9 +18,10 @@ from typing import Any, Self
 from logloom.digests import RowsDigest
 from logloom.io.disk import start_writing
 from logloom.io.entries import Entry, FileEntry, files_in, files_of
+from logloom.io.formats import format_named
 from logloom.io.log_statistics import noted
 from logloom.io.steps import each, step
-from logloom.io.units import Portion, UnitContext, Writer, closed, format_named
+from logloom.io.units import Portion, UnitContext, Writer, closed
 from logloom.statistics.rows import RowStatistics
 from logloom.transforms.digesting import digested
 from logloom.transforms.job import Job, PartitionTask

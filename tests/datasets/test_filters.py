@@ -23,6 +23,7 @@ class Source:
         self.key = [f"k{n}" for n in range(N)]
         self.small = {"weather": np.array(self.weather, object), "key": np.array(self.key, object)}
         self.logs = [f"log-{n // 2 % 3000}" for n in range(N)]
+        self.row_splits = None
         halves = [2] * (N // 2)
         splits = ["train" if n % 2 else "val" for n in range(N // 2)]
         self.stretches = Stretches(self.logs[::2], [""] * len(halves), splits, np.array(halves))

@@ -102,7 +102,7 @@ def test_unshuffled_rows_come_in_their_own_order():
     rounds=st.integers(1, 4),
     shuffle=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_state_of_any_shard_resumes_on_any_number_of_shards(length, batch, seed, shards, rounds, shuffle):
     """Run some batches on one number of shards, then on another, and so on: no row twice, none missing."""
     state, seen = {"step": 0, "seed": seed}, []
@@ -126,12 +126,74 @@ def test_a_state_of_any_shard_resumes_on_any_number_of_shards(length, batch, see
 @given(
     workers=st.integers(1, 3), batch=st.integers(1, 8), prefetch=st.integers(0, 4), source=st.integers(0, 2)
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_the_order_is_the_same_for_any_number_of_workers_and_way_to_read(workers, batch, prefetch, source):
     rows = [Rows, ManyRows, ColumnRows][source](11)
     with Loader(rows, batch, workers=workers, prefetch=prefetch, seed=3) as loader:
         found = take_ids(loader, 6)
     assert found == list(itertools.islice(expected_ids(11, 3), 6 * batch))
+
+
+class FailingColumns(Rows):
+    """Columns at once, but for one row that can't be read."""
+
+    def __getitem__(self, index):
+        if index == 5:
+            raise OSError("unreadable")
+        return super().__getitem__(index)
+
+    def get_many(self, indices, columns=None, out=None):
+        if 5 in indices:
+            raise OSError("unreadable")
+        return ColumnRows.get_many(self, indices, columns, out)
+
+
+def test_a_job_of_several_batches_gives_those_before_the_row_that_failed():
+    with Loader(FailingColumns(50), batch=2, shuffle=False, workers=2, prefetch=11) as loader:
+        assert loader._together == 3
+        assert take_ids(loader, 2) == [0, 1, 2, 3]
+        with pytest.raises(LoaderError, match="row 5 "):
+            next(loader)
+        assert loader.save()["step"] == 4
+
+
+@given(
+    workers=st.integers(1, 2),
+    prefetch=st.integers(3, 12),
+    shards=st.integers(1, 3),
+    recycle=st.integers(0, 2),
+)
+@settings(max_examples=8, deadline=None)
+def test_jobs_of_several_batches_keep_order_states_and_what_is_held(workers, prefetch, shards, recycle):
+    options = {"workers": workers, "prefetch": prefetch, "num_shards": shards, "shard_id": shards - 1}
+    wanted = list(itertools.islice(expected_ids(29, 3), 18 * shards))[shards - 1 :: shards]
+    with Loader(ColumnRows(29), batch=2, seed=3, recycle_after=recycle, **options) as loader:
+        found, held = [], []
+        for number in range(9):
+            batch = next(loader)
+            found += batch["id"].tolist()
+            assert loader.save()["step"] == (number + 1) * 2 * shards
+            if number % 3 == 1 and not recycle:
+                held.append(batch)
+        assert found == wanted
+        for batch, ids in zip(held, [wanted[2:4], wanted[8:10], wanted[14:16]], strict=False):
+            assert batch["id"].tolist() == ids
+            assert batch["image"][:, 0].tolist() == ids
+        loader.load({"step": 4 * shards, "seed": 3})
+        assert take_ids(loader, 7) == wanted[4:]
+
+
+def test_segments_of_several_batches_are_used_again():
+    with Loader(ColumnRows(50, 1000), batch=2, workers=2, prefetch=11) as loader:
+        for _ in range(60):
+            next(loader)
+        assert len(loader._segments) * loader._together <= 11 + 2 * 3
+        hoard = [next(loader) for _ in range(30)]
+        assert len(loader._segments) >= 10
+        del hoard
+        for _ in range(10):
+            next(loader)
+        assert len(loader._segments) * loader._together <= 11 + 5 * 3
 
 
 def test_more_workers_than_batches_share_a_batch():
@@ -173,7 +235,7 @@ def test_workers_killed_at_random_lose_and_repeat_no_row():
     ),
     chance=st.randoms(use_true_random=False),
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @pytest.mark.slow
 def test_runs_on_any_shards_and_workers_some_killed_go_on_where_the_last_state_was_saved(
     length, batch, seed, runs, chance
@@ -216,6 +278,21 @@ def crash_at_step_7(row, seed):
 
 def test_a_worker_that_crashes_names_signal_row_and_step():
     with Loader(Rows(100), batch=4, shuffle=False, fns=[crash_at_step_7], workers=2) as loader:
+        assert take_ids(loader, 1) == [0, 1, 2, 3]
+        with pytest.raises(LoaderError, match=r"signal 9 at row 7 \(step 7\)"):
+            next(loader)
+        assert loader.save() == {"step": 4, "seed": 0}
+
+
+def crash_at_step_7_while_the_other_sleeps(row, seed):
+    if seed[1] < 4:
+        time.sleep(0.2)
+    return crash_at_step_7(row, seed)
+
+
+def test_what_other_workers_still_do_comes_before_the_crash_of_one():
+    fns = [crash_at_step_7_while_the_other_sleeps]
+    with Loader(Rows(100), batch=4, shuffle=False, fns=fns, workers=2) as loader:
         assert take_ids(loader, 1) == [0, 1, 2, 3]
         with pytest.raises(LoaderError, match=r"signal 9 at row 7 \(step 7\)"):
             next(loader)
@@ -284,7 +361,7 @@ class UnfitColumns(Rows):
     [
         ("fails", "OSError: no column 'image' today"),
         ("lacks", "'image' is only in rows"),
-        ("wide", r"'image' is int32 \(2, 5\), in row 0 it is int32 \(2, 3\)"),
+        ("wide", r"'image' is int32 \(\d, 5\), in row 0 it is int32 \(\d, 3\)"),
     ],
 )
 def test_columns_that_can_not_be_read_at_once_are_said_once_with_the_reason(flaw, words, workers):
@@ -294,10 +371,10 @@ def test_columns_that_can_not_be_read_at_once_are_said_once_with_the_reason(flaw
     ):
         warnings.simplefilter("always")
         assert take_ids(loader, 10) == list(range(20))
-    assert len(caught) == 1
-    assert re.search(
-        f"UnfitColumns.get_many can't fill batches .*{words}.* rows are read one", str(caught[0].message)
-    )
+    said = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+    said = [text for text in said if "pylance" not in text and "lance is not fork-safe" not in text]
+    assert len(said) == 1
+    assert re.search(f"UnfitColumns.get_many can't fill batches .*{words}.* rows are read one", said[0])
 
 
 class UnevenRows(Rows):
@@ -557,13 +634,6 @@ def test_lambdas_local_functions_and_shared_values_reach_spawned_workers():
     assert batch["id"].tolist() == [100, 102, 104, 106]
     assert batch["step"].tolist() == [0, 1, 2, 3]
     assert seen.value >= 4
-
-
-def test_the_first_batch_of_forked_workers_comes_within_a_second():
-    start = time.monotonic()
-    with Loader(Rows(1000), batch=32, workers=2) as loader:
-        next(loader)
-        assert time.monotonic() - start < 1
 
 
 def test_importing_the_loader_does_not_import_beam_or_torch():

@@ -341,6 +341,13 @@ def open_payload(folder):
     return {file for file in files if file.startswith(str(folder)) and "parts" in file and "." in file}
 
 
+def test_rows_of_versions_one_after_the_other_tell_their_timestamps(root, rows):
+    one, other = (logloom.datasets.open(root, output="tar") for _ in range(2))  # threads find their stamps
+    both = logloom.datasets.concat([one, other.head(3)])
+    stamps = [row["timestamp"] for row in rows]
+    assert both.index["timestamp"].tolist() == stamps + stamps[:3]
+
+
 @pytest.mark.parametrize("output", ["bags", "tar"])
 def test_a_version_opens_without_any_of_its_units(root, rows, output, tmp_path):
     shutil.copytree(root, tmp_path / "root")

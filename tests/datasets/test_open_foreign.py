@@ -50,6 +50,16 @@ SPEC = {
 }  # fmt: skip
 
 
+def test_a_log_id_that_names_no_logs_is_a_value_like_any_other(tmp_path):
+    with bags.DatasetWriter(tmp_path / "set", {"log_id": "i64", "x": "i64"}, bags.encoders) as writer:
+        for number in range(4):
+            writer.append({"log_id": number, "x": 2 * number})
+    rows = logloom.datasets.open(tmp_path / "set")
+    assert rows.spec["log_id"] == (np.dtype(np.int64), ())
+    with Loader(rows, 4, workers=0, shuffle=False) as loader:
+        assert next(loader)["log_id"].tolist() == [0, 1, 2, 3]
+
+
 def test_the_datapoints_of_a_folder_of_bags_are_rows(tmp_path):
     write_bags(tmp_path / "set", range(7), SPEC)
     dataset = logloom.datasets.open(tmp_path / "set")

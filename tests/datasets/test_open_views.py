@@ -1,7 +1,7 @@
 """Arrays of positions: windows and shards against the slowest way of saying what they are."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.datasets import views
@@ -20,7 +20,6 @@ def log_of_each_row(stretches):
     return rows
 
 
-@settings(deadline=None)
 @given(logs=LOGS, steps=STEPS, data=st.data())
 def test_a_window_holds_the_rows_of_its_log_that_no_gap_parts_from_its_own(logs, steps, data):
     stretches = Stretches.of_logs([name for name, _ in logs], [count for _, count in logs])

@@ -26,6 +26,7 @@ from blake3 import blake3
 
 import logloom.datasets
 from logloom.errors import LogloomError
+from logloom.io.logs.base import Log
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
 from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind
@@ -33,10 +34,27 @@ from logloom.io.logs.sidecar import MAGIC, Sidecars
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
 from logloom.io.storage import Store
+from logloom.io.video.index import VideoIndex
 from tests.fuzz.mutations import mutated_file, mutated_text
+from tests.io.labels.test_tools import READERS as LABELS
 
 EARLIER = pathlib.Path(__file__).parent.parent / "pipelines" / "earlier.tar.xz"
 OUTPUTS = ("annotations", "bags", "l5kit", "table", "tar", "zarr")
+LATER_OUTPUTS = ("lerobot", "parquet")  # that the root built earlier doesn't have
+ROW_SPLIT = """
+name: rows
+logs: ["FOLDER/*.mcap"]
+clock: {rate: 10}
+columns:
+  ego.position: {topic: /odom, field: pose.pose.position, resample: linear, unit: m}
+  camera.front: {topic: /cam/front/compressed, field: data, resample: nearest}
+rows: {require: [ego.position, camera.front]}
+partition: {rows: 4}
+split: {train: 0.5, val: 0.5, by: place, position: ego.position, cell: 2m, gap: 20cm}
+outputs:
+  parquet: {}
+  lerobot: {fps: 10, features: {observation.state: ego.position, observation.images.front: camera.front}}
+"""
 
 
 @dataclass(frozen=True)
@@ -191,6 +209,79 @@ def _json(folder: pathlib.Path) -> None:
             value |= {"position": {"x": i, "y": 1}, "ranges": [1.5] * i, "boxes": [{"name": "car", "id": i}]}
             writer.add_message(channel, time, json.dumps(value).encode(), time)
         writer.finish()
+
+
+def _video(codec: str) -> Callable[[pathlib.Path], None]:
+    """Packets, a file each: what guards the bytes of a log doesn't guard what a camera sent."""
+
+    def make(folder: pathlib.Path) -> None:
+        from tests.io.video.making import stream
+
+        kind = "open" if codec.startswith("h26") else "reordered"
+        for number, data in enumerate(stream(codec, count=12, gop=6, kind=kind, size=(16, 32)).packets):
+            (folder / f"{number:02}").write_bytes(data)
+
+    return make
+
+
+def _read_video(codec: str) -> Callable[[pathlib.Path], None]:
+    """Decodes packets, those of a log whole and each alone."""
+
+    def read(folder: pathlib.Path) -> None:
+        from logloom.io.logs.opening import open_log
+        from logloom.io.video.glimpse import glimpse
+        from logloom.io.video.index import made_index
+        from tests.io.video.making import Stream, write_video
+
+        packets = tuple(path.read_bytes() for path in sorted(folder.iterdir()))
+        with tempfile.TemporaryDirectory() as place:
+            found = Stream(codec, packets, tuple(range(len(packets))))
+            log = open_log([write_video(pathlib.Path(place) / "drive.mcap", "foxglove", found)])
+            glimpse(log, "/video")
+            whole, alone = _decode(log, made_index(log, "/video"))
+            assert whole == alone
+
+    return read
+
+
+def _decode(log: Log, index: VideoIndex) -> tuple[list[bool], list[bool]]:
+    """Whether there is a picture, by packet that has one: decoded after each other, and each alone."""
+    from logloom.io.video.frames import Frames, Packets
+
+    usable = np.flatnonzero(index.packets["start"] >= 0).tolist()
+    whole = [frame is not None for _, frame in Frames(log, "/video", index).each(usable)]
+    alone = [frame is not None for n in usable for _, frame in Frames(log, "/video", index).each([n])]
+    packets = Packets(log, "/video", index)
+    for number in range(len(index.packets)):
+        packets.read(number)
+    for key in index.keys["packet"].tolist():
+        index.config_of(key)
+    list(map(index.reason, range(len(index.packets))))
+    return whole, alone
+
+
+def _video_index(folder: pathlib.Path) -> None:
+    """A topic of video, and what a root remembers of it without the digest that guards it."""
+    from logloom.io.logs.opening import open_log
+    from logloom.io.video.index import made_index
+    from tests.io.video.making import stream, write_video
+
+    found = stream("h264", count=12, gop=6, kind="open", size=(16, 32))
+    log = open_log([write_video(folder / "drive.mcap", "foxglove", found)])
+    (folder / "index.msgpack").write_bytes(msgpack.packb(made_index(log, "/video").to_data()))
+
+
+def read_video_index_of_stranger(folder: pathlib.Path) -> None:
+    """Decodes by a damaged index whose digest is right."""
+    from logloom.io.logs.opening import open_log
+
+    body = (folder / "index.msgpack").read_bytes()
+    with tempfile.TemporaryDirectory() as place:
+        (pathlib.Path(place) / "index").write_bytes(MAGIC + blake3(body).digest() + body)
+        data = Sidecars(place, {}).load("index")
+    index = VideoIndex.from_data(data) if data is not None else None
+    if index is not None:
+        _decode(open_log([str(folder / "drive.mcap")]), index)
 
 
 def read_logs(folder: pathlib.Path) -> None:
@@ -387,12 +478,38 @@ def _convert(uri: str, output: str | None = None) -> None:
                 assert len(block)
 
 
+def _split_root(folder: pathlib.Path) -> None:
+    """A root of rows that are split, in the later outputs."""
+    from logloom.pipelines.build import build
+    from logloom.pipelines.plan import plan_build
+    from logloom.recipe import Recipe
+
+    with tempfile.TemporaryDirectory() as scratch:
+        _drive(pathlib.Path(scratch))
+        build(plan_build(Recipe.from_yaml(ROW_SPLIT.replace("FOLDER", scratch)), str(folder / "root")))
+
+
+def read_split_root(folder: pathlib.Path) -> None:
+    """Verifies a root of rows that are split, counts these, and opens and converts them."""
+    from logloom.datasets.separation import version_splits
+    from logloom.pipelines.verify import verify
+
+    root = str(folder / "root")
+    each(
+        lambda: verify(root, num_workers=1),
+        lambda: version_splits(root, "ego.position"),
+        lambda: logloom.datasets.open(root, split="train").window([-1, 0]),
+        *(lambda output=output: _open(root, output) for output in LATER_OUTPUTS),
+        *(lambda output=output: _convert(root, output) for output in LATER_OUTPUTS),
+    )
+
+
 def _view(output: str) -> Callable[[pathlib.Path], None]:
     """One output of the root as a plain folder."""
 
     def make(folder: pathlib.Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
-            _root(pathlib.Path(scratch))
+            (_split_root if output in LATER_OUTPUTS else _root)(pathlib.Path(scratch))
             shutil.copytree(pathlib.Path(scratch, "root", "v00000001", output), folder / output)
         for path in folder.rglob("*"):
             path.chmod(0o755)
@@ -507,6 +624,18 @@ def _parse_where(text: str) -> object:
     return parse(text)
 
 
+def _import_labels(tool: str) -> Callable[[str], object]:
+    from logloom.pipelines.label_import import import_labels
+
+    def parse(text: str) -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "a@5.txt"
+            path.write_bytes(text.encode("utf-8", "surrogatepass"))
+            return import_labels([str(path)], tool, f"{folder}/labels.parquet")
+
+    return parse
+
+
 def _parse_definition(text: str) -> object:
     from logloom.io.logs.base import TopicInfo
     from logloom.io.logs.decoding.layouts import CdrDecoder, Ros1Decoder
@@ -527,7 +656,10 @@ def _recipes() -> tuple[str, ...]:
     return (demo_recipe("logs"), *(path.read_text() for path in sorted(examples.glob("*.yaml"))))
 
 
-WHERE = "speed.mean > 0.5 and available(objects) or not x[3] in ('a', 2)"
+WHERE = (
+    "speed.mean > 0.5 and available(objects) or not x[3] in ('a', 2) for 300ms within 2 s "
+    "and count(objects, class == 'car') > delta(n, 1s) and all(x, value < 1, value > 0) or in(braking)"
+)
 DEFINITION = """\
 std_msgs/Header header
 float64[3] position  # m
@@ -581,10 +713,14 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     yield "rosbag2-mcap", Target(_bag2("MCAP", "NONE"), read_logs)
     for suffix in (".parquet", ".feather", ".csv"):
         yield f"tables-{suffix[1:]}", Target(_tables(suffix), read_logs)
+    for codec in ("h264", "h265", "av1", "vp9"):
+        yield f"video-{codec}", Target(_video(codec), _read_video(codec))
+    yield "video-index", Target(_video_index, read_video_index_of_stranger)
     yield "root", Target(_root, read_root)
+    yield "split-root", Target(_split_root, read_split_root)
     yield "listing", Target(_listing, read_listing_of_stranger)
     yield "shard", Target(_shard, read_shard_of_stranger)
-    for output in OUTPUTS:
+    for output in (*OUTPUTS, *LATER_OUTPUTS):
         yield f"view-{output}", Target(_view(output), read_folder)
     yield "granular-1", Target(_granular(1), read_folder)
     yield "granular-3", Target(_granular(3), read_folder)
@@ -596,3 +732,5 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
         TextTarget((WHERE,), _parse_where),
     )
     yield "definition", TextTarget((DEFINITION, IDL), _parse_definition)
+    for tool, (_, data) in LABELS.items():
+        yield f"labels-{tool}", TextTarget((data.decode(),), _import_labels(tool))

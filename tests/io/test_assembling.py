@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from logloom.blocks import Block
 from logloom.digests import RowsDigest
 from logloom.errors import DatasetError, StorageError
-from logloom.io.assembling import by_log, parts_of, parts_said, ranges_within, row_problems, told
+from logloom.io.assembling import by_log, parts_json, parts_of, problems_at, ranges_within, row_problems
 from logloom.io.rows import LoadedReader
 from logloom.io.units import StagedUnit
 from logloom.schema import ColumnType, Schema
@@ -62,7 +62,7 @@ def test_units_out_of_order_are_refused(order, message):
 
 
 def test_parts_say_where_their_rows_lie():
-    found = list(parts_of({"parts": parts_said(UNITS)}))
+    found = list(parts_of({"parts": parts_json(UNITS)}))
     assert [(part.log_id, part.row, part.rows) for part in found] == [("a", 0, 4), ("a", 4, 1), ("b", 0, 3)]
     assert [part.ranges for part in found] == [((0, 4),), ((4, 5),), ((5, 8),)]
     assert str(found[2]) == "rows 0 to 3 of b, p0 (5 to 8 of all)"
@@ -80,7 +80,7 @@ class Blocks(LoadedReader):
 
 
 def problems(*blocks):
-    return list(row_problems({"parts": parts_said(UNITS)}, [Blocks(block) for block in blocks]))
+    return list(row_problems({"parts": parts_json(UNITS)}, [Blocks(block) for block in blocks]))
 
 
 def test_rows_in_other_blocks_than_units_are_the_same_rows():
@@ -106,6 +106,6 @@ def test_damage_ends_what_is_told_and_a_fault_of_the_store_is_raised():
         yield "one"
         raise error
 
-    assert list(told("file", lambda: find(DatasetError("two")))) == ["file: one", "file: two"]
+    assert list(problems_at("file", lambda: find(DatasetError("two")))) == ["file: one", "file: two"]
     with pytest.raises(StorageError, match="away"):
-        list(told("file", lambda: find(StorageError("away"))))
+        list(problems_at("file", lambda: find(StorageError("away"))))

@@ -6,12 +6,17 @@ from logloom.io.annotations.format import AnnotationsFormat
 from logloom.io.bags.format import BagsFormat
 from logloom.io.l5kit.format import L5KitFormat
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
+from logloom.io.lance.format import LanceFormat
+from logloom.io.lerobot.format import LeRobotFormat
+from logloom.io.parquet.format import ParquetFormat
 from logloom.io.tables.format import TableFormat
 from logloom.io.tar.format import TarFormat
 from logloom.io.zarr.format import ZarrFormat
 from logloom.testing import AssembledContract, FormatContract
 from tests.io.annotations import making
 from tests.io.l5kit.making import OPTIONS, make_rows
+from tests.io.lerobot import making as lerobot
+from tests.io.lerobot import test_video as lerobot_video
 
 
 class TestTar(FormatContract):
@@ -27,6 +32,16 @@ class TestBags(FormatContract):
 class TestBagsOfTheThirdGeneration(FormatContract):
     format = BagsFormat()
     options = BagsFormat.Options(generation=3)
+
+
+class TestParquet(FormatContract):
+    format = ParquetFormat()
+    options = ParquetFormat.Options(images={"camera.front": "jpg"}, row_group_bytes=300)
+
+
+class TestLance(AssembledContract):
+    format = LanceFormat()
+    options = LanceFormat.Options(images={"camera.front": "jpg"})
 
 
 class TestTable(AssembledContract):
@@ -50,6 +65,26 @@ class TestL5Kit(AssembledContract):
 
     def make_block(self, schema, rows, seed):
         return dataclasses.replace(make_rows(rows, seed, log_id="car/drive"), partition="p3")
+
+
+class TestLeRobot(AssembledContract):
+    format = LeRobotFormat()
+    options = lerobot.options()
+    schema = lerobot.SCHEMA
+    period = lerobot.STEP
+
+    def make_block(self, schema, rows, seed):
+        return lerobot.make_block(rows, seed)
+
+
+class TestLeRobotWithVideo(AssembledContract):
+    format = LeRobotFormat()
+    options = lerobot_video.options()
+    schema = lerobot_video.SCHEMA
+    period = lerobot.STEP
+
+    def make_block(self, schema, rows, seed):
+        return dataclasses.replace(lerobot_video.make_block(rows, seed, "car/drive"), partition="p3")
 
 
 class TestAnnotations(AssembledContract):

@@ -1,9 +1,11 @@
+import errno
 import os
+import pathlib
 
 import pytest
 
 from logloom.io import disk
-from logloom.io.disk import paths_below, start_writing
+from logloom.io.disk import paths_below, replace_file, start_writing
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -46,3 +48,49 @@ def test_a_folder_that_goes_while_it_is_listed_holds_nothing(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "scandir", gone)
     assert paths_below(tmp_path) == [tmp_path / "a", tmp_path / "b"]
+
+
+def test_a_file_that_is_written_again_is_the_old_or_the_new_one(tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    replace_file(page, b"first")
+    page.chmod(0o640)
+    (tmp_path / "link").symlink_to(page)
+    seen = []
+    real = pathlib.Path.replace
+
+    def renamed(path, target):
+        seen.append((page.read_bytes(), path.read_bytes(), path.parent == page.parent))
+        return real(path, target)
+
+    monkeypatch.setattr(pathlib.Path, "replace", renamed)
+    replace_file(tmp_path / "link", b"second")
+    assert seen == [(b"first", b"second", True)]
+    assert page.read_bytes() == b"second"
+    assert page.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "page.html"]
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_file_that_can_not_be_written_stays_as_it_was(tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    replace_file(page, b"first")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(page, b"second")
+    assert page.read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_what_is_no_plain_file_is_written_in_place(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(tmp_path / "pipe", b"page")
+        assert os.read(reader, 10) == b"page"
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()

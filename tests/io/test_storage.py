@@ -3,6 +3,7 @@
 import errno
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -271,3 +272,19 @@ def test_a_scratch_folder_that_cant_be_listed_is_a_clear_error(tmp_path, monkeyp
     monkeypatch.setattr(os, "scandir", lambda path: (_ for _ in ()).throw(full))
     with pytest.raises(StorageError, match="the disk is full"):
         store.sweep()
+
+
+def test_a_folder_that_goes_while_a_file_in_it_is_written_anew_comes_back(tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()  # as of a root, so that nothing unfinished lies in the folder
+    store = Store.at(str(tmp_path))
+    store.replace("parts/tar/ab/entry.json", b"first")
+    real = pathlib.Path.replace
+
+    def replace_once_the_folder_is_gone(self, target):
+        monkeypatch.setattr(pathlib.Path, "replace", real)
+        shutil.rmtree(tmp_path / "parts/tar/ab")
+        return real(self, target)
+
+    monkeypatch.setattr(pathlib.Path, "replace", replace_once_the_folder_is_gone)
+    store.replace("parts/tar/ab/entry.json", b"second")
+    assert store.read("parts/tar/ab/entry.json") == b"second"

@@ -76,7 +76,7 @@ def values_of(column):
     return list(Ragged(*column)) if isinstance(column, tuple) else list(column)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(numbers=st.lists(st.integers(-10, 9), min_size=1, max_size=25))
 def test_a_batch_holds_what_the_rows_hold_in_the_order_asked_for(reader, numbers):
     names = [*SCHEMA.columns, "pose.age", "pose.available"]

@@ -12,7 +12,7 @@ import pytest
 
 import logloom.datasets
 import logloom.io.tables as tt
-from logloom.errors import LogloomError, StorageError, UsageError
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.bags import DatasetReader, DatasetWriter, decoders, encoders
 from logloom.io.filesystems import absolute_uri, filesystem
 from logloom.io.foreign import open_foreign
@@ -177,10 +177,10 @@ def test_writing_into_an_archive_is_refused_with_a_clear_word(packed, archive):
 
 def test_what_is_no_archive_or_not_in_it_is_named(packed, tmp_path):
     _, archive = packed
-    with pytest.raises(StorageError, match=r"none\.zip: there is no such archive"):
+    with pytest.raises(DatasetError, match=r"none\.zip: there is no such archive"):
         logloom.datasets.open(f"zip://table::{tmp_path}/none.zip")
     (tmp_path / "cut.zip").write_bytes(archive.read_bytes()[:-30])
-    with pytest.raises(StorageError, match=r"cut\.zip: is no zip archive, or was cut short or damaged"):
+    with pytest.raises(DatasetError, match=r"cut\.zip: is no zip archive, or was cut short or damaged"):
         logloom.datasets.open(f"zip://table::{tmp_path}/cut.zip")
     with pytest.raises(LogloomError, match=r"all\.zip!/tabel: no dataset that can be opened"):
         logloom.datasets.open(f"zip://tabel::{archive}")
@@ -205,7 +205,7 @@ def test_damaged_encrypted_and_impossible_members_are_errors_that_name_them(tmp_
         scrambled[0:4] = b"XXXX"
         for bad in (encrypted, larger, scrambled):
             path.write_bytes(bad)
-            with pytest.raises(StorageError, match=r"a\.zip: member x: "):
+            with pytest.raises(DatasetError, match=r"a\.zip: member x: "):
                 Store.at(f"zip://::{path}").read("x")
 
 

@@ -55,8 +55,8 @@ def one_log_in_faulty_store(drive: Drive, outputs: str, rows: int) -> Recipe:
     return Recipe.from_yaml(f"{text}{outputs}\npartition: {{rows: {rows}}}\n", source="drive.yaml")
 
 
-def build_at(recipe: Recipe, root: pathlib.Path, num_workers: int = 1, **choices):
-    return build(plan_build(recipe, str(root), **choices), num_workers=num_workers)
+def build_at(recipe: Recipe, root: pathlib.Path, num_workers: int = 1, beside: bool = False, **choices):
+    return build(plan_build(recipe, str(root), **choices), num_workers=num_workers, beside=beside)
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -101,7 +101,8 @@ def main(recipe: str, root: str, options: str, folder: str, number: str, count: 
     _late(storage, "appear", lambda partial, path: path.parent.name == "versions", meet)
     _late(storage.Store, "create", lambda s, name, *_, **_o: not s.local and name[:9] == "versions/", meet)
     try:
-        done = build(plan_build(Recipe.load(recipe), root, storage_options=json.loads(options)))
+        plan = plan_build(Recipe.load(recipe), root, storage_options=json.loads(options))
+        done = build(plan, beside=True)
         print(json.dumps({"version": done.manifest.version}))
     except LogloomError as error:
         print(json.dumps({"error": type(error).__name__, "message": str(error)}))

@@ -11,6 +11,7 @@ from logloom.io.entries import read_log_part
 from logloom.io.manifest import read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
+from logloom.io.records import LogRecords
 from logloom.io.storage import Store
 from logloom.pipelines import view as views
 from logloom.pipelines.build import build
@@ -100,13 +101,17 @@ def test_rows_of_a_part_that_holds_others_than_the_manifest_says_are_refused(sma
         ld.open(store.uri, 13, "tar")[0]
 
 
-def test_a_sample_of_many_logs_looks_at_few_of_them(small):
+def test_a_sample_of_many_logs_looks_at_few_of_them(small, monkeypatch):
     store = grown(small, 1000)
     chosen, share = sampled_logs(1000, 1000, "sample:0.001")
     assert len(chosen) == 64
     assert float(share.removeprefix("sample:")) == pytest.approx(0.001 / 0.064)
     assert sampled_logs(1000, 1000, "sample:0.001") == (chosen, share)
+    asked = []
+    real = LogRecords.columns
+    monkeypatch.setattr(LogRecords, "columns", lambda logs, *names: asked.append(names) or real(logs, *names))
     lost = verify(store.uri, 1000, sample="sample:0.001", num_workers=1).findings
+    assert asked == []  # for these are of all logs
     names = [
         record.log_id
         for record in read_manifest(store, 1000).logs.take(chosen)

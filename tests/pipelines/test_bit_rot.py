@@ -14,7 +14,9 @@ import pytest
 
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import DatasetError
-from logloom.io.manifest import read_manifest
+from logloom.io.assembled import read_portions
+from logloom.io.entries import unit_folder
+from logloom.io.manifest import open_root, read_manifest
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
@@ -58,12 +60,18 @@ def kind_of(name: str) -> str:
 
 
 def stored(root: pathlib.Path) -> dict[str, list[str]]:
-    """All files of a root by their kinds; its view has links to them."""
+    """All files of a root by their kinds, in an order that doesn't depend on where the logs lie, as the
+    identities of what is assembled do; its view has links to them."""
     kinds: dict[str, list[str]] = {}
     for name in digests(root):
         if not name.startswith("v0"):
             kinds.setdefault(kind_of(name), []).append(name)
-    return kinds
+    return {kind: sorted(kinds[kind], key=lambda name: (_plain(name), name)) for kind in sorted(kinds)}
+
+
+def _plain(name: str) -> str:
+    """The name without that of the unit's folder."""
+    return re.sub(r"/[0-9a-f]{2}/[0-9a-f]{32}/", "/", name)
 
 
 def damaged(root: pathlib.Path, name: str, how: str) -> dict[str, bytes | None]:
@@ -136,6 +144,25 @@ def test_a_damaged_file_is_named_never_read_wrongly_and_built_again(root, expect
             assert unrepaired == "", name
         assert digests(root) == sound, name
     assert verify(str(root), num_workers=1).findings == ()
+
+
+def test_swapped_entries_of_an_assembled_output_and_of_its_portions_are_both_named(root):
+    sound = digests(root)
+    store, manifest = open_root(Store.at(str(root)), "latest")
+    tried = 0
+    for part in manifest.assembled:
+        for shared in read_portions(store, part.output, part.identity):
+            names = [f"{unit_folder(part.output, one.identity)}/entry.json" for one in (part, shared)]
+            one, other = (store.path_of(name) for name in names)
+            before = one.read_bytes(), other.read_bytes()
+            put(one, before[1])
+            put(other, before[0])
+            said = said_by(verify, root)
+            assert all(str(path) in said for path in (one, other)), said
+            assert said_by(repair, root) == ""
+            assert digests(root) == sound
+            tried += 1
+    assert tried
 
 
 def test_entries_of_column_groups_are_written_again_to_the_byte(root):

@@ -208,9 +208,15 @@ def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
     assert said["partitions"] <= said["chunk_reads"]
     assert 0 < said["largest_partition_bytes"] <= said["message_bytes"]
     assert sorted(said["outputs"]) == ["l5kit", "tar"]
+    assert said["estimate"] is None  # it takes time, and nobody who only checks waits for it
+    planned = json.loads(logloom("plan", recipe, "--to", tmp_path / "root", "--json").stdout)
+    assert planned["estimate"]["bound_by"] in ("decoding", "disk")
     table = logloom("plan", recipe, "--to", tmp_path / "root").stdout
     assert table.splitlines()[0].split() == ["root", str(tmp_path / "root")]
     assert "MiB" in table
+    last = table.splitlines()[-1]
+    assert last.split()[:3] in (["bound", "by", "decoding,"], ["bound", "by", "disk,"])
+    assert "by an estimate: decoding " in last
     assert not (tmp_path / "root").exists()
 
 
@@ -220,7 +226,7 @@ def test_verify_says_equal_or_lists_what_is_not(built, tmp_path):
     assert json.loads(good.stdout)["findings"] == []
     root = tmp_path / "root"
     shutil.copytree(built, root)
-    victim = next(root.glob("parts/tar/*/*/shard.tar"))
+    victim = min(root.glob("parts/tar/*/*/shard.tar"))
     victim.chmod(0o644)
     victim.write_bytes(victim.read_bytes()[:-1])
     bad = logloom("verify", root)

@@ -352,7 +352,7 @@ def test_nulls_of_tables_are_counted_by_column_and_the_first_is_placed(tmp_path)
     assert "fill them" in remedies["gear"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_nulls_are_found_at_any_depth_of_any_slice(data):
     kind = data.draw(

@@ -1,5 +1,9 @@
-"""Every request of every command meets every fault: the rows are right, or the error names the store."""
+"""Every request of every command meets every fault: the rows are right, or the error names the store.
 
+LOGLOOM_EVERY_CALL=1 lets each request of each command fail for good, instead of a sample.
+"""
+
+import functools
 import itertools
 
 import numpy as np
@@ -20,14 +24,25 @@ from logloom.pipelines.verify import verify
 from tests import faulty
 from tests.faulty import ROOT
 from tests.pipelines.conftest import one_log_in_faulty_store
+from tests.pipelines.verbs import EVERY
 
-FORMATS = ["tar", "bags", "table", "zarr"]
-OUTPUTS = "outputs:\n  tar: {}\n  bags: {}\n  table: {}\n  zarr: {}\n"
+FORMATS = ["tar", "bags", "table", "zarr", "l5kit", "annotations"]
+OUTPUTS = """\
+outputs:
+  tar: {}
+  bags: {}
+  table: {}
+  zarr: {}
+  l5kit: {host: demo, translation: ego.position, rotation: ego.rotation}
+  annotations: {images: {img_path: camera.front}}
+"""
+# A column of each output that is opened by row; annotation files aren't.
+COLUMNS = dict.fromkeys(FORMATS[:4], "ego.position") | {"l5kit": "ego_translation"}
 
 
 @pytest.fixture(scope="module")
 def made(drive):
-    """A small log in the store that fails, and a version of it in every format that keeps columns."""
+    """A small log in the store that fails, and a version of it in every format."""
     recipe = one_log_in_faulty_store(drive, OUTPUTS, rows=20)
     version = build(plan_build(recipe, f"{ROOT}/root")).manifest
     return recipe, version, dict(faulty.FaultyFiles.store)
@@ -52,11 +67,11 @@ def built_again(made, root):
     return rows_of(done.manifest)
 
 
-def converted(made, root):
+def converted(made, root, output="table", to="tar"):
     # What isn't there is damage of the source, which is left out where that is asked for.
     on_error = "fail" if faulty.FaultyFiles.faults.kind == "404" else "skip"
-    source = open_source(f"{ROOT}/root", output="table", on_error=on_error)
-    done = convert(plan_convert(source, root, "tar", on_error=on_error))
+    source = open_source(f"{ROOT}/root", output=output, on_error=on_error)
+    done = convert(plan_convert(source, root, to, on_error=on_error))
     assert done.damaged == ()
     return rows_of(done.manifest)
 
@@ -71,19 +86,19 @@ def shown(made, root):
 
 def opened(made, root):
     found = []
-    for output in FORMATS:
+    for output, column in COLUMNS.items():
         rows = ld.open(f"{ROOT}/root", output=output)
         found.append([rows[i]["timestamp"] for i in range(0, len(rows), 5)])
-        found.append([np.asarray(rows[i]["ego.position"]).tolist() for i in (0, len(rows) - 1)])
+        found.append([np.asarray(rows[i][column]).tolist() for i in (0, len(rows) - 1)])
     return found
 
 
 def loaded(made, root):
     found = []
-    for output in FORMATS:
-        rows = ld.open(f"{ROOT}/root", output=output, columns=["ego.position"])
+    for output, column in COLUMNS.items():
+        rows = ld.open(f"{ROOT}/root", output=output, columns=[column])
         with ld.Loader(rows, 8, shuffle=False, workers=0, prefetch=0) as loader:
-            batches = [np.array(next(loader)["ego.position"]) for _ in range(3)]
+            batches = [np.array(next(loader)[column]) for _ in range(3)]
         found.append(np.concatenate(batches).tolist())
     return found
 
@@ -91,10 +106,13 @@ def loaded(made, root):
 COMMANDS = {
     "build": (built_again, 2),
     "convert": (converted, 4),
-    "verify": (verified, 8),
-    "head": (shown, 10),
-    "open": (opened, 8),
-    "load": (loaded, 8),
+    "convert from l5kit": (functools.partial(converted, output="l5kit"), 2),
+    "convert to l5kit": (functools.partial(converted, to="l5kit"), 2),
+    "convert to annotations": (functools.partial(converted, to="annotations"), 2),
+    "verify": (verified, 10),
+    "head": (shown, 12),
+    "open": (opened, 10),
+    "load": (loaded, 10),
 }
 ROOTS = (f"{ROOT}/new-{number}" for number in itertools.count())
 
@@ -138,7 +156,7 @@ def test_a_command_that_meets_a_fault_for_good_ends_with_an_error_or_the_right_r
 ):
     run, samples = COMMANDS[command]
     right, number = expected[command]
-    for at in range(0, number, max(1, number // samples)):
+    for at in range(0, number, 1 if EVERY else max(1, number // samples)):
         root = next(ROOTS)
         faults.set(*(("reset", at, 1 << 30) if kind == "dead" else (kind, at)))
         error, found = None, right

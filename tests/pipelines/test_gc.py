@@ -3,15 +3,19 @@
 import contextlib
 import dataclasses
 import json
+import shutil
 import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from blake3 import blake3
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import logloom.io.tables as tables
 from logloom.cli.gc import seconds
-from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
+from logloom.errors import CommitConflictError, DatasetError, ReadBackError, StorageError, UsageError
 from logloom.io import ages, removals
 from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
 from logloom.io.manifest import (
@@ -31,17 +35,17 @@ from logloom.io.tags import read_tags
 from logloom.pipelines import gc, tagging, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
-from logloom.pipelines.gc_needed import kept_versions
+from logloom.pipelines.gc_needed import Needed, kept_versions, unit_keys
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.tagging import tag
 from logloom.recipe import Keep, Recipe
-from logloom.transforms import taking
+from logloom.transforms import assembly, taking
 from logloom.transforms.finish import create_version
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.running_note import RunningNote
 from logloom.transforms.taking import removed_meanwhile, taken_unit
 from tests import faulty
-from tests.pipelines.conftest import command
+from tests.pipelines.conftest import build_at, command
 from tests.pipelines.roots import DAY, age, commit_version, contents, following, made_up_unit, write_unit
 
 LAST = Keep(last=1)
@@ -74,7 +78,8 @@ def test_what_nobody_needs_goes_once_it_is_old_and_all_else_stays_to_the_byte(st
     write_unit(store, made_up_unit("old"))
     write_log_part(store, [made_up_unit("old")])
     (store.local / "index").mkdir()
-    (store.local / f"index/{'0' * 64}.index").write_bytes(b"of no log")
+    for kind in ("index", "0123456789abcdef.video"):
+        (store.local / f"index/{'0' * 64}.{kind}").write_bytes(b"of no log")
     store.create("runs/00000001/attempts/x", b"")
     (store.local / "tmp").mkdir(exist_ok=True)
     (store.local / "tmp/elsewhere-1-0123abcd").mkdir()
@@ -86,7 +91,7 @@ def test_what_nobody_needs_goes_once_it_is_old_and_all_else_stays_to_the_byte(st
     assert {kind: amount.items for kind, amount in told.amounts.items()} == {
         "units": 1,
         "log parts": 1,
-        "index": 1,
+        "index": 2,
         "runs": 1,
         "scratch": 1,
     }
@@ -342,6 +347,20 @@ def test_a_commit_waits_for_a_removal_and_says_so_where_that_was_killed(store, l
     assert not lost(job, unit)
 
 
+def test_a_commit_does_not_wait_for_a_removal_that_was_forgotten_since_it_looked(
+    store, leftover, monkeypatch
+):
+    unit, _ = leftover
+    with removals.removing(store, [unit.folder]):
+        pass
+    noted = removals.Removals(store)
+    assert removals.are_in(noted.keys, [unit.folder]).all()
+    removals.forget_removals(store, time.time() + DAY)  # another gc, long after the first
+    assert not store.names(removals.REMOVING)
+    monkeypatch.setattr(removals, "WAIT_S", 0.0)
+    noted.wait(unit.folder)
+
+
 def test_an_interrupted_collection_is_run_again(store, leftover, monkeypatch):
     unit, job = leftover
     for number in range(5):
@@ -412,6 +431,24 @@ def test_names_are_found_among_keys():
     assert removals.are_in(removals.keys_of([]), ["a"]).tolist() == [False]
 
 
+@given(st.lists(st.text(max_size=40) | st.text("0123456789abcdef ", min_size=32, max_size=32)))
+@example(["0" * 31, "1" * 33])
+@example([" " * 32, "0" * 32])
+def test_units_have_the_same_keys_beside_whatever_others(names):
+    keys = unit_keys("tar", names)
+    assert keys.dtype == np.uint64
+    assert keys.tolist() == [unit_keys("tar", [name])[0] for name in names]
+    assert not set(keys.tolist()) & set(unit_keys("zarr", names).tolist())
+
+
+def test_units_of_other_names_have_other_keys():
+    names = [blake3(b"%d" % number).hexdigest()[:32] for number in range(1000)]
+    names += ["", "0", " " * 32, "é" * 32, "0" * 31, "0" * 33]
+    assert len(set(unit_keys("tar", names).tolist())) == len(names)
+    assert Needed(np.sort(unit_keys("tar", names)), are_known=True).has_units("tar", names[:3]).all()
+    assert not Needed(np.sort(unit_keys("tar", names)), are_known=True).has_units("zarr", names).any()
+
+
 def test_a_folder_of_others_is_left_alone_whatever_its_folders_are_called(tmp_path):
     model = tmp_path / "runs/20260101/model.ckpt"
     model.parent.mkdir(parents=True)
@@ -465,7 +502,27 @@ def test_of_gc_and_whoever_tags_a_version_meanwhile_one_gives_way(store, monkeyp
 
 def test_a_grace_is_a_duration_as_recipes_have_them(tmp_path):
     root = str(tmp_path)
-    for wrong, why in (("7", "7 has no unit"), ("7x", "unknown unit 'x'"), ("-1d", "is negative")):
+    for wrong, why in (("7", "write a duration like 7d"), ("7x", "unknown unit 'x'"), ("-1d", "is negative")):
         done = command("gc", root, f"--grace={wrong}")
         assert (done.returncode, why in done.stderr) == (2, True), done.stderr
-    assert seconds("1.5d", "--grace") == 1.5 * 86400
+    assert seconds("1.5d", "--grace", "7d") == 1.5 * 86400
+
+
+def test_a_unit_that_goes_while_its_dataset_is_put_together_asks_for_another_build(
+    drive, tmp_path, monkeypatch
+):
+    plan_chunks = assembly.plan_chunks
+
+    def planned(job, *rest):
+        tasks = plan_chunks(job, *rest)
+        for folder in tasks[0].reads if tasks else ():
+            shutil.rmtree(job.store.path_of(folder))
+        return tasks
+
+    recipe = Recipe.from_yaml(drive.text[: drive.text.index("outputs:")] + "outputs: {zarr: {}}\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(assembly, "plan_chunks", planned)
+        said = "root/parts/zarr/.*: removed by `logloom gc` while this build ran; build again"
+        with pytest.raises(ReadBackError, match=said):
+            build_at(recipe, tmp_path / "root")
+    assert build_at(recipe, tmp_path / "root").manifest.assembled

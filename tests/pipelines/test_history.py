@@ -133,7 +133,11 @@ def test_a_difference_tells_what_changed_in_statistics_and_a_log_has_its_own(gro
     assert sum(both) == after["ego.speed"]["count"]
     assert f"ego.speed: {both[0]}, " in command("log", root, "drive-00").stdout
     monkeypatch.setattr(stats, "MAX_LOGS", 1)
-    assert stats.known_columns(grown, read_manifest(grown, 2)) is None
+    both = read_manifest(grown, 1), read_manifest(grown, 2)
+    stores = grown, Store.at(root, {"file": {}})
+    assert stats.changed_statistics(stores, both, 1) is None
+    assert stats.changed_statistics(stores, both) == stats.changes_of(before, after)
+    assert json.loads(command("diff", root, "1", "2", "--statistics", "--json").stdout)["statistics"] == told
 
 
 def test_a_version_says_when_and_by_which_build_it_was_made_and_what_changed(grown, monkeypatch):

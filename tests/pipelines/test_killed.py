@@ -1,15 +1,21 @@
-"""kill -9 of a build at moments spread over what it asks of the disk: the next one ends in the same bytes.
+"""kill -9 of a build, or of a worker of it, at moments spread over it: the next one ends in the same bytes.
 
 LOGLOOM_EVERY_CALL=1 kills at 60 moments instead of a few.
 Elsewhere: builds killed amid a fortnight (tests/pipelines/test_fortnight.py), workers of engines
 (tests/runners/test_faults.py), several builds at once (tests/pipelines/test_at_once.py).
 """
 
+import contextlib
 import multiprocessing
 import os
 import pathlib
 import random
 import signal
+import subprocess
+import sys
+import time
+
+import pytest
 
 from logloom.io.manifest import version_numbers
 from logloom.io.storage import Store
@@ -63,3 +69,43 @@ def test_a_build_that_is_killed_at_any_moment_ends_in_the_bytes_of_a_clean_one(d
             assert verify(str(root), num_workers=1).findings == (), what
         build_at(Recipe.from_yaml(text, source="drive.yaml"), root)
         assert digests(root) == clean, what
+
+
+def children_of(process: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        told = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text()
+        return [int(child) for child in told.split()]
+    return []
+
+
+def workers_of(process: int) -> list[int]:
+    """The processes below one that have none below themselves."""
+    below = children_of(process)
+    return [leaf for child in below for leaf in workers_of(child) or [child]]
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="processes are found in /proc")
+def test_a_build_of_which_a_worker_is_killed_ends_in_the_bytes_of_a_clean_one(drive, tmp_path):
+    text = drive.text[: drive.text.index("outputs:")] + "outputs:\n  tar: {}\npartition: {rows: 4}\n"
+    path, rng = tmp_path / "drive.yaml", random.Random(61)
+    path.write_text(text)
+    build_at(Recipe.from_yaml(text), tmp_path / "clean")
+    clean = digests(tmp_path / "clean")
+    units = len(list((tmp_path / "clean/parts").rglob("entry.json")))
+    killed = 0
+    for number in range(MOMENTS):
+        root, moment = tmp_path / str(number), units * number // MOMENTS
+        command = [sys.executable, "-m", "logloom", "build", str(path), "--to", str(root), "--workers", "2"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as building:
+            while building.poll() is None and len(list(root.glob("parts/*/*/*/entry.json"))) < max(moment, 1):
+                time.sleep(0.01)
+            if (workers := workers_of(building.pid)) and building.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rng.choice(workers), signal.SIGKILL)
+                    killed += 1
+            _, told = building.communicate(timeout=250)
+        assert building.returncode == 0 or "Build again: what is finished is kept" in told, told
+        build_at(Recipe.from_yaml(text), root)
+        assert digests(root) == clean
+    assert killed

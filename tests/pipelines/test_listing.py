@@ -22,6 +22,7 @@ from logloom.pipelines import plan_logs
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.purge import purge
 from logloom.recipe import Recipe
 from tests.io.logs.test_rosbag2 import db3_file
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
@@ -126,6 +127,25 @@ def test_versions_have_the_same_bytes_whether_or_not_anything_is_remembered(arch
     names = ["versions/00000001.json", "versions/00000002.json"]
     for name in names:
         assert (archive / "root" / name).read_bytes() == (tmp_path / "other/root" / name).read_bytes()
+
+
+def test_beside_a_tombstone_only_logs_like_the_purged_one_are_looked_at(archive, monkeypatch):
+    built(archive)
+    assert purge(str(archive / "root"), ["b"]).is_proven  # with what is remembered
+    (archive / "logs/b.mcap").rename(archive / "logs/z.mcap")
+    assert [log.log_id for log in built(archive).logs] == ["a", "c"]
+    looked = []
+    real = plan_logs.PlanLogs._is_purged
+    monkeypatch.setattr(
+        plan_logs.PlanLogs,
+        "_is_purged",
+        lambda self, row, log: looked.append(log.log_id) or real(self, row, log),
+    )
+    plan = planned(archive)
+    assert [log.task.log_id for log in plan.logs] == []
+    assert set(looked) == {*plan.opened, "z"}
+    assert "c" not in looked
+    assert any(note.startswith("z: left out, since it has the content of a log") for note in plan.notes)
 
 
 @pytest.mark.parametrize(("settled", "seen"), [(60 * SECOND, ["b"]), (-3600 * SECOND, [])])

@@ -1,11 +1,21 @@
-"""Events of builds for collectors of lineage."""
+"""Events of builds for collectors of lineage, and what OpenLineage's own client makes of them.
+
+The classes of openlineage.client are generated from OpenLineage's JSON schema, a field for each property. The
+schema itself isn't among them: LOGLOOM_OPENLINEAGE_SPEC is the folder `spec` of OpenLineage's repository.
+"""
 
 import http.server
 import json
+import os
+import pathlib
 import threading
 import uuid
 
+import jsonschema
 import pytest
+import referencing
+from openlineage.client import event_v2, facet_v2
+from openlineage.client.serde import Serde
 
 from logloom.errors import LogReadError, UsageError
 from logloom.pipelines import openlineage
@@ -13,6 +23,57 @@ from logloom.pipelines.build import build
 from logloom.pipelines.openlineage import announced
 from logloom.pipelines.plan import plan_build
 from tests.pipelines.conftest import command
+
+FACETS = {
+    "processing_engine": facet_v2.processing_engine_run.ProcessingEngineRunFacet,
+    "errorMessage": facet_v2.error_message_run.ErrorMessageRunFacet,
+    "schema": facet_v2.schema_dataset.SchemaDatasetFacet,
+    "version": facet_v2.dataset_version_dataset.DatasetVersionDatasetFacet,
+    "outputStatistics": facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet,
+}
+
+
+def as_published(event):
+    """An event made of the classes of OpenLineage's schema, as they send it.
+
+    Raises:
+        TypeError: a property is missing, or isn't in the schema.
+        ValueError: the run's id is no UUID, the kind is unknown, or the time isn't one of ISO 8601.
+    """
+
+    def facets(said):
+        made = {}
+        for name, facet in said.items():
+            own = {key: value for key, value in facet.items() if key not in ("_producer", "_schemaURL")}
+            if name == "schema":
+                field = facet_v2.schema_dataset.SchemaDatasetFacetFields
+                own["fields"] = [field(**one) for one in own["fields"]]
+            made[name] = FACETS[name](**own, producer=facet["_producer"])
+        return made
+
+    def dataset(kind, said):
+        return kind(**{key: facets(value) if "acets" in key else value for key, value in said.items()})
+
+    told = {key: value for key, value in event.items() if key != "schemaURL"}
+    run, job = event["run"], event["job"]
+    made = event_v2.RunEvent(
+        **told
+        | {
+            "eventType": event_v2.RunState(event["eventType"]),
+            "run": event_v2.Run(run["runId"], facets(run["facets"])),
+            "job": event_v2.Job(job["namespace"], job["name"], facets(job["facets"])),
+            "inputs": [dataset(event_v2.InputDataset, one) for one in event["inputs"]],
+            "outputs": [dataset(event_v2.OutputDataset, one) for one in event["outputs"]],
+        }
+    )
+    return Serde.to_dict(made)
+
+
+def without_nothing(said):
+    """Without what says nothing, which the classes fill in."""
+    if isinstance(said, dict):
+        return {key: without_nothing(value) for key, value in said.items() if value not in ({}, [])}
+    return [without_nothing(one) for one in said] if isinstance(said, list) else said
 
 
 @pytest.fixture
@@ -70,6 +131,65 @@ def test_a_build_adds_its_start_and_its_end_to_a_file(plan, tmp_path, drive):
     assert (again["eventType"], done["eventType"]) == ("START", "COMPLETE")
     assert done["run"]["runId"] == again["run"]["runId"] != end["run"]["runId"]
     assert done["outputs"] == end["outputs"]  # the version that says all that a new one would
+
+
+def test_events_are_what_the_published_schema_has(plan, tmp_path):
+    file = tmp_path / "events.jsonl"
+    with announced(plan, str(file), print):
+        build(plan, view="none")
+    with pytest.raises(LogReadError), announced(plan, str(file), print):
+        raise LogReadError("torn")
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE", "START", "FAIL"]
+    for event in events:
+        assert without_nothing(as_published(event)) == without_nothing(event)
+    with pytest.raises(TypeError, match="colour"):
+        as_published(events[0] | {"colour": "red"})
+    with pytest.raises(ValueError, match="badly formed"):
+        as_published(events[0] | {"run": {"runId": "7", "facets": {}}})
+
+
+@pytest.fixture(scope="session")
+def fits():
+    """Checks an event, or a facet, against the schema that it names."""
+    folder = os.environ.get("LOGLOOM_OPENLINEAGE_SPEC")
+    if folder is None:
+        pytest.skip("LOGLOOM_OPENLINEAGE_SPEC isn't set")
+    places = [
+        pathlib.Path(folder, "OpenLineage.json"),
+        *sorted(pathlib.Path(folder, "facets").glob("*.json")),
+    ]
+    schemas = [json.loads(place.read_text()) for place in places]
+    registry = referencing.Registry().with_contents((schema["$id"], schema) for schema in schemas)
+
+    def check(said, schema):
+        checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+        jsonschema.Draft202012Validator({"$ref": schema}, registry=registry, format_checker=checker).validate(
+            said
+        )
+
+    return check
+
+
+def test_events_fit_the_published_schema(plan, tmp_path, fits):
+    file = tmp_path / "events.jsonl"
+    with announced(plan, str(file), print):
+        build(plan, view="none")
+    with pytest.raises(LogReadError), announced(plan, str(file), print):
+        raise LogReadError("torn")
+    seen = set()
+    for event in map(json.loads, file.read_text().splitlines()):
+        fits(event, event["schemaURL"])
+        datasets = [facets for one in event["outputs"] for facets in (one["facets"], one["outputFacets"])]
+        for facets in (event["run"]["facets"], *datasets):
+            for name, facet in facets.items():
+                fits(facet, facet["_schemaURL"])
+                fits({name: facet}, facet["_schemaURL"].partition("#")[0])
+            seen |= facets.keys()
+        for wrong in ({"eventType": "BEGUN"}, {"run": {"runId": "7"}}, {"outputs": [{"name": "x"}]}):
+            with pytest.raises(jsonschema.ValidationError):
+                fits(event | wrong, event["schemaURL"])
+    assert seen == FACETS.keys()
 
 
 def test_a_build_that_fails_says_so_and_why(plan, tmp_path):

@@ -20,7 +20,13 @@ from tests.pipelines.conftest import build_at
 from tests.pipelines.test_real_logs import example
 
 LOG = "drive-01"
-OUTPUTS = "\n  bags: {types: {camera.front: jpg}}\n  table: {index: [ego.speed]}\n  zarr: {}\n"
+OUTPUTS = """
+  bags: {types: {camera.front: jpg}}
+  table: {index: [ego.speed]}
+  zarr: {}
+  parquet: {images: {camera.front: jpg}}
+  lance: {images: {camera.front: jpg}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +52,8 @@ def test_all_formats_agree_in_the_digest_of_every_column(every):
             found[entry.output] = digests.hexdigests()
     assert len(of_partition) > 2
     for found in of_partition.values():
-        assert set(found) == {"bags", "table", "tar", "zarr"}
-        assert found["bags"] == found["table"] == found["tar"] == found["zarr"]
+        assert set(found) == {"bags", "lance", "parquet", "table", "tar", "zarr"}
+        assert all(columns == found["tar"] for columns in found.values())
 
 
 def test_every_format_verifies_against_the_logs(every):

@@ -82,6 +82,16 @@ def test_what_was_found_finished_counts_as_done_and_not_as_speed():
     assert meter.seconds_left(20.0) is None
 
 
+@pytest.mark.parametrize(("cpu", "bound"), [(2.9, "processor"), (1.0, "network"), (0.0, "")])
+def test_progress_says_what_building_waits_for_once_it_can_tell(cpu, bound):
+    meter = Meter(WORK, waits_for="network")
+    meter.take(Note(BUILDING, "a", seconds=1.0, cpu=cpu / 3), 1.0)
+    assert "bound" not in meter.words(1.0)
+    meter.take(Note(BUILDING, "a", seconds=2.0, cpu=2 * cpu / 3), 3.0)
+    assert meter.bound_by == bound
+    assert ("bound by the" in meter.words(3.0)) == bool(bound)
+
+
 def test_assembling_is_told_in_files():
     meter = Meter(WORK)
     meter.take(Note(ASSEMBLING, "", done=False, pieces=12), 0.0)

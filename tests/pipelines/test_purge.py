@@ -81,7 +81,7 @@ def test_a_log_goes_from_all_versions_and_others_stay_to_the_byte(store):
 
 
 def test_by_uri_and_once_more_and_not_by_what_is_no_log(store):
-    with pytest.raises(UsageError, match="no version has d"):
+    with pytest.raises(UsageError, match="no version has 'd"):
         purge(str(store.local), ["d"])
     assert purge(str(store.local), ["/logs/b"]).units == 2
     assert purge(str(store.local), ["b"]).units == 0
@@ -105,10 +105,10 @@ def test_a_version_that_gc_took_out_loses_the_log_too(store):
 
 
 def test_an_interrupted_purge_is_run_again(store, monkeypatch):
-    def dies(self):
+    def dies(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(purging._Purging, "_remove_unfinished", dies)
+    monkeypatch.setattr(purging._Purging, "_remove_notes", dies)
     with pytest.raises(KeyboardInterrupt):
         purge(str(store.local), ["b"])
     monkeypatch.undo()
@@ -117,9 +117,21 @@ def test_an_interrupted_purge_is_run_again(store, monkeypatch):
         read_log_part(store, read_manifest(store).logs.find("b").part)
 
 
+def test_nobody_goes_back_to_a_log_that_a_purge_is_about_to_remove(store, monkeypatch):
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(purging, "removing", dies)
+    with pytest.raises(KeyboardInterrupt):
+        purge(str(store.local), ["a"])
+    with pytest.raises(DatasetError, match=r"version 1 can't be gone back to: .*was purged"):
+        rollback(store, 1)
+    assert version_numbers(store) == [1, 2]
+
+
 def test_nothing_is_erased_where_one_of_several_logs_is_unknown(store):
     before = contents(store.local)
-    with pytest.raises(UsageError, match="no version has typo"):
+    with pytest.raises(UsageError, match="no version has 'typo'"):
         purge(str(store.local), ["b", "typo"])
     assert contents(store.local) == before
     with pytest.raises(UsageError, match="no version here"):
@@ -310,3 +322,34 @@ def test_a_log_that_came_back_with_other_content_is_no_longer_the_purged_one(sto
     dropped = dataclasses.replace(back, status=DROPPED, part="", units=0, rows=0, planned=0)
     commit_version(store, 4, ["b"], logs=write_records(store, [dropped]))
     assert found.purged(Before(read_manifest(store))) == set()
+
+
+def test_what_a_build_made_that_began_meanwhile_stays(drive, tmp_path, monkeypatch):
+    root, logs = tmp_path / "root", tmp_path / "logs"
+    logs.mkdir()
+    for name, log in zip("abc", [*drive.logs[:2], drive.logs[0]], strict=True):
+        shutil.copy2(log, logs / f"{name}.mcap")
+    text = (
+        drive.text[: drive.text.index("outputs:")]
+        + "outputs: {zarr: {columns: [ego.*]}}\npartition: {rows: 10}\n"
+    )
+    (line,) = [line for line in text.splitlines() if line.startswith("logs:")]
+
+    def built(names):
+        of_these = text.replace(line, f"logs: {json.dumps([f'{logs}/{name}.mcap' for name in names])}")
+        return build(plan_build(Recipe.from_yaml(of_these), str(root)), num_workers=1, view="none")
+
+    built("ab")
+    write_tombstones = purging._Purging._write_tombstones
+
+    def build_meanwhile(*arguments):
+        write_tombstones(*arguments)
+        monkeypatch.undo()
+        built("ac")
+
+    monkeypatch.setattr(purging._Purging, "_write_tombstones", build_meanwhile)
+    done = purge(str(root), ["b"])
+    assert verify(str(root), 2).findings == ()
+    assert "version 2 was made meanwhile; purge again" in done.left
+    assert purge(str(root), ["b"]).is_proven
+    assert verify(str(root), 2).findings == ()

@@ -103,7 +103,7 @@ def test_what_was_built_since_stays_when_the_same_time_is_purged_again(erased, t
     more = dataclasses.replace(time, stop=time.stop + SECOND)
     assert purge(again, [], [more], dry_run=True).versions == [1, 2]
     assert purge(again, [path], dry_run=True).versions == [1, 2]
-    with pytest.raises(UsageError, match=r"no version has logs/none\.mcap;"):
+    with pytest.raises(UsageError, match=r"no version has 'logs/none\.mcap';"):
         purge(again, ["logs/none.mcap"])
 
 
@@ -128,6 +128,42 @@ def test_a_plan_from_before_a_purge_of_a_log_that_stays_is_refused(erased, tmp_p
     with pytest.raises(PurgedError, match="was purged since this build was planned; build again"):
         build(before)
     assert [log.task.log_id for log in plan_build(recipe, str(tmp_path / "root")).logs] == [time.log]
+
+
+@pytest.mark.usefixtures("_settled_at_once")
+def test_an_index_that_is_put_back_from_before_brings_nothing_back(drive, tmp_path):
+    shutil.copytree(drive.logs[0].parent, tmp_path / "logs")
+    text = drive.text.replace(str(drive.logs[0].parent), str(tmp_path / "logs"))
+    recipe = Recipe.from_yaml(text[: text.index("outputs:")] + "outputs:\n  tar: {}\n", source="drive.yaml")
+    root = tmp_path / "root"
+    build_at(recipe, root)
+    record = read_manifest(Store.at(str(root))).logs[0]
+    first = open_log(record.uris).summary.first
+    shutil.copytree(root / "index", tmp_path / "backup")
+    assert (tmp_path / "backup/listing").exists()
+    assert purge(str(root), [], [ErasedTime(record.log_id, first + SECOND, first + 2 * SECOND)]).is_proven
+    shutil.rmtree(root / "index", ignore_errors=True)
+    shutil.copytree(tmp_path / "backup", root / "index")
+    made = build_at(recipe, root).manifest
+    assert made.logs[0].dropped["purged"] == 10
+    shutil.rmtree(root / "index")
+    shutil.copytree(tmp_path / "backup", root / "index")
+    assert plan_build(recipe, str(root)).up_to_date
+    assert verify(str(root), against_logs=True, num_workers=1).is_proven
+
+
+def test_another_log_with_the_name_of_a_purged_one_is_built_and_named(drive, tmp_path):
+    shutil.copytree(drive.logs[0].parent, tmp_path / "logs")
+    text = drive.text.replace(str(drive.logs[0].parent), str(tmp_path / "logs"))
+    recipe, root = Recipe.from_yaml(text, source="drive.yaml"), tmp_path / "root"
+    build_at(recipe, root)
+    first, second = sorted(tmp_path.glob("logs/*.mcap"))
+    assert purge(str(root), [first.stem]).is_proven
+    first.unlink()
+    shutil.copy2(second, first)  # as one that was packed anew, its content is another
+    plan = plan_build(recipe, str(root))
+    assert any(note.startswith(f"{first.stem}: a log of this name was purged.") for note in plan.notes)
+    assert [log.task.log_id for log in plan.logs] == [first.stem]
 
 
 def test_a_unit_that_is_lost_afterwards_is_repaired_without_it(erased, tmp_path):

@@ -1,5 +1,6 @@
 """Many new logs: the driver opens a sample, workers open the others, and versions have the same bytes."""
 
+import json
 import pathlib
 import shutil
 
@@ -10,6 +11,7 @@ import pytest
 from logloom.errors import LogReadError, RecipeError
 from logloom.io.storage import Store
 from logloom.pipelines import build as job
+from logloom.pipelines import status
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_logs import PlanLogs
@@ -18,6 +20,7 @@ from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Meter, UnitLooker, Watch
 from logloom.recipe import Recipe
 from logloom.transforms import outcomes
+from tests.pipelines.conftest import command
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 pytestmark = pytest.mark.usefixtures("_settled_at_once")
@@ -130,6 +133,69 @@ def test_logs_that_a_version_has_are_compared_before_anything_is_built(archive, 
     opened.clear()
     assert planned(archive).up_to_date
     assert sorted(opened) == sorted(NAMES)
+
+
+def builds(archive: pathlib.Path) -> list[str]:
+    """The states of the builds into its root, the latest first."""
+    return [one.state for one in status.builds(Store.at(str(archive / "root")))]
+
+
+@pytest.mark.parametrize("hash", ["ends", "full"])
+def test_a_build_leaves_comparing_to_workers_and_makes_the_version_that_the_command_would(
+    archive, opened, hash
+):
+    more = f"hash: {hash}\n"
+    build(planned(archive, more))
+    (archive / "root/index/listing").unlink(missing_ok=True)
+    shutil.copy2(archive / "logs/car-4.mcap", archive / "logs/car-3.mcap")
+    shutil.copy2(archive / "logs/car-4.mcap", archive / "logs/new.mcap")
+    shutil.copytree(archive / "root", archive / "other")
+    build(planned(archive, more, root="other"))
+    opened.clear()
+    plan = planned(archive, more, compare=False)
+    assert sorted(opened) == ["car-0", "new"]
+    assert [task.log_id for task in plan.compared] == [f"car-{number}" for number in range(1, 7)]
+    assert (plan_summary(plan)["logs_reused"], plan_summary(plan)["logs_left_to_workers"]) == (7, 6)
+    assert any("of 6 logs of the newest version that changed" in note for note in plan.notes)
+    done = build(plan)
+    assert (done.manifest.version, done.built) == (2, 2)
+    assert files(archive / "root") == files(archive / "other")
+    if hash == "ends":
+        assert (archive / "root/index/listing").read_bytes() == (archive / "other/index/listing").read_bytes()
+
+
+@pytest.mark.parametrize("outputs", ["table: {}", "zarr: {}"])
+def test_a_build_that_finds_no_log_changed_commits_nothing_and_says_so(archive, opened, outputs, monkeypatch):
+    (archive / "logs/car-3.mcap").write_bytes(b"no log at all")
+    arguments = {"outputs": outputs, "compare": False}
+    first = build(planned(archive, "on_error: skip\n", **arguments)).manifest
+    before = files(archive / "root")
+    (archive / "root/index/listing").unlink()
+    monkeypatch.setattr(job, "GROUP", 1)  # tasks go by files
+    plan = planned(archive, "on_error: skip\n", **arguments)
+    assert not plan.up_to_date
+    done = build(plan)
+    assert (done.manifest, done.built, done.reused) == (first, 0, 0)
+    assert files(archive / "root") == before
+    assert builds(archive) == ["unchanged", "committed"]
+    kept = {path.suffix for path in (archive / "root/runs/00000002").iterdir() if path.is_file()}
+    assert kept <= {".json", ".jsonl"}
+    opened.clear()
+    assert planned(archive, "on_error: skip\n", **arguments).up_to_date  # by what its workers saw
+    assert sorted(opened) == ["car-0", "car-3"]
+    shutil.copy2(archive / "logs/car-4.mcap", archive / "logs/new.mcap")
+    assert build(planned(archive, "on_error: skip\n", **arguments)).manifest.version == 2
+    assert builds(archive)[0] == "committed"
+
+
+def test_a_log_that_is_back_is_built_by_workers_that_compare(archive):
+    more = "vanished: keep\n"
+    build(planned(archive, more))
+    (archive / "logs/car-3.mcap").rename(archive / "car-3.mcap")
+    assert build(planned(archive, more)).manifest.logs.statuses == {"whole": 6, "kept": 1}
+    (archive / "car-3.mcap").rename(archive / "logs/car-3.mcap")
+    (archive / "root/index/listing").unlink()
+    assert build(planned(archive, more, compare=False)).manifest.logs.statuses == {"whole": 7}
 
 
 @pytest.mark.parametrize("sample", [None, 2])
@@ -282,3 +348,26 @@ def test_a_plan_tells_of_a_log_whose_stray_stamp_makes_thousands_of_empty_partit
     (told,) = [note for note in planned(archive, sample=None).notes if "car-3" in note]
     assert "car-3.mcap: 1,7" in told
     assert "partitions for 13 messages: its log times lie 2.0 days apart" in told
+
+
+def test_a_command_whose_workers_find_no_log_changed_is_up_to_date_for_all_who_ask(archive, tmp_path):
+    for number in range(70):  # more than the command opens
+        shutil.copy2(archive / "logs/car-1.mcap", archive / f"logs/more-{number:02}.mcap")
+    text = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\nhash: full\ncolumns:\n"
+    (archive / "drive.yaml").write_text(
+        f"{text}  speed: {{topic: /can, field: speed}}\noutputs: {{table: {{}}}}\n"
+    )
+    root, events = str(archive / "root"), tmp_path / "events.jsonl"
+    ask = ["build", str(archive / "drive.yaml"), "--to", root, "--json", "--openlineage", str(events)]
+    for up_to_date in (False, True):
+        done = command(*ask)
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert (said["version"], said["up_to_date"], said["logs"]) == (1, up_to_date, 77)
+    assert "workers open the others, and build those of 13 logs" in done.stderr
+    assert "up to date: version 1" in done.stderr
+    ends = [json.loads(line) for line in events.read_text().splitlines()][1::2]
+    versions = [end["outputs"][0]["facets"]["version"]["datasetVersion"] for end in ends]
+    assert (versions, {end["eventType"] for end in ends}) == (["1", "1"], {"COMPLETE"})
+    assert builds(archive) == ["unchanged", "committed"]
+    assert command("wait", root).returncode == 0

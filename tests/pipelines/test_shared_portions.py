@@ -280,7 +280,7 @@ def test_a_build_that_fails_takes_no_portion_from_another_that_is_about_to_commi
     def create_after_another_failed(*arguments):
         monkeypatch.setattr(finish, "create_version", real)
         with ThreadPoolExecutor(1) as pool, pytest.raises(ReadBackError):
-            pool.submit(archive.build, 0, 1, 2, 3, 4).result()
+            pool.submit(archive.build, 0, 1, 2, 3, 4, beside=True).result()
         return real(*arguments)
 
     monkeypatch.setattr(finish, "create_version", create_after_another_failed)

@@ -1,5 +1,8 @@
 import json
 
+import numpy as np
+
+import logloom.datasets as logloom_datasets
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
 from logloom.pipelines.splits import built_splits, empty_splits, in_words, planned_splits
@@ -63,3 +66,32 @@ def test_a_split_whose_logs_give_no_row_is_warned_of():
     assert empty_splits(counts) == ["split 'val' gets no row of its 3 logs"]
     assert in_words(counts) == "train 1,500 of 2 logs, val 0 of 3 logs"
     assert empty_splits({"train": {"logs": 0, "rows": 0}}) == []
+
+
+def test_splits_of_a_version_are_counted_and_measured(drive, tmp_path):
+    """Both drives begin at one place, so splits by log lie no gap apart: that is what the command shows."""
+    recipe = Recipe.from_yaml(f"{drive.text}split: {{b: 0.5, a: 0.5}}\n")
+    manifest = build_at(recipe, tmp_path / "root").manifest
+    told = logloom("splits", tmp_path / "root", "--position", "ego.position", "--json")
+    said = json.loads(told.stdout)
+    assert said["splits"] == built_splits(manifest)
+    assert said["left_out"] == 0
+    assert said["warnings"] == empty_splits(built_splits(manifest))
+    assert told.stderr.count("warning: ") == len(said["warnings"])
+    rows = logloom_datasets.open(str(tmp_path / "root"), columns="ego.position")
+    places = {
+        name: np.array(
+            [row["ego.position"][:2] for row in rows.take((rows.index["split"] == name).to_numpy())]
+        )
+        for name in ("b", "a")
+    }
+    (pair,) = said["nearest"]
+    assert pair["splits"] == ["b", "a"]
+    if all(map(len, places.values())):
+        between = np.sqrt(np.square(places["b"][:, None] - places["a"][None]).sum(axis=2)).min()
+        assert pair["metres"] == between
+        assert {row["log_id"] for row in pair["rows"]} == {record.log_id for record in manifest.logs}
+    else:
+        assert (pair["metres"], pair["rows"]) == (None, [])
+    table = logloom("splits", tmp_path / "root").stdout
+    assert all(f"{one['rows']:,}" in table for one in said["splits"].values())

@@ -2,10 +2,14 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
+from logloom.io.manifest import open_root, version_file
+from logloom.io.merging import write_records
+from logloom.io.storage import Store
 from logloom.pipelines import standing
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
@@ -80,6 +84,22 @@ def test_columns_say_what_keys_say(archive, keys, monkeypatch, what):
         seen.append(([log.task for log in plan.logs], plan.dropped, plan.kept, plan.up_to_date))
     assert seen[0] == seen[1]
     assert seen[0][3] == (what == "nothing")
+
+
+@pytest.mark.parametrize("others", [{"b", "d e"}, {"b", 'g"h', "f-\u00e9"}, {"c"}])
+def test_where_some_keys_are_others_all_are_made(archive, monkeypatch, others):
+    store, before = open_root(Store.at(str(archive / "root")))
+    logs = write_records(
+        store,
+        (replace(one, key="another") if one.log_id in others else one for one in before.logs),
+    )
+    store.create(version_file(2), replace(before, version=2, parent=1, logs=logs).to_bytes())
+    for count in (1, 2, len(NAMES)):
+        monkeypatch.setattr(standing, "_KEYS", count)
+        plan = planned(archive, SPLIT)
+        found = {log.task.log_id for log in plan.logs}
+        assert found == others if count > 1 or "b" in others else found <= others
+        assert not plan.up_to_date or not found
 
 
 def test_names_that_no_utf_8_has_come_back(tmp_path):

@@ -15,9 +15,10 @@ import pytest
 
 from logloom.errors import LogloomError, LogReadError
 from logloom.io.storage import Store
-from logloom.pipelines import status
-from logloom.pipelines.build import build
+from logloom.pipelines import beside, status, template
+from logloom.pipelines.build import build, submit
 from logloom.pipelines.plan import plan_build
+from logloom.runners import RunnerOptions
 from logloom.transforms import partition
 from logloom.transforms.running_note import Announced
 from tests.pipelines.conftest import build_at, command
@@ -78,6 +79,18 @@ def test_the_note_of_a_killed_command_holds_nobody_up(plan):
     note.write_text(json.dumps({**said, "host": "elsewhere", "heard": int(time.time()) - 3600}))
     (one,) = status.wait(plan.job.store, timeout=0)
     assert "gave no sign of life for 36" in one.problem
+
+
+@pytest.mark.parametrize("run", ["0", "zzz"])
+def test_of_builds_that_began_in_one_second_the_one_that_committed_is_the_latest(plan, run):
+    build(plan)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    said = {**json.loads(note_of(plan).read_bytes()), "pid": gone.pid}
+    note_of(plan).with_name(f"{run}.running.json").write_text(json.dumps(said))
+    assert [one.state for one in status.builds(plan.job.store)] == ["committed", "silent"]
+    (one,) = status.wait(plan.job.store, timeout=0)
+    assert one.state == "committed"
 
 
 def test_a_command_that_was_stopped_leaves_the_reason(plan):
@@ -180,8 +193,38 @@ def test_a_second_build_of_a_version_is_refused_and_told_of_the_first(plan, reci
     assert done.returncode == 1
     named = f"on flink, job j-1, by process {os.getpid()} on {socket.gethostname()}, since 20"
     assert f"another build of version 1 runs: {named}" in done.stderr
-    assert "Give --wait" in done.stderr
+    assert "Give `build` or `convert` --wait" in done.stderr
     assert plan.finished() == 0
+
+
+def test_the_library_and_the_template_refuse_a_second_build_as_the_command_does(plan, drive, recipe):
+    root = plan.job.store.uri
+    with Announced(plan.job, "flink"):
+        for second in (
+            lambda: build(plan_build(drive.recipe(), root)),
+            lambda: submit(plan_build(drive.recipe(), root), RunnerOptions()),
+            lambda: template.main([f"--recipe={recipe}", f"--to={root}", "--runner=FnApiRunner"]),
+        ):
+            with pytest.raises(LogloomError, match="another build of version 1 runs: on flink"):
+                second()
+        assert plan.finished() == 0
+        assert len(list(plan.job.store.path_of("runs/00000001").iterdir())) == 1
+        assert build(plan_build(drive.recipe(), root), beside=True).manifest.version == 1
+
+
+def test_a_job_of_the_template_is_known_to_run_until_its_outcome(drive, recipe, tmp_path, monkeypatch):
+    seen = []
+    real = template.construct
+
+    def looking(pipeline, plan):
+        seen.append([(one.state, one.engine, one.detached) for one in status.builds(plan.job.store)])
+        return real(pipeline, plan)
+
+    monkeypatch.setattr(template, "construct", looking)
+    template.main([f"--recipe={recipe}", f"--to={tmp_path}/root", "--runner=FnApiRunner"])
+    assert seen == [[("detached", "dataflow", True)]]
+    (one,) = status.builds(Store.at(str(tmp_path / "root")))
+    assert one.state == "committed"
 
 
 def test_labels_of_a_build_are_shown_with_it_and_stand_in_no_version(recipe, tmp_path):
@@ -206,11 +249,25 @@ def restated(plan, **changes):
 
 def test_a_process_that_has_the_number_of_a_killed_command_is_not_taken_for_it(plan):
     with Announced(plan.job, "direct"):
-        pass
-    assert status.builds(plan.job.store)[0].state == "running"
-    restated(plan, started=1_000_000_000)
-    assert status.builds(plan.job.store)[0].state == "silent"
-    assert status.running_now(plan.job.store, 1) == []
+        assert status.builds(plan.job.store)[0].state == "running"
+        restated(plan, started=1_000_000_000)
+        assert status.builds(plan.job.store)[0].state == "silent"
+        assert beside.running_now(plan.job.store, 1) == []
+
+
+def test_a_build_that_could_not_write_down_its_end_is_over_for_its_own_process(plan, drive, monkeypatch):
+    """As where it was interrupted twice, in a notebook: that process lives on."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    announced = Announced(plan.job, "direct").__enter__()
+    monkeypatch.setattr(announced, "say", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        announced.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    (one,) = status.builds(plan.job.store)
+    assert (one.state, one.problem) == ("silent", "its command has ended, and couldn't say how")
+    assert build(plan_build(drive.recipe(), plan.job.store.uri)).manifest.version == 1
 
 
 def test_a_command_elsewhere_is_known_to_run_once_it_gives_a_new_sign_of_life(plan, monkeypatch):
@@ -223,7 +280,7 @@ def test_a_command_elsewhere_is_known_to_run_once_it_gives_a_new_sign_of_life(pl
         assert (one.host, one.state) == ("elsewhere", "running")
         restated(plan, heard=int(time.time()))
 
-    assert [one.host for one in status.running_now(plan.job.store, 1, beat)] == ["elsewhere"]
+    assert [one.host for one in beside.running_now(plan.job.store, 1, beat)] == ["elsewhere"]
 
 
 def test_a_pod_that_replaces_another_waits_until_that_was_silent_for_long_enough(plan, monkeypatch):
@@ -237,7 +294,7 @@ def test_a_pod_that_replaces_another_waits_until_that_was_silent_for_long_enough
         watched.append(one.host)
         restated(plan, heard=int(time.time()) - 120)
 
-    assert status.running_now(plan.job.store, 1, time_passes) == []
+    assert beside.running_now(plan.job.store, 1, time_passes) == []
     assert watched == ["elsewhere"]
 
 
@@ -300,7 +357,7 @@ def test_flink_is_asked_how_a_detached_job_is(answers, state, said, plan, recipe
         (one,) = status.builds(plan.job.store)
         assert one.state == state
         assert said in one.problem
-        assert (status.running_now(plan.job.store, 1) != []) == (state == "running")
+        assert (beside.running_now(plan.job.store, 1) != []) == (state == "running")
         if state == "running":
             done = command("build", recipe, "--to", plan.job.store.uri)
             assert done.returncode == 1
@@ -332,6 +389,7 @@ def test_an_engine_that_is_gone_is_said_to_be_and_waited_for_a_minute(plan, monk
         f"file:///etc/passwd#/job/{JOB}",
         f"http://127.0.0.1:1/#/job/{JOB}\n",
         "https://console.cloud.google.com.evil.org/dataflow/jobs/r/j?project=p",
+        "https://console.cloud.google.com/dataflow/jobs?project=p&region=r&name=../x",
     ],
 )
 def test_places_of_another_form_than_ours_are_not_asked(place, plan):

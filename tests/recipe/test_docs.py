@@ -9,6 +9,7 @@ from logloom.recipe import (
     Clock,
     DerivedColumn,
     Keep,
+    LabelColumn,
     LogName,
     LogTable,
     Partition,
@@ -58,6 +59,7 @@ def test_each_python_block_runs(block):
         Keep,
         TopicColumn,
         DerivedColumn,
+        LabelColumn,
     ],
 )
 def test_every_key_is_explained(model):
@@ -90,7 +92,7 @@ def test_the_tables_of_policies_list_those_that_there_are():
 
 @pytest.mark.parametrize(("key", "value"), re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", TEXT, re.MULTILINE))
 def test_a_documented_default_is_the_default(key, value):
-    models = [Recipe, Time, Rows, Partition, Keep, TopicColumn, DerivedColumn]
+    models = [Recipe, Time, Clock, Rows, Partition, Keep, TopicColumn, DerivedColumn]
     dumped = [
         model.model_construct().model_dump(by_alias=True, mode="json")
         for model in models

@@ -165,7 +165,11 @@ WRONG = [
     ("rate: 10", "rate: 0", "recipe.yaml:3: clock.rate: 0 Hz is not between"),
     ("rate: 10", "rate: ten", "recipe.yaml:3: clock.rate: 'ten' is no number; expected a rate in Hz"),
     ("rate: 10", "rate: .inf", "recipe.yaml:3: clock.rate: '.inf' is no number"),
-    ("rate: 10", "rate: 10, topic: /a", "recipe.yaml:3: clock: write {rate: 10} (Hz) or {topic: /lidar}"),
+    (
+        "rate: 10",
+        "rate: 10, topic: /a",
+        "recipe.yaml:3: clock: write {rate: 10} (Hz), {topic: /lidar} or {sync:",
+    ),
     ("rate: 10", "rte: 10", "recipe.yaml:3: clock.rte: unknown key; did you mean rate?"),
     (
         "rate: 10",
@@ -359,6 +363,87 @@ def test_a_topic_clock_wants_tolerances_and_windows_where_there_is_no_period():
     ]
 
 
+SYNCED = """\
+name: synced
+logs: drives/
+clock: {sync: [/cam, /lidar], within: 50ms, stamp: /lidar}
+columns:
+  camera: {topic: /cam, field: data}
+  points: {topic: /lidar, field: data, resample: matched}
+  map: {topic: /lidar, field: map, resample: static}
+  speed: {topic: /can, field: speed, tolerance: 1s}
+"""
+
+
+def test_columns_of_synced_topics_are_matched_and_others_as_they_say():
+    recipe = Recipe.from_yaml(SYNCED)
+    policies = [column.resample for column in recipe.columns.values()]
+    assert policies == ["matched", "matched", "static", "previous"]
+    assert (recipe.clock.sync, recipe.clock.stamp) == (("/cam", "/lidar"), "/lidar")
+    assert Recipe.from_yaml(recipe.to_yaml()) == recipe
+    assert Recipe.model_validate(json.loads(json.dumps(recipe.identity_json()))) == recipe
+    made = Recipe(
+        name="synced",
+        logs=["drives/"],
+        clock={"sync": ["/cam", "/lidar"], "within": "50ms", "stamp": "/lidar"},
+        columns=recipe.columns | {"camera": TopicColumn(topic="/cam", field="data")},
+    )
+    assert made == recipe
+
+
+def test_what_a_recipe_says_without_synced_topics_is_what_it_said_before_there_were_any():
+    assert Recipe.from_yaml(SMALL).identity_json()["clock"] == {"rate": 10, "topic": None}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("stamp: /lidar", "stamp: /lidr", "3: clock.stamp: /lidr isn't in `sync`; did you mean /lidar?"),
+        (", within: 50ms", "", "3: clock.sync: needs `within`, like 50ms, or `match: exact`"),
+        ("within: 50ms", "match: exact, within: 1s", "3: clock.within: has no meaning with match: exact"),
+        ("within: 50ms", "match: exacty", "3: clock.match: no such choice as 'exacty'; did you mean exact?"),
+        ("within: 50ms", "within: 50", "3: clock.within: 50 has no unit; write a duration like 50ms"),
+        ("/cam, /lidar]", "/lidar]", "3: clock.sync: takes from 2 to 16 topics, got 1"),
+        ("/cam, /lidar]", "/lidar, /lidar, /cam]", "3: clock.sync[1]: /lidar stands there twice"),
+        ("sync: [/cam, /lidar]", "topic: /lidar", "3: clock.within: needs `sync`, the topics"),
+        (
+            "within: 50ms",
+            "within: 50ms, rate: 10",
+            "3: clock: write {rate: 10} (Hz), {topic: /lidar} or {sync:",
+        ),
+        ("resample: matched", "resample: nearest", "6: columns.points.resample: nearest may take another"),
+        (
+            "resample: matched",
+            "tolerance: 1s",
+            "6: columns.points: `tolerance` has no meaning with resample: mat",
+        ),
+        (
+            "resample: matched",
+            "offset: 1s",
+            "6: columns.points: `offset` has no meaning with resample: matched",
+        ),
+        (", tolerance: 1s", "", "8: columns.speed.tolerance: resample: previous needs a `tolerance` where"),
+        (
+            "speed, tolerance: 1s",
+            "speed, resample: matched",
+            "8: columns.speed.resample: /can isn't in the `sync` of the clock; did you mean /cam?",
+        ),
+    ],
+)
+def test_mistakes_about_synced_topics_name_their_line_and_the_way_out(old, new, expected):
+    assert old in SYNCED
+    lines = mistakes_of(SYNCED.replace(old, new))
+    assert any(line.startswith(f"recipe.yaml:{expected}") for line in lines), lines
+
+
+def test_matched_columns_want_a_clock_that_matches():
+    lines = mistakes_of(SMALL.replace("field: speed", "field: speed, resample: matched"))
+    assert lines == [
+        "recipe.yaml:5: columns.speed.resample: matched needs "
+        "`clock: {sync: [/camera, /lidar], within: 50ms}`"
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -431,14 +516,14 @@ PLAIN = st.recursive(
 @given(st.text(max_size=200))
 @example("? a\n: b")
 @example("'': 1")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_text_is_a_recipe_or_a_recipe_error(text):
     with pytest.raises(RecipeError):
         Recipe.from_yaml(text)
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_damaged_recipe_is_a_recipe_or_a_recipe_error(data):
     text = list(FULL)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -449,7 +534,7 @@ def test_a_damaged_recipe_is_a_recipe_or_a_recipe_error(data):
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), PLAIN, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_data_in_the_place_of_a_recipe_is_a_recipe_or_a_recipe_error(data):
     base = {"name": "a", "logs": ["a"], "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
     with contextlib.suppress(RecipeError):
@@ -494,7 +579,7 @@ RECIPES = st.fixed_dictionaries(
 
 
 @given(RECIPES)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_recipe_survives_yaml_and_sorted_json(data):
     recipe = Recipe.model_validate(data)
     text = recipe.to_yaml()

@@ -149,7 +149,7 @@ class BuildCommand:
         return [pid for pid, command in found.items() if pid != self._process.pid and word in command]
 
     def local_workers(self) -> list[int]:
-        """Ids of the worker processes of Beam's local runner: those that its fork server has forked."""
+        """Ids of its worker processes: those that its fork server has forked."""
         servers = self.descendants("logloom.runners.fork_server")
         return [pid for pid in servers if _parent(pid) in servers]
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from logloom.demo import car_recipe, make_car_drives
 from logloom.recipe import Recipe
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import digests
@@ -52,6 +53,16 @@ def test_a_real_log_is_the_same_to_the_byte(engine, laser, expected_laser, tmp_p
 def test_logs_that_workers_open_are_the_same_to_the_byte(engine, drive, expected, tmp_path):
     build_on(drive, tmp_path / "root", sample=1, **ENGINES[engine])
     assert digests(tmp_path / "root") == expected
+
+
+def test_a_whole_car_is_the_same_to_the_byte_on_flink(tmp_path):
+    """Video, transforms, deskewing, calibration and labels, in several partitions."""
+    make_car_drives(tmp_path / "car", seconds=3)
+    recipe = Recipe.from_yaml(car_recipe(tmp_path / "car") + "\npartition: {rows: 10}\n")
+    build_on(recipe, tmp_path / "direct", runner="direct", workers=1)
+    built = build_on(recipe, tmp_path / "flink", runner="flink", workers=2)
+    assert built.built > 2
+    assert digests(tmp_path / "flink") == digests(tmp_path / "direct")
 
 
 def test_a_standing_flink_cluster_gives_the_same_bytes(cluster, drive, expected, tmp_path):

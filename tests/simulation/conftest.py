@@ -1,7 +1,7 @@
 """Schedules run the real commands, each actor in one thread, over a store in memory."""
 
 import contextlib
-import functools
+import os
 import random
 import threading
 import uuid
@@ -16,15 +16,15 @@ import pytest
 from logloom.errors import LogloomError
 from logloom.io import ages, ahead, removals, retries, storage
 from logloom.io.storage import Store
+from logloom.io.tables import index, parts, ranges
 from logloom.pipelines import build, plan_logs
 from logloom.runners.options import Finished
-from logloom.transforms import attempts, build_logs, partition, running_note, writing
+from logloom.transforms import attempts, partition, running_note, writing
 from tests import faulty
 from tests.faulty import FaultyFiles
-from tests.simulation.eager import EAGER
-from tests.simulation.world import LOGS, MANIFEST, NAMES, THEMES, TRIED, World, build_all
+from tests.simulation.world import LOGS, MANIFEST, NAMES, OUTPUTS, THEMES, TRIED, World, build_all
 
-OUTPUTS = {"tar: {}": 1.0, "zarr: {}": 0.25}  # with the share of schedules
+SHARES = {"tar: {}": 1.0, "zarr: {}": 0.25}  # of schedules, by their output
 
 
 class Inline:
@@ -67,15 +67,6 @@ class Silent:
         pass
 
 
-def unlocked(cached, instance, owner=None):
-    """As `functools.cached_property.__get__`, without the lock that Python 3.11 has for all actors."""
-    if instance is None:
-        return cached
-    if cached.attrname not in vars(instance):
-        vars(instance)[cached.attrname] = cached.func(instance)
-    return vars(instance)[cached.attrname]
-
-
 create = Store.create
 
 
@@ -110,12 +101,10 @@ def logs(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """One thread an actor, which stands for a process, and no waiting."""
-    for module in (ages, ahead, storage, writing, plan_logs):
+    for module in (ages, ahead, storage, writing, plan_logs, index, parts, ranges):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
-    monkeypatch.setattr(functools.cached_property, "__get__", unlocked)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
     monkeypatch.setattr(Store, "create", noted_create)
-    monkeypatch.setattr(build_logs, "beam", EAGER)
     monkeypatch.setattr(build, "run", run_engine)
     monkeypatch.setattr(attempts, "_in_child", in_this_process)
     monkeypatch.setattr(attempts, "_APART", contextlib.nullcontext())
@@ -155,12 +144,17 @@ def run(logs, clean):
 
     def run_seed(seed, theme="", **shares):
         chosen = random.Random(seed)
-        output = chosen.choices([*OUTPUTS], [*OUTPUTS.values()])[0]
+        output = chosen.choices([*SHARES], [*SHARES.values()])[0]
+        theme = theme or chosen.choice([*THEMES])
+        output = OUTPUTS.get(theme, output)
         world = World(logs, seed, output, **shares)
         try:
-            world.run(theme or chosen.choice([*THEMES]), lambda names: clean(output, names))
+            world.run(theme, lambda names: clean(output, names))
         except (AssertionError, LogloomError) as error:
-            raise AssertionError(f"LOGLOOM_SEED={seed}: {error}") from error
+            again = f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', '?')}"
+            raise AssertionError(
+                f"LOGLOOM_SEED={seed} LOGLOOM_ROOT={world.number} {again}: {error}"
+            ) from error
         return world
 
     return run_seed

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from logloom.metrics import collected
 from logloom.pipelines.build import prepared, raise_outcome
 from logloom.pipelines.planned import Plan
-from logloom.transforms import build_logs, finish
+from logloom.transforms import finish
+from logloom.transforms.build_logs import build_logs, commit_version
 
 REPEATED = 0.05  # the share of work that is done twice, as where an engine takes a worker for dead
 
@@ -30,8 +32,6 @@ class Collection:
         return self
 
     def __or__(self, step: Any) -> Collection:
-        if hasattr(step, "expand"):
-            return step.expand(self)
         return Collection(list(step.work(self.elements, self.rng)), self.rng)
 
 
@@ -78,7 +78,6 @@ def _grouped(elements: list[Any], rng: random.Random) -> list[Any]:
     return list(groups.items())
 
 
-_COUNTER = SimpleNamespace(inc=lambda count: None, update=lambda value: None)
 EAGER = SimpleNamespace(
     Map=_map,
     FlatMap=_flat_map,
@@ -89,17 +88,15 @@ EAGER = SimpleNamespace(
         AsList=lambda made: _Side(lambda: list(made.elements)),
         AsSingleton=lambda made: _Side(lambda: made.elements[0]),
     ),
-    metrics=SimpleNamespace(
-        Metrics=SimpleNamespace(counter=lambda *name: _COUNTER, distribution=lambda *name: _COUNTER)
-    ),
 )
 
 
 def run_eagerly(plan: Plan, rng: random.Random) -> None:
-    """Runs a prepared build to its commit, where `EAGER` is the `beam` of logloom.transforms.build_logs."""
+    """Runs a prepared build to its commit."""
     tasks = Collection(list(plan.elements), rng)
-    outcomes = tasks | build_logs.BuildLogs(plan.job)
-    outcomes | build_logs.CommitVersion(plan.job, plan.log_ids)
+    with collected():
+        outcomes = build_logs(tasks, plan.job, EAGER)
+        commit_version(outcomes, plan.job, plan.log_ids, EAGER)
 
 
 def build_eagerly(plan: Plan, rng: random.Random) -> None:

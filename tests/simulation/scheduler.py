@@ -52,8 +52,8 @@ class Scheduler:
         crashes, faults: shares of the requests at which an actor is killed, or which fail.
         check: called whenever a request was made and another is about to be.
         engine: runs the steps of a build.
-        stalls_before: a request and a folder, such as "remove parts": each actor stands still before its
-            first one until the others are over.
+        stalls_before: a request and how a path of the root begins, such as "remove parts": each actor stands
+            still before its first one until the others are over.
     """
 
     def __init__(
@@ -152,7 +152,8 @@ class Scheduler:
         share = max(self.switches, 0.15 * is_shared)  # most happens where two are at work
         actor.acts += what in ("write", "remove")
         stalls = what in ("write", "remove") and actor.acts == actor.stalls_at
-        if self.stalls_before == f"{what} {place.partition('/')[0]}" and not actor.has_stalled:
+        within = "/".join(path.partition("://")[2].split("/")[2:])
+        if self.stalls_before and f"{what} {within}".startswith(self.stalls_before) and not actor.has_stalled:
             stalls = actor.has_stalled = True
         if not actor.is_dead and (stalls or self.rng.random() < share):
             actor.priority = -1.0 if stalls else self.rng.random()
@@ -166,7 +167,7 @@ class Scheduler:
         if what in ("write", "remove"):
             (self.written if what == "write" else self.removed)[path] = self.requests
         fails = self.rng.random() < self.faults
-        met = self._met.setdefault(path, collections.deque(maxlen=2 * len(retries.WAITS)))
+        met = self._met.setdefault(path, collections.deque(maxlen=2 * (1 + len(retries.WAITS))))
         met.append(fails)
         if sum(met) > len(retries.WAITS):
             self.refused.add(path)

@@ -1,8 +1,8 @@
 """Mistakes that the simulation must find: rules of builds, gc, purge and tags are switched off one by one.
 
 Each has the seed of a schedule that showed it; where a change made that seed another one, others are tried.
-Elsewhere: all rules, in the model of versions (tests/model), the look after a tag is written
-among them, which no schedule was seen to need.
+Elsewhere: all rules, in the model of versions (tests/model), those of references to other roots among them,
+which no schedule was seen to need.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from logloom.io.entries import ENTRY
 from logloom.io.purged import Purged
 from logloom.io.remote import RemoteFiles
 from logloom.io.storage import Store
-from logloom.pipelines import gc, purge
+from logloom.pipelines import gc, purge, tagging
 from logloom.transforms import finish, finished, reading_back, taking
 from tests.simulation import conftest
 from tests.simulation.scheduler import Scheduler
@@ -110,10 +110,14 @@ MISTAKES = {
     "the grace is shorter than a build": (("builds", 9, ""), [(Scheduler, "old", anything_is_old)]),
     "retention removes a manifest": (("retention", 4, ""), [(gc, "mark_removed", manifest_removed)]),
     "gc doesn't look for tags after it took a version out": (
-        ("tags", 6, ""),
+        ("tags", 4, ""),
         [(gc, "read_tags", lambda store: {})],
     ),
-    "the last writer of tags wins": (("tags", 0, ""), [(conftest, "create", tags_of_the_last_writer)]),
+    "a tag doesn't look whether its version was removed meanwhile": (
+        ("tags", 5, "write versions/tags"),
+        [(tagging, "version_numbers", lambda store: range(1, 100))],
+    ),
+    "the last writer of tags wins": (("tags", 6, ""), [(conftest, "create", tags_of_the_last_writer)]),
     "a purge leaves no tombstone": (
         ("purges", 1, ""),
         [(purge._Purging, "_write_tombstones", without_tombstones)],

@@ -1,11 +1,15 @@
 """The real code under schedules of all kinds: all commands on versions at once, over one store.
 
-LOGLOOM_SCHEDULES=5000 runs more of them (`make simulate`), LOGLOOM_SEED=17 the one that failed.
+LOGLOOM_SCHEDULES=5000 runs more of them (`make simulate`). The one that failed runs again by the
+LOGLOOM_SEED, the LOGLOOM_ROOT and the PYTHONHASHSEED that it names: names of roots and the order of sets are
+part of a schedule.
 Elsewhere: who acts, and what must hold (tests/simulation/world.py); that mistakes are found
 (tests/simulation/test_mistakes.py).
 """
 
 import os
+
+import pytest
 
 SCHEDULES = int(os.environ.get("LOGLOOM_SCHEDULES", "15"))
 SEEDS = [int(os.environ["LOGLOOM_SEED"])] if "LOGLOOM_SEED" in os.environ else range(SCHEDULES)
@@ -16,6 +20,11 @@ def test_whatever_the_schedule_versions_are_whole_and_those_of_a_clean_build(run
     if len(worlds) > 10:
         assert any(actor.is_dead for world in worlds for actor in world.scheduler.actors)
         assert max(len(world.manifests) for world in worlds) > 3
+
+
+@pytest.mark.parametrize("seed", [40008, 40011])
+def test_schedules_of_purges_that_once_broke_a_promise_keep_it(run, seed):
+    run(seed, theme="purges")
 
 
 def test_a_seed_gives_the_same_schedule_again(run):

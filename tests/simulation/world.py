@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import itertools
 import json
+import os
 import random
 import re
 import threading
@@ -31,6 +32,7 @@ from logloom.io.manifest import manifest_at, read_manifest, version_file, versio
 from logloom.io.purged import Purged
 from logloom.io.removals import REMOVING
 from logloom.io.storage import Store
+from logloom.io.tables import verify
 from logloom.io.tags import read_tags
 from logloom.pipelines.amending import plan_drop, rollback
 from logloom.pipelines.build import build
@@ -56,6 +58,7 @@ outputs:
 partition: {{rows: 15}}
 vanished: drop
 """
+OUTPUTS = {"references": "table: {}"}  # of themes that are about one output
 MANIFEST = re.compile(r"versions/\d{8}\.json$")
 # By its theme: how many versions there may be when a schedule begins, and how many of each actor at most, at
 # least half as many.
@@ -64,9 +67,10 @@ THEMES: dict[str, tuple[int, dict[str, int]]] = {
     "retention": (3, {"build": 1, "collect": 2, "roll_back": 2, "read": 2, "drop": 1}),
     "purges": (2, {"build": 2, "purge": 2, "roll_back": 1, "drop": 1, "collect": 1, "read": 1}),
     "tags": (3, {"tag": 3, "collect": 2, "build": 1}),
+    "references": (2, {"refer": 2, "build": 1, "collect": 2, "roll_back": 1, "read": 1}),
     "all": (3, {"build": 2, "collect": 1, "roll_back": 1, "drop": 1, "purge": 1, "tag": 1, "read": 1}),
 }
-NUMBERS = itertools.count()
+NUMBERS = itertools.count(int(os.environ.get("LOGLOOM_ROOT", "0")))
 NAMES = random.Random()  # of what gets a random name
 TRIED = threading.local()  # the manifest that an actor tried to commit last
 
@@ -84,11 +88,13 @@ class World:
 
     def __init__(self, logs, seed, output="tar: {}", **shares):
         self.seed, self.logs, self.output = seed, logs, output
-        self.root = f"{ROOT}/root-{next(NUMBERS)}"  # nothing that this process remembers is about it
+        self.number = next(NUMBERS)
+        self.root = f"{ROOT}/root-{self.number}"  # nothing that this process remembers is about it
         NAMES.seed(seed)
         self.manifests: dict[str, bytes] = {}
         self.things: set[str] = set()
         self.unmarked: set[str] = set()  # folders that lost their mark at some time
+        self.elsewhere: list[str] = []  # other roots, whose tables point into this one
         self.proven: set[str] = set()  # logs of which a purge said that nothing is left
         self.tags: dict[str, set[int | None]] = {}  # which versions each name may stand for
         self.ended: dict[str, int] = {}
@@ -104,9 +110,10 @@ class World:
     def rng(self):
         return self.scheduler.rng
 
-    def recipe(self, names):
+    def recipe(self, names, output=""):
         logs = ", ".join(str(self.logs / name) for name in names)
-        return Recipe.from_yaml(RECIPE.format(logs=logs, outputs=self.output), source="simulated.yaml")
+        text = RECIPE.format(logs=logs, outputs=output or self.output)
+        return Recipe.from_yaml(text, source="simulated.yaml")
 
     def names(self) -> Iterator[str]:
         start = self.root.removeprefix("faulty:/") + "/"
@@ -172,7 +179,7 @@ class World:
         if plan.up_to_date:
             return
         with self.expect(*BUILDING):
-            build(plan, view="none")
+            build(plan, view="none", beside=True)
             if self.read_object(version_file(plan.job.number)) != TRIED.manifest:
                 raise LieError(f"version {plan.job.number} was said to be committed")
             self.check_new(plan.job.number, tombs)
@@ -214,10 +221,23 @@ class World:
                     self.proven.add(log)
                     return
 
+    def refer(self, name):
+        """Builds versions of a root of its own, whose tables point to what versions here hold already."""
+        other = f"{self.root}-{name}"
+        self.elsewhere.append(other)
+        for _ in range(2):
+            self.scheduler.begin()
+            names = sorted(self.rng.sample(LOGS, self.rng.randint(1, len(LOGS))))
+            wanted = self.rng.choice([self.root, self.root, f"{self.root}@{self.rng.randint(1, 3)}"])
+            with self.expect("no table", "no version", "version removed", "removed amid", *BUILDING):
+                plan = plan_build(self.recipe(names, f"table: {{reference: '{wanted}'}}"), other)
+                if not plan.up_to_date:
+                    build(plan, view="none")
+
     def tag(self, name):
         """Names versions, by a name that nobody else uses."""
         known = self.tags.setdefault(name, {None})
-        for _ in range(4):
+        for _ in range(self.rng.randint(1, 4)):
             self.scheduler.begin()
             wanted = None if self.rng.random() < 0.3 else self.rng.randint(1, 4)
             before = set(known)
@@ -293,6 +313,16 @@ class World:
         for number in version_numbers(store):
             problems = problems_of(store, read_manifest(store, number))
             assert problems == [], f"version {number} names what isn't there: {problems}"
+        self.check_elsewhere()
+
+    def check_elsewhere(self):
+        """What tables of other roots point to stays."""
+        for other in map(Store.at, self.elsewhere):
+            for number in version_numbers(other):
+                problems = problems_of(other, read_manifest(other, number))
+                assert problems == [], f"a table elsewhere names what isn't there: {problems}"
+                problems = verify(f"{other.uri}@{number}")
+                assert problems == [], f"a table elsewhere points to what isn't there: {problems}"
 
     def check_proofs(self):
         """Nothing is left of a log once a purge said so, and no later version has it."""
@@ -322,7 +352,7 @@ class World:
         """
         before, most = THEMES[theme]
         rng = self.rng
-        for _ in range(rng.randint(0, before)):
+        for _ in range(rng.randint(theme in OUTPUTS, before)):  # else there is nothing to refer to
             build_all(self, sorted(rng.sample(LOGS, rng.randint(1, len(LOGS)))))
         if rng.random() < 0.7:  # something lies there that a build left which was killed
             self.scheduler.ends_at = {"parts": 0.02, "versions": 0.9}  # most of them at the commit
@@ -417,7 +447,7 @@ def _was_refused(world, error, began):
 def _stands(world, error, began):
     """There is such a version, and it isn't what the actor tried to commit."""
     number = int(re.findall(r"committed version (\d+)", error)[0])
-    return world.read_object(version_file(number)) not in (None, TRIED.manifest)
+    return world.read_object(version_file(number)) not in (None, getattr(TRIED, "manifest", None))
 
 
 def _is_purged(world, error, began):
@@ -448,12 +478,14 @@ EXPECTED = {
     "purged before it ran": (PurgedError, "was purged since this build was planned", _is_purged),
     "purged": (DatasetError, "can't be gone back to: .*was purged", _is_purged),
     "all dropped": (UsageError, "none of .* is to be built: .* somebody dropped", _anything),
-    "no version": (UsageError, "no version here|no version \\d|there is no version", _anything),
+    "no version": (UsageError, "no version here|no version '?\\d|there is no version", _anything),
+    "no table": (DatasetError, "no table here", _anything),
     "version removed": (UsageError, "was removed by `logloom gc`", _is_taken_out),
+    "removed amid": (LogReadError, "was removed by `logloom gc`", _is_taken_out),
     "no root": (UsageError, "not a logloom root", _anything),
     "the same": (UsageError, "already says what|is the newest one", _anything),
     "no such log": (UsageError, "doesn't have, or leaves out already,|leaves out no", _anything),
-    "nobody has": (UsageError, "no version has car", _anything),
+    "nobody has": (UsageError, "no version has 'car", _anything),
     "a build runs": (UsageError, "a build runs", _anything),
     "no such tag": (UsageError, "no version has the tag", _anything),
 }

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.statistics.cells import CELLS, RELATIVE, cells_of, keys_of, merged_cells
@@ -21,7 +21,6 @@ from logloom.statistics.lanes import (
 )
 from logloom.statistics.summary import MAX_BINS, PERCENTS, histogram, quantiles
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # as machines may be
 ANY = st.floats(width=64)
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
 MODEST = st.floats(-1e9, 1e9, width=32)
@@ -46,7 +45,6 @@ KINDS = ["normal", "uniform, far from zero", "heavy tails", "many magnitudes", "
 KINDS += ["few values", "one value", "denormal"]
 
 
-@UNHURRIED
 @given(st.lists(FINITE, max_size=40))
 def test_sums_are_those_of_fractions(values):
     (total,), (squares,) = sums_of(np.array(values, np.float64)[None])
@@ -62,7 +60,6 @@ def test_sums_of_many_values_are_those_of_fractions(kind):
     assert squares.fraction == sum(Fraction(value) ** 2 for value in values.tolist())
 
 
-@UNHURRIED
 @given(st.lists(st.integers(-(2**64), 2**64), min_size=1, max_size=8), st.integers(-1100, 1100))
 def test_dyadic_numbers_add_and_read_back(numbers, power):
     parts = [Dyadic.scaled(number, power) for number in numbers]
@@ -78,7 +75,6 @@ def test_what_is_no_sum_is_refused(text):
         Dyadic.parse(text)
 
 
-@UNHURRIED
 @given(st.lists(st.lists(ANY, max_size=30), min_size=1, max_size=5), st.randoms())
 def test_parts_merge_to_the_whole_in_any_order_and_grouping(parts, order):
     whole = numbers_of(np.array([x for part in parts for x in part], np.float64)[None])[0]
@@ -119,7 +115,6 @@ def test_cells_count_the_values_between_their_bounds(kind):
         ).all()
 
 
-@UNHURRIED
 @given(st.lists(st.lists(st.integers(0, 2**16), min_size=1, max_size=300), min_size=2, max_size=4))
 def test_cells_of_many_different_values_merge_to_the_same(parts):
     # Spread over all powers of two, so that even 512 cells are too few.
@@ -153,7 +148,6 @@ def test_errors_are_small_against_the_values_or_their_spread(kind):
     assert all(error <= max(abs(one) / 14, width / 14) for one, error in zip(found, errors, strict=True))
 
 
-@UNHURRIED
 @given(st.lists(MODEST, min_size=1, max_size=200))
 def test_mean_and_std_are_exact_but_for_the_last_bits(values):
     one = numbers_of(np.array(values)[None])[0]
@@ -180,7 +174,6 @@ def test_nan_and_infinities_are_counted_apart():
     assert numbers_of(np.empty((2, 0)))[1].count == 0
 
 
-@UNHURRIED
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30), st.randoms())
 def test_whole_numbers_beyond_those_of_floats_are_exact(values, order):
     whole = whole_numbers_of(np.array(values, np.int64))
@@ -209,7 +202,6 @@ def test_a_histogram_counts_what_lies_between_its_edges(kind):
     assert np.bincount(places, minlength=len(found.counts)).tolist() == found.counts
 
 
-@UNHURRIED
 @given(st.lists(st.lists(st.sampled_from(["car", "bus", "ü", ""]), max_size=9), min_size=1, max_size=4))
 def test_texts_merge_to_the_whole(parts):
     whole = texts_of([text for part in parts for text in part])

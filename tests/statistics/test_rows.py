@@ -5,12 +5,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
 from logloom.cli.stats import _lines, _texts
 from logloom.errors import DatasetError
+from logloom.pipelines.stats import changes_of
 from logloom.schema import ColumnType, Schema
 from logloom.statistics.cells import MAX_LEVEL, NO_CELLS, Cells
 from logloom.statistics.exact import Dyadic
@@ -52,7 +53,7 @@ def test_blocks_cut_anywhere_and_merged_in_any_order_give_the_same_bytes(schema)
         assert merged.to_bytes() == whole.to_bytes()
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 60), max_size=4))
 def test_any_rows_in_any_parts_give_the_same(seed, at):
     block = random_block(SCHEMA, 60, seed=seed)
@@ -65,6 +66,23 @@ def test_bytes_read_back():
     assert Statistics.from_bytes(found.to_bytes("car/1"), "here") == found
     assert found.to_bytes("car/1") != found.to_bytes("car/2")
     assert Statistics.from_bytes(Statistics({}).to_bytes(), "here") == Statistics({})
+
+
+def test_brief_statistics_tell_how_many_values_there_are_their_ends_and_their_mean():
+    blocks = cut(random_block(EVERY_TYPE, 40, seed=2), [7, 30])
+    parts = [counted([block], EVERY_TYPE).to_bytes() for block in blocks]
+    whole, brief = (
+        Statistics.merged(Statistics.from_bytes(data, "here", brief=how) for data in parts)
+        for how in (False, True)
+    )
+    assert brief.lanes.keys() == whole.lanes.keys()
+    for key, lane in whole.lanes.items():
+        few = brief.lanes[key]
+        if isinstance(lane, Texts):
+            assert few == Texts(lane.count, None)
+        else:
+            assert few == dataclasses.replace(lane, squares=Dyadic(), cells=NO_CELLS)
+    assert changes_of(summary(brief, EVERY_TYPE), summary(whole, EVERY_TYPE)) == {}
 
 
 def test_damaged_bytes_are_refused_by_name():
@@ -136,6 +154,23 @@ def test_statistics_that_no_rows_have_are_refused(key, lane):
     lanes = {Key("c", "", VALUES, 0): FEW, Key("c", "", VALUES, 1): CAR}
     with pytest.raises(DatasetError, match="column 'c': no such lane"):
         Statistics.from_bytes(Statistics(lanes).to_bytes(), "there")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"count": -3},
+        {"below": 4},
+        {"low": None},
+        {"low": HUGE, "high": HUGE, "total": HUGE},
+        {"total": HUGE},
+        {"total": Dyadic()},
+    ],
+)
+def test_brief_statistics_that_no_rows_have_are_refused(said):
+    lane = dataclasses.replace(FEW, **said)
+    with pytest.raises(DatasetError, match=r"^there: not statistics of columns"):
+        Statistics.from_bytes(Statistics({Key("c", "", VALUES, 0): lane}).to_bytes(), "there", brief=True)
 
 
 def test_many_parts_of_a_lane_are_merged_meanwhile(monkeypatch):

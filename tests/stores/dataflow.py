@@ -11,6 +11,7 @@ import json
 import re
 import threading
 import traceback
+import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -83,6 +84,15 @@ class StandIn:
     def answer(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         found = _PATH.match(path)
         assert found, path
+        if found["job"] is None and method == "GET":
+            (name,) = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query)["name"]
+            named = [(job_id, job) for job_id, job in self.jobs.items() if job.sent["name"] == name]
+            return {
+                "jobs": [
+                    {"id": i, "name": name, "currentState": job.state, "createTime": f"{i[:10]}T00:00:00Z"}
+                    for i, job in named
+                ]
+            }
         if found["job"] is None:
             assert method == "POST"
             return self.create(found["project"], found["region"], json.loads(body))

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 
+import lance
 import numpy as np
 import pytest
 import webdataset
@@ -239,3 +240,37 @@ def test_a_later_version_refers_to_a_table_in_a_store_and_stores_what_is_new(dri
     ]
     np.testing.assert_array_equal(rows[0]["lidar.points"], rows[1]["lidar.points"])
     build_at(drive, store, f"{bucket}/root", **{"rate: 10": "rate: 5"})  # what refers to it is no stranger
+
+
+def test_a_lance_table_in_a_store_opens_by_its_root_and_as_a_plain_folder(drive, store, bucket, tmp_path):
+    recipe = {"outputs:": "outputs:\n  lance: {images: {camera.front: jpg}}"}
+    root, options = f"{bucket}/root", {"storage_options": store.storage_options}
+    build_at(drive, store, root, **recipe)
+    built = build(plan_build(drive.recipe(**recipe), str(tmp_path / "root")))
+    here = logloom.datasets.open(f"{built.view}/lance/all")
+    assert findings(store, root) == []
+    made = command("convert", root, f"{bucket}/plain", "--format", "lance", "--plain", *store.flags)
+    assert made.returncode == 0, made.stderr
+    for there in (
+        logloom.datasets.open(root, output="lance", **options),
+        logloom.datasets.open(f"{bucket}/plain", **options),
+    ):
+        assert len(there) == len(here) > 20
+        numbers = [len(here) - 1, 3, 17]
+        batches = [rows.get_many(numbers, ["lidar.points", "ego.position"]) for rows in (there, here)]
+        np.testing.assert_array_equal(batches[0]["lidar.points"][0], batches[1]["lidar.points"][0])
+        np.testing.assert_array_equal(batches[0]["ego.position"], batches[1]["ego.position"])
+        assert there[3]["camera.front"] == here[3]["camera.front"]
+    settings = lance_settings(store)
+    table = lance.dataset(f"{bucket}/plain", storage_options=settings)
+    stamps = table.take(numbers, columns=["timestamp"])["timestamp"].to_pylist()
+    assert stamps == [here[number]["timestamp"] for number in numbers]
+
+
+def lance_settings(store):
+    """What pylance's own clients are told, to find the stand-in and to send no credentials elsewhere."""
+    endpoint = store.options["endpoint_url"]
+    if store.protocol == "gs":
+        return {"google_base_url": endpoint, "google_skip_signature": "true", "allow_http": "true"}
+    keys = {"aws_access_key_id": store.options["key"], "aws_secret_access_key": store.options["secret"]}
+    return {"aws_endpoint": endpoint, "allow_http": "true", "aws_region": "us-east-1", **keys}

@@ -176,8 +176,9 @@ def test_a_requirements_file_is_staged_for_the_workers(source, gcs, bucket, serv
     assert ended(service.jobs[submitted.engine_id]) == "JOB_STATE_DONE"
 
 
-def test_a_detached_job_is_asked_of_and_has_its_labels(source, gcs, bucket, service, monkeypatch):
-    service.hold.clear()
+@pytest.fixture
+def asked(service, monkeypatch):
+    """Detached jobs are asked of at the stand-in."""
     monkeypatch.setattr(
         detached,
         "_dataflow_client",
@@ -187,6 +188,11 @@ def test_a_detached_job_is_asked_of_and_has_its_labels(source, gcs, bucket, serv
             transport="rest",
         ),
     )
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_detached_job_is_asked_of_and_has_its_labels(source, gcs, bucket, service):
+    service.hold.clear()
     planned = plan(source, gcs, bucket, labels={"team": "perception"})
     submitted = job.submit(planned, options(bucket, service))
     served = service.jobs[submitted.engine_id]
@@ -257,17 +263,42 @@ def test_a_flex_template_s_launcher_submits_the_same_job(source, gcs, bucket, se
     assert len(manifest.logs) == 1
 
 
-def test_a_launch_of_the_template_that_finds_all_up_to_date_is_a_job_that_succeeds(
-    source, gcs, bucket, service
-):
+@pytest.fixture
+def launched(source, gcs, bucket, service):
+    """The arguments of a launch of the template."""
     gcs.fs.pipe_file(f"{bucket}/recipe.yaml", source.text.encode())
     flags = [f"--recipe={bucket}/recipe.yaml", f"--to={bucket}/root", "--runner=DataflowRunner"]
     flags += [f"--storage_options={json.dumps(gcs.storage_options)}", "--job_name=weave", "--project=p"]
     flags += [f"--staging_location={bucket}/s", f"--temp_location={bucket}/t", "--region=r", "--no_auth"]
     flags += [f"--dataflow_endpoint={service.endpoint}", f"--sdk_container_image={IMAGE}"]
-    flags += ["--sdk_location=container", "--allow_derive=labels"]
-    for _ in range(2):
-        template.main(flags)
+    return [*flags, "--sdk_location=container", "--allow_derive=labels"]
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("is_named", [False, True])
+def test_while_a_job_of_the_template_runs_another_is_refused(is_named, launched, gcs, bucket, service):
+    """On Dataflow a launcher writes the job down and never learns its id."""
+    service.hold.clear()
+    template.main([*launched, *([f"--template_location={bucket}/job"] if is_named else [])])
+    if is_named:
+        service.create("p", "r", json.loads(gcs.fs.cat_file(f"{bucket}/job")))
+    (job_id,) = service.jobs
+    told = f"another build of version 1 runs: on dataflow, job {'weave' if is_named else job_id} at https://"
+    with pytest.raises(LogloomError, match=told):
+        template.main(launched)
+    service.hold.set()
+    assert ended(service.jobs[job_id]) == "JOB_STATE_DONE"
+    assert [one.state for one in status.builds(Store.at(f"{bucket}/root", gcs.storage_options))] == [
+        "committed"
+    ]
+
+
+def test_a_launch_of_the_template_that_finds_all_up_to_date_is_a_job_that_succeeds(
+    launched, gcs, bucket, service
+):
+    for number in range(2):
+        template.main(launched)
+        assert ended(list(service.jobs.values())[number]) == "JOB_STATE_DONE"
     assert [ended(served) for served in service.jobs.values()] == ["JOB_STATE_DONE"] * 2
     first, second = (str(served.sent["name"]) for served in service.jobs.values())
     assert first == second == "weave"

@@ -89,7 +89,9 @@ def test_chains_of_references_and_damage_are_named(tables, store, bucket):
         assert "group camera.front (camera.front), row 0 of log drive-0: bytes 0 to " in line
     store.fs.rm_file(blob)
     loader = tt.row_loader(tt.read_index(f"{bucket}/v3", **options), **options)
-    with pytest.raises(DatasetError, match=rf"v3: part .*row 5 of log drive-0.*{uri}/parts/.*is missing"):
+    with pytest.raises(
+        DatasetError, match=rf"v3: part .*row 5 of log drive-0.*{uri}/parts/.*there is no such file"
+    ):
         loader.get_row(5)
 
 

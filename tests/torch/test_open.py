@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -110,3 +111,14 @@ def test_the_example_runs_as_a_program_in_a_folder_of_its_own(demo, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "through torch's DataLoader" in done.stdout
+
+
+def test_the_page_on_training_with_torch_runs_from_top_to_bottom(demo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/dataset").symlink_to(demo)
+    page = (REPOSITORY / "docs/howto/train-with-torch.md").read_text()
+    names: dict[str, object] = {"__name__": "page"}
+    for text in re.findall(r"^```py(?:thon)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(compile(text, "train-with-torch.md", "exec"), names)
+    assert float(names["loss"].detach()) > 0

@@ -5,6 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
+import logloom.datasets
 import logloom.io.tables as tt
 from logloom.datasets.loader import Loader, torch_dataset
 from tests.io.tables.making import drive, labels
@@ -93,3 +94,23 @@ def test_a_model_learns_from_a_merged_table_through_the_loader(merged):
             optimizer.step()
             losses.append(float(loss.detach()))
     assert np.mean(losses[-20:]) < 0.05 * np.mean(losses[:20])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_mixture_goes_through_torchs_loader_in_its_order(tmp_path, workers):
+    names = ["urban", "highway"]
+    for name, count in zip(names, (6, 4), strict=True):
+        rows = [
+            {"log_id": name, "timestamp": k, "n": np.int64(k), "x": np.full(3, k, "f4")} for k in range(count)
+        ]
+        tt.write_table(f"{tmp_path}/{name}", rows)
+    mixture = logloom.datasets.mix(
+        {f"{tmp_path}/{name}": weight for name, weight in zip(names, (2, 1), strict=True)}
+    )
+    loader = torch.utils.data.DataLoader(mixture.torch(), batch_size=4, num_workers=workers)
+    found = [one for batch in loader for one in zip(batch["source"], batch["n"].tolist(), strict=True)]
+    assert found == [(row["source"], row["n"]) for row in mixture]
+    with Loader(mixture, 4, workers=0) as ours:
+        batch = next(iter(torch_dataset(ours)))
+    assert batch["n"].tolist() == [n for _, n in found[:4]]
+    assert isinstance(batch["x"], torch.Tensor)

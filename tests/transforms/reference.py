@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from logloom.schema import NO_AGE
-from logloom.transforms.columns import RateClock
+from logloom.transforms.columns import RateClock, SyncClock
+from tests.transforms.matching_reference import tightest_first
 
 NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000000))[0]
 
@@ -20,6 +21,8 @@ NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000000))[0]
 def ticks_of(log, plan):
     """All ticks of a log, as Python ints."""
     summary = log.summary
+    if isinstance(plan.clock, SyncClock):
+        return sorted(sets_of(log, plan.clock))
     if not isinstance(plan.clock, RateClock):
         clock = log.topics.get(plan.clock.topic)
         return [] if clock is None else sorted({m[0] for m in usable(log, plan.clock.topic, plan.clock)})
@@ -33,6 +36,16 @@ def ticks_of(log, plan):
             ticks.append(tick)
         k += 1
     return ticks
+
+
+def sets_of(log, clock):
+    """By tick, the time of each topic's message in its matched set."""
+    if not all(topic in log.topics for topic in clock.topics):
+        return {}
+    times = [sorted({m[0] for m in usable(log, topic, clock)}) for topic in clock.topics]
+    stamp = clock.topics.index(clock.stamp)
+    sets = tightest_first(times, stamp, clock.within)
+    return {one[stamp]: dict(zip(clock.topics, one, strict=True)) for one in sets}
 
 
 def usable(log, topic, rule):
@@ -53,10 +66,11 @@ def rows_of(log, plan):
     """
     rows, used = [], {c.name: set() for c in plan.columns}
     messages = {c.name: _messages(log, c) for c in plan.columns}
+    sets = sets_of(log, plan.clock) if isinstance(plan.clock, SyncClock) else {}
     for tick in ticks_of(log, plan):
         row, uses = {"timestamp": tick}, {}
         for column in plan.columns:
-            value, age, chosen = _at(log, column, messages[column.name], tick)
+            value, age, chosen = _at(log, column, messages[column.name], tick, sets.get(tick))
             row[column.name] = value
             row[f"{column.name}.age"] = age
             row[f"{column.name}.available"] = value is not None
@@ -73,6 +87,8 @@ def _messages(log, column):
     if column.topic not in log.topics:
         return []
     values = log.topics[column.topic].fields[column.spec.paths[0]][1]
+    if column.ctype.dtype.kind == "U":
+        values = [value.tobytes().decode() for value in values]
     if column.sampling.policy == "static":
         return [(0, values[i], i) for i in range(len(values))]
     found = [
@@ -83,7 +99,7 @@ def _messages(log, column):
     return found
 
 
-def _at(log, column, messages, tick):
+def _at(log, column, messages, tick, matched=None):
     """(value or None, age, indices used) of a column at a tick."""
     policy, tolerance = column.sampling.policy, column.sampling.tolerance
     if policy == "static":
@@ -91,6 +107,9 @@ def _at(log, column, messages, tick):
             return None, NO_AGE, []
         _, value, i = messages[-1]
         return value, tick - int(log.topics[column.topic].log_times[i]), [i]
+    if policy == "all":
+        now = [m for m in messages if m[0] == tick]
+        return (np.array([m[1] for m in now]), 0, [m[2] for m in now]) if now else (None, NO_AGE, [])
     a, b = column.sampling.window
     window = [m for m in messages if tick + a < m[0] <= tick + b]
     if policy == "count":
@@ -115,6 +134,8 @@ def _at(log, column, messages, tick):
         found = before
     elif policy == "next":
         found = after
+    elif policy == "matched":
+        found = matched[column.topic] if matched[column.topic] in singles else None
     elif policy == "exact":
         found = tick if tick in singles else None
     elif before is None or after is None:  # nearest

@@ -40,6 +40,17 @@ COMPRESSED = (
     "sensor_msgs/msg/CompressedImage",
     "std_msgs/Header header\nstring format\nuint8[] data\n" + HEADER,
 )
+TF = (
+    "tf2_msgs/msg/TFMessage",
+    "geometry_msgs/TransformStamped[] transforms\n"
+    + "================\nMSG: geometry_msgs/TransformStamped\n"
+    + "std_msgs/Header header\nstring child_frame_id\ngeometry_msgs/Transform transform\n"
+    + HEADER
+    + "================\nMSG: geometry_msgs/Transform\n"
+    + "geometry_msgs/Vector3 translation\ngeometry_msgs/Quaternion rotation\n"
+    + VECTOR
+    + QUATERNION,
+)
 VIDEO = (
     "foxglove_msgs/msg/CompressedVideo",
     "builtin_interfaces/Time timestamp\nuint8[] data\nstring format\n" + HEADER,
@@ -50,6 +61,24 @@ Stamped = tuple[int, Mapping[str, Any]]  # (log time, message)
 
 def header(nanoseconds: int) -> dict[str, Any]:
     return {"stamp": {"sec": nanoseconds // SECOND, "nanosec": nanoseconds % SECOND}, "frame_id": "base"}
+
+
+def transform(
+    stamp: int,
+    parent: str,
+    child: str,
+    position: Sequence[float] = (0, 0, 0),
+    rotation: Sequence[float] = (0, 0, 0, 1),
+) -> dict[str, Any]:
+    """A transform of a message of type TF."""
+    return {
+        "header": {**header(stamp), "frame_id": parent},
+        "child_frame_id": child,
+        "transform": {
+            "translation": dict(zip("xyz", map(float, position), strict=True)),
+            "rotation": dict(zip("xyzw", map(float, rotation), strict=True)),
+        },
+    }
 
 
 def speeds(count: int = 20, delay: int = 0, start: int = START, step: int = SECOND // 10) -> list[Stamped]:

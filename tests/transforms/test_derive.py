@@ -116,6 +116,11 @@ def test_a_function_that_returns_something_else_is_named(name, ctype, message):
 
 
 @derive
+def leaving(rows):
+    raise SystemExit(0)
+
+
+@derive
 def without_memory(rows):
     raise MemoryError
 
@@ -123,6 +128,8 @@ def without_memory(rows):
 def test_what_is_no_fault_of_the_log_is_told_apart():
     with pytest.raises(DeriveError, match="KeyError"):
         compute(plan("failing"), INPUTS, TICKS)
+    with pytest.raises(DeriveError, match="SystemExit: 0"):
+        compute(plan("leaving"), INPUTS, TICKS)
     with pytest.raises(LogloomError, match="MemoryError") as caught:
         compute(plan("without_memory"), INPUTS, TICKS)
     assert not isinstance(caught.value, DeriveError)
@@ -214,6 +221,7 @@ def test_a_file_that_hides_a_module_or_fails_is_refused(tmp_path):
         ("json.py", ""),
         ("not-a-name.py", ""),
         ("broken_labels.py", "1/0"),
+        ("script_labels.py", "import sys\nsys.exit(0)"),
         ("labels.txt", ""),
     ]:
         (tmp_path / name).write_text(text)

@@ -6,7 +6,7 @@ import pytest
 from logloom.errors import RecipeError
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
-from logloom.transforms.columns import Sampling
+from logloom.transforms.columns import Sampling, SyncClock
 from logloom.transforms.resolve import resolve
 from tests.transforms.ros2_logs import COMMAND, POSE, SPEED, START, VIDEO, header, speeds, write_log
 
@@ -122,6 +122,23 @@ def test_a_topic_that_some_logs_lack_is_listed_unless_it_is_wanted(log, tmp_path
     assert notes == ("1 log (other) has no message of /cmd; unavailable there: b",)
     (line,) = mistakes(recipe(columns % ", missing: fail"), drive=log, other=other)
     assert line.startswith("recipe.yaml:6: columns.b.missing: 1 log (other) has no message of /cmd")
+
+
+def test_a_clock_of_synced_topics_becomes_a_plan(log, tmp_path):
+    clock = "{sync: [/pose, /can], within: 20ms}"
+    made = recipe("speed: {topic: /can, field: speed}", "time: {max_delay: 2s}\n", clock)
+    plan, notes = resolve(made, {"drive": log})
+    times = (("header", "log"),) * 2
+    assert plan.clock == SyncClock(("/pose", "/can"), times, "/pose", 20_000_000, 2_000_000_000)
+    assert plan.columns[0].sampling == Sampling("matched", 20_000_000)
+    assert not notes
+    other = open_log([write_log(tmp_path / "other.mcap", {"/can": (SPEED, speeds())})])
+    _, notes = resolve(made, {"drive": log, "other": other})
+    assert notes == ("clock: 1 log (other) has no message of /pose, and so no rows",)
+    made = recipe("speed: {topic: /can, field: speed}", clock="{sync: [/can, /pos], match: exact}")
+    assert mistakes(made, drive=log) == [
+        "recipe.yaml:3: clock.sync[1]: the log has no topic '/pos'; did you mean /pose?"
+    ]
 
 
 def test_a_log_without_the_clock_topic_is_listed(log, tmp_path):

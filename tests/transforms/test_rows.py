@@ -1,5 +1,6 @@
 """Rows of any log, under any plan, cut anywhere: equal to those of the slow reference, to the bit."""
 
+import dataclasses
 import itertools
 import json
 import pickle
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from logloom.blocks import Ragged, concatenate, empty
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Refusal
-from logloom.schema import BYTES, NO_AGE, ColumnType
+from logloom.schema import BYTES, NO_AGE, STRING, ColumnType
 from logloom.transforms.columns import (
     ColumnPlan,
     DerivedPlan,
@@ -21,6 +22,7 @@ from logloom.transforms.columns import (
     RowPlan,
     Sampling,
     Span,
+    SyncClock,
     TopicClock,
     row_type,
 )
@@ -41,16 +43,18 @@ TYPES = {
     "flag": ColumnType(np.dtype("?")),
     "quaternion": ColumnType(np.dtype("<f8"), (4,)),
     "blob": BYTES,
+    "text": STRING,
     "object": ColumnType(OBJECT),
     "objects": ColumnType(OBJECT, (None,)),
 }
 SINGLE = ["previous", "next", "nearest", "exact", "static"]
-WINDOWED = ["window", "first", "last"]
+WINDOWED = ["window", "all", "first", "last"]
 NUMERIC = [*SINGLE, *WINDOWED, "linear", "angle", "mean", "min", "max", "sum", "count"]
 POLICIES = {
     **dict.fromkeys(["vector", "small", "number", "large", "flag"], NUMERIC),
     "quaternion": [*NUMERIC, "slerp", "slerp", "slerp", "slerp"],
     "blob": [*SINGLE, "count"],
+    "text": [*SINGLE, "count", "window", "all"],
     "object": [*SINGLE, *WINDOWED, "count"],
     "objects": [*SINGLE, "count"],
 }
@@ -59,6 +63,9 @@ POLICIES = {
 def values_of(field, rng, n):
     """N values of a field, odd ones among them."""
     ctype = TYPES[field]
+    if ctype.kind == "string":
+        words = ["", "car", "bicycle", "Bus Ⅱ", "ä" * 32]
+        return Ragged.from_bytes([str(word).encode() for word in rng.choice(words[: rng.choice([3, 5])], n)])
     if ctype.is_ragged:
         lengths = rng.integers(0, 4, n)
         rows = [np.frombuffer(rng.bytes(int(k) * ctype.dtype.itemsize), ctype.dtype) for k in lengths]
@@ -121,11 +128,28 @@ def a_random_column(name, rng):
     )
 
 
-def a_random_plan(rng):
+def a_random_sync(rng):
+    topics = tuple(rng.permutation(TOPICS).tolist()[: rng.choice([2, 3])])
+    times = (("header",),) * len(topics)
+    return SyncClock(topics, times, str(rng.choice(topics)), int(rng.choice([0, 2, 5, 10, 30])), MAX_DELAY)
+
+
+def matched(column, clock):
+    """The column as a recipe plans it that stands on a synced topic."""
+    if column.topic not in clock.topics or column.sampling.rules.uses != "one":
+        return column
+    ctype = row_type(column.message_type, "matched", None)
+    return dataclasses.replace(column, sampling=Sampling("matched", clock.within), ctype=ctype)
+
+
+def a_random_plan(rng, clocks=("rate", "topic", "sync")):
     columns = tuple(a_random_column(f"c{i}", rng) for i in range(rng.integers(1, 6)))
     names = tuple(c.name for c in columns)
-    clock = TopicClock(str(rng.choice(TOPICS)), ("header",), MAX_DELAY)
-    if rng.random() < 0.6:
+    clock, kind = TopicClock(str(rng.choice(TOPICS)), ("header",), MAX_DELAY), str(rng.choice(clocks))
+    if kind == "sync":
+        clock = a_random_sync(rng)
+        columns = tuple(matched(column, clock) for column in columns)
+    elif kind == "rate":
         clock = RateClock(Decimal(str(rng.choice(["1e9", "1e8", "3e8", "29.97e6"]))))
     require = tuple(str(name) for name in rng.choice(names, rng.choice([0, 0, 0, 1]), replace=False))
     rows, size = int(rng.choice([1, 9, 100, 100])), int(rng.choice([50, 1000, 10**6, 10**6]))
@@ -189,7 +213,7 @@ def check_sums(log, plan, tallies, used):
 
 
 @given(SEEDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_log_under_any_plan_gives_the_rows_of_the_reference(seed):
     rng = np.random.default_rng(seed)
     log, plan = a_random_log(rng), a_random_plan(rng)
@@ -205,11 +229,16 @@ def test_any_log_under_any_plan_gives_the_rows_of_the_reference(seed):
         reconcile(plan, log.summary, [])
 
 
-@given(SEEDS, st.lists(st.integers(-20, 120), unique=True, max_size=6), st.sampled_from([1, 10**5]))
-@settings(max_examples=100, deadline=None)
-def test_rows_do_not_depend_on_where_spans_are_cut(seed, cuts, max_bytes):
+@given(
+    SEEDS,
+    st.lists(st.integers(-20, 120), unique=True, max_size=6),
+    st.sampled_from([1, 10**5]),
+    st.sampled_from(["rate", "topic", "sync", "sync"]),
+)
+@settings(max_examples=150)
+def test_rows_do_not_depend_on_where_spans_are_cut(seed, cuts, max_bytes, clock):
     rng = np.random.default_rng(seed)
-    log, plan = a_random_log(rng), a_random_plan(rng)
+    log, plan = a_random_log(rng), a_random_plan(rng, (clock,))
     expected, used = reference.rows_of(log, plan)
     base = min((int(t.log_times.min()) for t in log.topics.values() if len(t.log_times)), default=0)
     bounds = [MIN_TIME, *sorted(base + c for c in cuts), MAX_TIME]
@@ -224,6 +253,41 @@ def test_rows_do_not_depend_on_where_spans_are_cut(seed, cuts, max_bytes):
     columns, tallies = built(log, plan, spans, max_bytes)
     check_rows(columns, expected, plan)
     check_sums(log, plan, tallies, used)
+
+
+@pytest.mark.parametrize("max_delay", [10**6, None])
+def test_sets_far_from_any_certain_one_are_matched_as_in_the_whole_log(max_delay):
+    # Each set is tighter than the one before it, so that each depends on the next: the halo has to grow.
+    gaps = np.arange(400, 0, -1)
+    times = 1000 + np.cumsum(gaps)
+    fields = {"number": (TYPES["number"], np.arange(200, dtype="<i4"))}
+    topics = {
+        name: MemoryTopic(times[k::2], times[k::2], np.arange(200) * 2 + k, fields)
+        for k, name in enumerate(("/a", "/b"))
+    }
+    log = MemoryLog(topics)
+    clock = SyncClock(("/a", "/b"), (("header",),) * 2, "/b", 450, max_delay)
+    number = TYPES["number"]
+    columns = tuple(
+        ColumnPlan(
+            name,
+            f"/{name}",
+            FieldSpec(("number",)),
+            Sampling("matched", 450),
+            number,
+            number,
+            ("header",),
+            max_delay,
+        )
+        for name in ("a", "b")
+    )
+    plan = RowPlan(clock, columns, (), ("a", "b"))
+    expected, used = reference.rows_of(log, plan)
+    bounds = [MIN_TIME, 20_000, 40_000, 60_000, MAX_TIME]
+    rows, tallies = built(log, plan, [Span(*pair) for pair in itertools.pairwise(bounds)], 10**6)
+    check_rows(rows, expected, plan)
+    check_sums(log, plan, tallies, used)
+    assert len(expected) > 100
 
 
 def a_log(**changes):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.writer import Writer
 
@@ -68,7 +68,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(topics=st.dictionaries(NAMES, st.tuples(NAMES, NAMES), min_size=1, max_size=4))
 def test_whatever_topics_types_and_fields_are_called_the_suggestion_is_a_recipe(tmp_path, topics):
     told = {
@@ -285,7 +285,7 @@ def test_many_topics_are_suggested_without_looking_for_packages_again(tmp_path, 
         raise AssertionError("entry points are looked for again")
 
     monkeypatch.setattr(importlib.metadata, "entry_points", refuse)
-    for module in ("logloom.io.units", "logloom.io.logs.log", "logloom.io.logs.opening"):
+    for module in ("logloom.io.formats", "logloom.io.logs.log", "logloom.io.logs.opening"):
         monkeypatch.setattr(f"{module}.entry_points", refuse)
     recipe = Recipe.from_yaml(suggest(logs))
     assert len(recipe.columns) == 80

@@ -20,9 +20,9 @@ from logloom.datasets.l5kit.filter import get_agents_slice_from_frames
 from logloom.datasets.l5kit.geometry import transform_points
 from logloom.datasets.l5kit.mask import agents_mask_of
 from logloom.io.l5kit import ChunkedDataset
+from logloom.io.l5kit.chunked import ZIPPED
 from logloom.io.l5kit.copying import zarr_scenes_chop
 from logloom.io.l5kit.mask import MaskThresholds
-from logloom.io.l5kit.zipped import SUFFIX
 from logloom.io.storage import Store
 
 
@@ -53,7 +53,7 @@ def create_chopped_dataset(
         DatasetError: the dataset is damaged.
     """
     source = pathlib.Path(zarr_path)
-    name = source.name.removesuffix(SUFFIX)
+    name = source.name.removesuffix(ZIPPED)
     folder = source.parent / f"{pathlib.Path(name).stem}_chopped_{num_frames_to_copy}"
     zarr_scenes_chop(str(source), str(folder / name), num_frames_to_copy)
     dataset = ChunkedDataset(source).open()

@@ -18,8 +18,11 @@ from logloom.io.l5kit import LABELS, SCENE_DTYPE, TL_FACE_LABELS
 from logloom.io.l5kit.mask import are_agents
 
 PERCEPTION_LABELS = LABELS
+"""The same as `logloom.io.l5kit.LABELS`, under L5Kit's name."""
 PERCEPTION_LABEL_TO_INDEX = {label: index for index, label in enumerate(LABELS)}
+"""The place of each label in `label_probabilities`."""
 TL_FACE_LABEL_TO_INDEX = {label: index for index, label in enumerate(TL_FACE_LABELS)}
+"""The place of each state in `traffic_light_face_status`."""
 
 
 def filter_agents_by_labels(agents: Any, threshold: float = 0.5) -> Array:

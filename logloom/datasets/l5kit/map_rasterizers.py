@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.datasets.l5kit.geometry import Matrix, RenderContext, open_cv, transform_points
-from logloom.datasets.l5kit.rasterizers import (
-    SUBPIXEL_BITS,
-    BoxRasterizer,
-    Image,
-    Rasterizer,
-    around,
-)
+from logloom.datasets.l5kit.rasterizers import SUBPIXEL_BITS, BoxRasterizer, Image, Rasterizer, around
 from logloom.datasets.l5kit.sampling import ByFrame
 from logloom.datasets.l5kit.semantic_map import LANE_POINTS, SemanticMap
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
+from logloom.caching import cached_property
 from logloom.datasets.l5kit.config import SampleSettings
 from logloom.datasets.l5kit.geometry import (
     Matrix,

@@ -6,12 +6,11 @@ Elsewhere: reading arrays (logloom.io.l5kit), what a sample makes of the rows (s
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.l5kit.mask import stops_of, track_twice

@@ -3,7 +3,9 @@
 Needs neither mmengine nor torch; each name is imported on first use.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.datasets.openmmlab.dataset import BaseDataset
@@ -26,22 +28,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DATASETS": "registry",
-    "TRANSFORMS": "registry",
-    "Registry": "registry",
-    "BaseDataset": "dataset",
-    "Compose": "pipeline",
-    "force_full_init": "pipeline",
-    "ClassBalancedDataset": "wrappers",
-    "ConcatDataset": "wrappers",
-    "RepeatDataset": "wrappers",
-    "LogloomDataset": "versions",
+    "DATASETS": ".registry",
+    "TRANSFORMS": ".registry",
+    "Registry": ".registry",
+    "BaseDataset": ".dataset",
+    "Compose": ".pipeline",
+    "force_full_init": ".pipeline",
+    "ClassBalancedDataset": ".wrappers",
+    "ConcatDataset": ".wrappers",
+    "RepeatDataset": ".wrappers",
+    "LogloomDataset": ".versions",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = imported_on_use(__name__, _HOMES)

@@ -137,4 +137,6 @@ DATASETS = Registry(
         "LogloomDataset": "logloom.datasets.openmmlab.versions",
     },
 )
+"""Classes of datasets by their names, for `dict(type=...)` in configurations."""
 TRANSFORMS = Registry("transform")
+"""Transforms of pipelines by their names, for `dict(type=...)` in configurations."""

@@ -92,10 +92,7 @@ class ConcatDataset(_Wrapper):
     """
 
     def __init__(
-        self,
-        datasets: Sequence[Any],
-        lazy_init: bool = False,
-        ignore_keys: str | list[str] | None = None,
+        self, datasets: Sequence[Any], lazy_init: bool = False, ignore_keys: str | list[str] | None = None
     ):
         """
         Args:

@@ -4,7 +4,9 @@
 transforms over blocks. OpenMMLab's own interface to such files is logloom.datasets.openmmlab.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.annotations.beam import ReadFromAnnotations, WriteToAnnotations
@@ -15,17 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["AnnotationError", "AnnotationReader", "Options", "ReadFromAnnotations", "WriteToAnnotations"]
 
 _LAZY = {
-    "AnnotationError": "files",
-    "AnnotationReader": "reader",
-    "Options": "options",
-    "ReadFromAnnotations": "beam",
-    "WriteToAnnotations": "beam",
+    "AnnotationError": ".files",
+    "AnnotationReader": ".reader",
+    "Options": ".options",
+    "ReadFromAnnotations": ".beam",
+    "WriteToAnnotations": ".beam",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+__getattr__ = imported_on_use(__name__, _LAZY)

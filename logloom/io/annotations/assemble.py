@@ -19,7 +19,7 @@ from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
 from logloom.io.annotations.options import Options
 from logloom.io.annotations.stage import read_infos
-from logloom.io.assembling import PartsJson, by_log, part_problems, parts_of, parts_said
+from logloom.io.assembling import PartsJson, by_log, part_problems, parts_json, parts_of
 from logloom.io.filesystems import explained
 from logloom.io.metadata import FileName, Text
 from logloom.io.remote import MISSING
@@ -53,7 +53,7 @@ def plan_assembly(units: Sequence[StagedUnit], options: Options, split: str) -> 
     by_log(units)
     name = options.file_of(split)
     task = AnnotationFileTask(name, options.metainfo, tuple((unit.folder, unit.rows) for unit in units))
-    parts = parts_said(units, lambda unit: unit.columns[INFO])
+    parts = parts_json(units, lambda unit: unit.columns[INFO])
     unit = {"file": name, "metainfo": digest_of(options.metainfo), "parts": parts}
     return AssemblyPlan([task], {}, unit, marks=[name])
 

@@ -11,12 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.annotations.assemble import (
-    AnnotationPlanJson,
-    make_file,
-    plan_assembly,
-    problems,
-)
+from logloom.io.annotations.assemble import AnnotationPlanJson, make_file, plan_assembly, problems
 from logloom.io.annotations.infos import check_log_id
 from logloom.io.annotations.mapping import mapping_of, plan_mapping
 from logloom.io.annotations.options import Options as AnnotationsOptions
@@ -27,7 +22,7 @@ from logloom.io.annotations.stage import (
     AnnotationStageWriter,
     ClosedAnnotations,
 )
-from logloom.io.assembling import told
+from logloom.io.assembling import problems_at
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.schema import Schema
@@ -103,7 +98,7 @@ class AnnotationsFormat(AssembledFormat):
     ) -> Iterator[str]:
         """How an annotation file differs from what was staged for it."""
         file = unit["file"]
-        return told(file, lambda: problems(f"{folder}/{file}", unit, storage_options))
+        return problems_at(file, lambda: problems(f"{folder}/{file}", unit, storage_options))
 
 
 FORMAT = AnnotationsFormat()

@@ -240,13 +240,7 @@ def _field(
 
 
 def _label_field(
-    key: str,
-    value: Any,
-    name: str,
-    column: str,
-    dtype: np.dtype[Any],
-    options: Options,
-    problems: list[str],
+    key: str, value: Any, name: str, column: str, dtype: np.dtype[Any], options: Options, problems: list[str]
 ) -> list[InstanceKey]:
     """A class number: a number as it stands, or a text by its place in the metainfo's classes."""
     place = f"instances.{key}"

@@ -15,7 +15,7 @@ import io
 import math
 import pickle
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -239,4 +239,3 @@ _NUMPY: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy.core.multiarray", "scalar"): _scalar,
     ("numpy.core.numeric", "_frombuffer"): _from_buffer,
 }
-SAFE_NAMES: Sequence[tuple[str, str]] = (*_PLAIN, *_NUMPY)

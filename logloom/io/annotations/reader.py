@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Block, Ragged
+from logloom.caching import cached_property
 from logloom.io.annotations.files import AnnotationError, load_annotations
 from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
@@ -53,7 +53,7 @@ class AnnotationReader(RowSource):
     def _keys(self) -> list[tuple[str, int]]:
         """log_id and timestamp of each row."""
         infos = self._annotations["data_list"]
-        if all(_says_when(info) for info in infos):
+        if all(_is_timed(info) for info in infos):
             return [(info["log_id"], info["timestamp"]) for info in infos]
         name = file_name_of(self.uri).rpartition(".")[0]
         return [(name, number) for number in range(len(infos))]
@@ -93,7 +93,7 @@ class AnnotationReader(RowSource):
         return Block(keys[0][0], "file", first_row, {"timestamp": stamps, **columns})
 
 
-def _says_when(info: Any) -> bool:
+def _is_timed(info: Any) -> bool:
     if not isinstance(info, Mapping):
         return False
     stamp = info.get("timestamp")

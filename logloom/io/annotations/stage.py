@@ -11,12 +11,12 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Block, Ragged, Values
+from logloom.caching import cached_property
 from logloom.digests import RowsDigest
 from logloom.errors import DatasetError
 from logloom.io.annotations.infos import MappedRow, as_json, check_log_id, map_rows
@@ -61,10 +61,10 @@ class AnnotationStageWriter(StageWriter):
         names_of = self._mapping.schema.columns
         self._digest.update(mapped_block(block.log_id, block.partition, self.num_rows, rows, names_of))
 
-    def said(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Beside what all say: columns, digests of the mapped rows; files, the columns that have some."""
         files = list(self._mapping.files)
-        return {**super().said(), "columns": self._digest.hexdigests(), "files": files}
+        return {**super().metadata(), "columns": self._digest.hexdigests(), "files": files}
 
 
 def mapped_block(

@@ -5,8 +5,9 @@ A dataset is a folder of bags, one for each key; rows of blocks are datapoints o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from logloom.extras import imported_on_use
 from logloom.io.bags.bag import BagReader, BagWriter
 from logloom.io.bags.codecs import decoders, encoders
 from logloom.io.bags.dataset_reader import DatasetReader
@@ -43,10 +44,4 @@ _LAZY = {  # Beam, and what granular's users don't need
     "WriteToBags": "logloom.io.bags.beam",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        import importlib
-
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = imported_on_use(__name__, _LAZY)

@@ -14,7 +14,7 @@ import operator
 import os
 import pathlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import UsageError
-from logloom.io.bags.codecs import array_head
 from logloom.io.bags.files import MemoryFile, open_file
 from logloom.io.bags.limits import checked_range, cut_evenly, ends_of_idx, find_ends, idx_beside
 from logloom.io.files import File
@@ -197,10 +196,7 @@ class BagWriter:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self.close()
@@ -297,31 +293,50 @@ class BagReader:
         data = self._bag.read(first, limits[-1] - first)
         return data, [limit - first for limit in limits] if first else limits
 
-    def read_arrays(self, targets: Iterable[tuple[int, Array]]) -> None:
-        """Reads records of `array` type straight into arrays.
+    def read_arrays(self, places: Sequence[tuple[int, int]], target: Array, head: bytes) -> None:
+        """Reads records straight into the rows of an array.
 
         Args:
-            targets: (number, known to be in range; a contiguous array of the record's dtype and shape).
+            places: (number of a record, known to be in range; the row of `target` that it goes to).
+            target: (n, *shape), of the records' dtype and shape.
+            head: what each record begins with, before its data.
 
         Raises:
             ValueError: a record holds another dtype or shape.
         """
-        for number, target in targets:
-            head = array_head(target.dtype, target.shape)
-            start, stop = (
-                self._limits[number : number + 2] if self._limits else self._table.read(number, number + 1)
-            )
-            if stop - start != len(head) + target.nbytes:
-                raise ValueError(f"{self.name}: record {number} is no {target.dtype} {target.shape}")
-            found = bytearray(len(head))
-            if isinstance(self._bag, File) and self._bag.is_local:
-                self._bag.read_into(start, (found, target), stop - start)
-            else:
-                data = self._bag.read(start, stop - start)
-                found[:] = data[: len(head)]
-                target[...] = np.frombuffer(data, target.dtype, -1, len(head)).reshape(target.shape)
-            if found != head:
-                raise ValueError(f"{self.name}: record {number} is no {target.dtype} {target.shape}")
+        width, body = len(head), target[:1].nbytes
+        starts, stops = self._bounds([number for number, _ in places])
+        for (number, _), start, stop in zip(places, starts, stops, strict=True):
+            if stop - start != width + body:
+                raise self._unlike(number, target)
+        found = bytearray(width * len(places))
+        if isinstance(self._bag, File) and self._bag.is_local and target.flags.c_contiguous:
+            heads, data = memoryview(found), target.reshape(-1).view(np.uint8).data
+            buffers = [
+                (heads[place * width : place * width + width], data[row * body : row * body + body])
+                for place, (_, row) in enumerate(places)
+            ]
+            self._bag.fill_many(starts, buffers, width + body)
+        else:
+            for place, ((_, row), start) in enumerate(zip(places, starts, strict=True)):
+                record = self._bag.read(start, width + body)
+                found[place * width : place * width + width] = record[:width]
+                target[row] = np.frombuffer(record, target.dtype, -1, width).reshape(target.shape[1:])
+        if found != head * len(places):
+            heads = memoryview(found)
+            wrong = next(n for n in range(len(places)) if heads[n * width : n * width + width] != head)
+            raise self._unlike(places[wrong][0], target)
+
+    def _bounds(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Where records begin and end."""
+        if self._limits is not None:
+            limits, chosen = self.limits(), np.array(numbers, np.int64)
+            return limits[chosen].tolist(), limits[chosen + 1].tolist()
+        found = [self._table.read(number, number + 1) for number in numbers]
+        return [start for start, _ in found], [stop for _, stop in found]
+
+    def _unlike(self, number: int, target: Array) -> ValueError:
+        return ValueError(f"{self.name}: record {number} is no {target.dtype} {target.shape[1:]}")
 
     def limits(self) -> NDArray[np.int64]:
         """(N + 1,) where each record begins in the bag, and where the last ends."""

@@ -82,6 +82,7 @@ class FixedDecoder:
 
     def __init__(self, signed: bool):
         self._signed = signed
+        self.dtype = np.dtype("<i8" if signed else "<u8")
 
     def __call__(self, record: bytes) -> int:
         if len(record) != 8:
@@ -91,7 +92,7 @@ class FixedDecoder:
     def many(self, data: bytes, limits: Sequence[int]) -> list[int]:
         """The integers of records that lie end to end, at `limits`."""
         if limits[1:] == list(range(8, len(data) + 1, 8)):
-            numbers: list[int] = np.frombuffer(data, "<i8" if self._signed else "<u8").tolist()
+            numbers: list[int] = np.frombuffer(data, self.dtype).tolist()
             return numbers
         return [self(data[start:stop]) for start, stop in itertools.pairwise(limits)]
 
@@ -349,6 +350,7 @@ encoders: dict[str, Encoder] = {
     "mp4": functools.partial(encode_video, form="mp4", codec="h264"),
     "webm": functools.partial(encode_video, form="webm", codec="vp9"),
 }
+"""By type name, what makes bytes of a value."""
 
 decoders: dict[str, Decoder] = {
     "bytes": bytes,
@@ -364,3 +366,4 @@ decoders: dict[str, Decoder] = {
     "mp4": decode_video,
     "webm": decode_video,
 }
+"""By type name, what makes a value of bytes."""

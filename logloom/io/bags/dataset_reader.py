@@ -20,7 +20,7 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.bags.bag import BagReader
-from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder
+from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder, array_head
 from logloom.io.bags.files import open_folder
 from logloom.io.bags.limits import checked_range
 from logloom.io.bags.spec import REFS, Codecs, codecs_for, is_sequence, read_spec
@@ -33,6 +33,11 @@ class DatasetReader:
 
     Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
     `closed` says whether it was closed; a copy, pickled or not, is open.
+
+    Examples:
+        >>> with bags.DatasetReader("words", bags.decoders) as reader:
+        ...     print(len(reader), reader[2], reader[2, {"words": range(0, 1)}])
+        3 {'label': 2, 'words': ['stop', 'stop']} {'words': ['stop']}
     """
 
     def __init__(
@@ -135,7 +140,7 @@ class DatasetReader:
         return [self[index] for index in indices]
 
     def get_many(self, indices: Any, out: Mapping[str, Array]) -> dict[str, Array]:
-        """Many datapoints into arrays, those of `array` keys without a copy in between.
+        """Many datapoints into arrays, those of `array`, `i64` and `u64` keys without a copy in between.
 
         Args:
             indices: (n,) in any order.
@@ -148,14 +153,21 @@ class DatasetReader:
             ValueError: a value is of another dtype or shape.
         """
         numbers = [self._number(index) for index in np.asarray(indices).tolist()]
-        order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        places = sorted(zip(numbers, range(len(numbers)), strict=True))
         for key, target in out.items():
             decode = self._decoders[key]
             if self._aligned and isinstance(decode, ArrayDecoder):
-                self.bag(key).read_arrays([(numbers[row], target[row]) for row in order])
+                head = array_head(target.dtype, target.shape[1:])
+                self.bag(key).read_arrays(places, target, head)
                 continue
-            for row in order:
-                value = np.asarray(self[numbers[row], (key,)][key])
+            is_number = isinstance(decode, FixedDecoder) and target.dtype == decode.dtype
+            if self._aligned and is_number and target.ndim == 1:
+                self.bag(key).read_arrays(places, target, b"")
+                continue
+            plan = [(key, self._fetcher(key), decode)] if self._aligned else None
+            for number, row in places:
+                found = self._row(number, plan) if plan else self[number, (key,)]
+                value = np.asarray(found[key])
                 if value.shape != target.shape[1:] or not np.can_cast(value.dtype, target.dtype, "safe"):
                     raise ValueError(
                         f"{key!r} is {value.dtype} {value.shape}, not {target[0].dtype} {target.shape[1:]}"

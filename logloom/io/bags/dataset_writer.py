@@ -32,6 +32,14 @@ class DatasetWriter:
     """Writes a dataset; its folder appears when it is closed, whole.
 
     Until then its files lie in a folder beside. Leaving the `with` by an exception leaves nothing behind.
+
+    Examples:
+        >>> spec = {"label": "int", "words": "utf8[]"}
+        >>> with bags.DatasetWriter("new", spec, bags.encoders) as writer:
+        ...     for number in range(3):
+        ...         place = writer.append({"label": number, "words": ["stop"] * number}, flush=False)
+        >>> place  # in the dataset, from 0
+        2
     """
 
     def __init__(

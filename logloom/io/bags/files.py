@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import pathlib
-import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from logloom.errors import DatasetError, UsageError
-from logloom.io.files import File, failure
+from logloom.errors import UsageError
+from logloom.io.fetching import failure, whole
+from logloom.io.files import File
+from logloom.io.locks import Lock
 from logloom.io.storage import Store
 
 SPEC = "spec.json"  # a folder without it is no dataset, so it appears last
@@ -48,7 +49,7 @@ class MemoryFile:
         return len(self._data)
 
     def read(self, offset: int, size: int) -> bytes:
-        return _whole(self._data[offset : offset + size], offset, size, self.name)
+        return whole(self._data[offset : offset + size], offset, size, self.name)
 
 
 class PathFile:
@@ -62,7 +63,7 @@ class PathFile:
     def _start(self) -> None:
         self._stream: Any = None
         self._pid = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.name, "_path": self._path}
@@ -80,7 +81,7 @@ class PathFile:
         with self._lock:
             stream = self._opened()
             stream.seek(offset)
-            return _whole(bytes(stream.read(size)), offset, size, self.name)
+            return whole(bytes(stream.read(size)), offset, size, self.name)
 
     def _opened(self) -> Any:
         if self._stream is None or self._pid != os.getpid():  # a position can't be shared across a fork
@@ -89,15 +90,6 @@ class PathFile:
             except OSError as error:
                 raise failure(self.name, error) from error
         return self._stream
-
-
-def _whole(data: bytes, offset: int, size: int, name: str) -> bytes:
-    if len(data) != size:
-        raise DatasetError(
-            f"{name}: ends at byte {offset + len(data)}, {size} bytes from byte {offset} were wanted; it was "
-            "truncated or written to since it was opened"
-        )
-    return data
 
 
 def open_file(where: Any, options: Mapping[str, Any] | None = None) -> ByteFile:

@@ -6,6 +6,7 @@ dataset.
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -62,24 +63,7 @@ class BagsFormat(Format):
 
     def check(self, options: BagsOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
-        try:
-            stored = options.stored(schema)
-        except UsageError as error:
-            return [f"columns: {error}"]
-        problems = []
-        for name, ctype in stored.columns.items():
-            try:
-                check_column_name(name)
-            except UsageError as error:
-                problems.append(f"column {name}: {error}")
-            if len(name) > 200:
-                problems.append(f"column {name}: a name of more than 200 characters can't name a file")
-            problems += column_problems(name, ctype)
-        return problems + type_problems(stored, options.types)
-
-    def check_log(self, options: BagsOptions, log_id: str, log_uri: str) -> list[str]:
-        """Any log can be held: its name is a value here."""
-        return []
+        return options.problems(schema, functools.partial(_problems, types=options.types))
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: BagsOptions, context: UnitContext
@@ -108,7 +92,7 @@ class BagsFormat(Format):
         return SPEC in names or ("000000" in names and store.exists(f"000000/{SPEC}"))
 
     def rows(
-        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> DatapointsSource:
         """Datapoints."""
         from logloom.io.bags.source import DatapointsSource
@@ -125,6 +109,19 @@ class BagsFormat(Format):
         """What the view of a version calls a unit's files."""
         own = [file for file in files if file == "spec.json" or file.endswith((".bag", ".idx"))]
         return {file: f"{number:06d}/{file}" for file in own}
+
+
+def _problems(stored: Schema, types: Mapping[str, str]) -> list[str]:
+    problems = []
+    for name, ctype in stored.columns.items():
+        try:
+            check_column_name(name)
+        except UsageError as error:
+            problems.append(f"column {name}: {error}")
+        if len(name) > 200:
+            problems.append(f"column {name}: a name of more than 200 characters can't name a file")
+        problems += column_problems(name, ctype)
+    return problems + type_problems(stored, types)
 
 
 FORMAT = BagsFormat()

@@ -7,12 +7,12 @@ Elsewhere: the columns that types become then (granular).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.inference import type_of
 from logloom.io import bags
@@ -63,7 +63,7 @@ class DatapointsSource(RowSource, RawRows):
         self.has_stamps = self.spec.get("log_id") == "utf8" and self.spec.get("timestamp") == "i64"
         self._keys = ("log_id", "timestamp") if self.has_stamps else ()
 
-    @functools.cached_property
+    @cached_property
     def schema(self) -> Schema:
         return Schema({key: self._type(key) for key in self.spec if key not in self._keys})
 
@@ -91,7 +91,7 @@ class DatapointsSource(RowSource, RawRows):
             return {"": self.reader}
         return {f"{number:06d}": reader for number, reader in enumerate(self.reader.readers)}
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         if not self.has_stamps:
             name = self.place.rstrip("/").rsplit("/", 1)[-1]
@@ -99,7 +99,7 @@ class DatapointsSource(RowSource, RawRows):
             return Stretches.of_logs(list(rows), list(rows.values()))
         return Stretches.of_rows(self._column("log_id"))
 
-    @functools.cached_property
+    @cached_property
     def stamps(self) -> Ints | None:
         return np.array(self._column("timestamp"), np.int64) if self.has_stamps else None
 
@@ -144,7 +144,6 @@ class DatapointsSource(RowSource, RawRows):
         return [key for key in self.spec if not (key == META and self._is_ours)]
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
-        """See `RawRows.pieces`."""
         found = []
         for folder, reader in self._folders.items():
             files = [f"{folder}/{name}".lstrip("/") for name in self._store.names(folder)]
@@ -158,7 +157,6 @@ class DatapointsSource(RowSource, RawRows):
         return found
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `RawRows.batches`."""
         folder, start, stop = piece.where
         reader = self._open_folder(bags.DatasetReader, folder, DECODERS)
         keys = list(self.spec) if names is None else [key for key in self.spec if key in {*names, META}]

@@ -3,8 +3,9 @@
 `ChunkedDataset` opens one; `ReadFromL5Kit` and `WriteToL5Kit` are Beam transforms over blocks.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from logloom.extras import imported_on_use
 from logloom.io.l5kit.dtypes import (
     AGENT_DTYPE,
     FORMAT_VERSION,
@@ -32,12 +33,6 @@ __all__ = [
     "WriteToL5Kit",
 ]
 
-_LAZY = {"ChunkedDataset": "chunked", "ReadFromL5Kit": "beam", "WriteToL5Kit": "beam"}
+_LAZY = {"ChunkedDataset": ".chunked", "ReadFromL5Kit": ".beam", "WriteToL5Kit": ".beam"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+__getattr__ = imported_on_use(__name__, _LAZY)

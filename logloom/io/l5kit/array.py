@@ -17,7 +17,8 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError, StorageError
 from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
-from logloom.io.l5kit.metadata import ArrayMetadata
+from logloom.io.filesystems import ZIP
+from logloom.io.l5kit.metadata import MAX_CHUNK_BYTES, ArrayMetadata
 from logloom.io.storage import Store
 
 
@@ -30,11 +31,7 @@ class ChunkedArray:
     """
 
     def __init__(
-        self,
-        store: Store,
-        name: str,
-        cache: LruCache[bytes] | None = None,
-        row_shape: tuple[int, ...] = (),
+        self, store: Store, name: str, cache: LruCache[bytes] | None = None, row_shape: tuple[int, ...] = ()
     ):
         """Opens an array.
 
@@ -183,6 +180,8 @@ def read_file(store: Store, name: str, missing: str) -> bytes:
         StorageError: it can't be read.
     """
     try:
+        if store.uri.startswith(ZIP) and (store.size(name) or 0) > 2 * MAX_CHUNK_BYTES:
+            raise DatasetError(f"{store.uri_of(name)}: unpacks to more bytes than any chunk has")
         data = store.read(name)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise DatasetError(f"{store.uri_of(name)}: missing; {missing}") from None

@@ -25,9 +25,9 @@ from logloom.io.assembling import (
     UnitRange,
     by_log,
     part_problems,
-    parts_said,
+    parts_json,
+    problems_at,
     ranges_within,
-    told,
 )
 from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.chunked import ChunkedDataset
@@ -103,15 +103,15 @@ def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: in
     files = group_files() | mask_files(options.masks, totals["agents"])
     for name, rows in {"scenes": len(scenes), **totals}.items():
         files[f"{ARRAYS[name].key}/.zarray"] = _metadata(name, rows).to_bytes()
-    parts = parts_said(units, counts=lambda unit: [unit.unit["rows"][name] for name in _STAGED])
+    parts = parts_json(units, counts=lambda unit: [unit.unit["rows"][name] for name in _STAGED])
     masks = {str(probability): totals["agents"] for probability in options.masks}
-    said = {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks}
+    about = {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks}
     portions = list(_portions(tasks, len(scenes), totals))
     reads = [
         task.folders if isinstance(task, MaskTask) else [piece.folder for piece in task.pieces]
         for task in tasks
     ]
-    return AssemblyPlan(tasks, files, said, portions=portions, reads=reads)
+    return AssemblyPlan(tasks, files, about, portions=portions, reads=reads)
 
 
 def _portions(
@@ -138,7 +138,7 @@ def make_scenes(units: Sequence[StagedUnit], options: L5KitOptions, limit: int |
         for unit in own:
             for start, stop, first, last in unit.unit["runs"]:
                 runs.add_run(stop - start, first, last)
-        host = host_of(options, own[0].log_uri, log_id)
+        host = own[0].catalogued.host or host_of(options, own[0].log_uri, log_id)
         scenes += [((frames + a, frames + b), host, first, last) for a, b, first, last in runs.found]
         frames += runs.found[-1][1] if runs.found else 0
     return np.array(scenes, SCENES.dtype)
@@ -237,7 +237,7 @@ def problems(
 
     yield from part_problems(unit, digest, is_fresh)
     for name, rows in unit.get("masks", {}).items():
-        yield from told(array_name(name), partial(mask_problems, dataset, name, rows, fresh))
+        yield from problems_at(array_name(name), partial(mask_problems, dataset, name, rows, fresh))
 
 
 def _size_problems(dataset: ChunkedDataset, unit: Mapping[str, Any]) -> Iterator[str]:

@@ -6,35 +6,23 @@ Elsewhere: what they do (logloom.io.beam).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.beam import ReadDataset, WriteTo
 from logloom.io.l5kit.format import FORMAT
 from logloom.io.l5kit.options import L5KitOptions
 from logloom.schema import Schema
 
 
-class ReadFromL5Kit(ReadFrom):
+class ReadFromL5Kit(ReadDataset):
     """Reads a dataset as blocks of frames; a log for each scene, named by its number (see `L5KitReader`).
 
     The columns are those of `logloom.io.l5kit.mapping.MAPPED_SCHEMA`; `columns` selects among them.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """
-        Args:
-            columns: names or globs; all by default.
-            max_bytes: about how much a block holds.
-        """
-        super().__init__(path, FORMAT, columns, max_bytes, storage_options)
+    form = FORMAT
 
 
 class WriteToL5Kit(WriteTo):

@@ -14,7 +14,7 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
 from logloom.io.caches import LruCache
-from logloom.io.l5kit import zipped
+from logloom.io.filesystems import ZIP, absolute_uri
 from logloom.io.l5kit.array import ChunkedArray
 from logloom.io.l5kit.dtypes import (
     AGENTS,
@@ -28,6 +28,8 @@ from logloom.io.l5kit.dtypes import (
 )
 from logloom.io.l5kit.metadata import COMPRESSOR
 from logloom.io.storage import Store
+
+ZIPPED = ".zip"
 
 
 class ChunkedDataset:
@@ -171,8 +173,8 @@ class ChunkedDataset:
         if not self.path:
             raise UsageError("this dataset lies in memory, there is nothing to open")
         store, key = Store.at(self.path, self.storage_options), self.key.strip("/")
-        if store.uri.endswith(zipped.SUFFIX) and not (store.local is not None and store.local.is_dir()):
-            return zipped.ZipStore(store.uri, store.options, folder=f"{key}/" if key else "")
+        if store.uri.endswith(ZIPPED) and not (store.local is not None and store.local.is_dir()):
+            return Store(absolute_uri(f"{ZIP}{key}::{store.uri}"), store.options)
         return Store(store.uri_of(key), store.options)
 
     def _group(self, mode: str) -> Any:
@@ -183,8 +185,8 @@ class ChunkedDataset:
         register()
         store = self.store
         try:
-            if isinstance(store, zipped.ZipStore):
-                return self._zipped_group(store, mode)
+            if store.uri.startswith(ZIP):
+                return self._zipped_group(mode)
             if store.local is not None:
                 return zarr.open_group(store.local, mode=mode, zarr_format=2)  # type: ignore[arg-type]
             options = dict(store.options.get(store.uri.split("://", 1)[0], {}))
@@ -192,16 +194,17 @@ class ChunkedDataset:
         except FileNotFoundError:
             raise DatasetError(f"{store.uri}: there is no zarr group here") from None
 
-    def _zipped_group(self, store: zipped.ZipStore, mode: str) -> Any:
+    def _zipped_group(self, mode: str) -> Any:
         import zarr
 
-        if mode != "r" or store.local is None:
+        archive = Store.at(self.path).local
+        if mode != "r" or archive is None:
             raise UsageError(
-                f"{store.uri}: an archive is only read, by zarr itself on a disk alone: "
-                f"write or copy it to a folder (x.zarr), and zip that"
+                f"{self.path}: an archive is only read, by zarr itself on a disk alone: "
+                "write or copy it to a folder (x.zarr), and zip that"
             )
-        opened = zarr.storage.ZipStore(store.local, mode="r")
-        return zarr.open_group(opened, path=store.folder.rstrip("/"), mode="r", zarr_format=2)
+        opened = zarr.storage.ZipStore(archive, mode="r")
+        return zarr.open_group(opened, path=self.key.strip("/"), mode="r", zarr_format=2)
 
     def __str__(self) -> str:
         frames, scenes = len(self.frames), len(self.scenes)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 FORMAT_VERSION = 2
+"""Of L5Kit's zarr format, as its `attrs` say."""
 
 LABELS = [
     "PERCEPTION_LABEL_NOT_SET",
@@ -32,7 +33,9 @@ LABELS = [
     "PERCEPTION_LABEL_ANIMAL",
     "AVRESEARCH_LABEL_DONTCARE",
 ]
+"""What an agent may be; `label_probabilities` has a number for each, in this order."""
 TL_FACE_LABELS = ["ACTIVE", "INACTIVE", "UNKNOWN"]
+"""What a traffic light's face may show; `traffic_light_face_status` has a number for each."""
 
 SCENE_DTYPE: list[tuple[Any, ...]] = [
     ("frame_index_interval", np.int64, (2,)),
@@ -40,6 +43,7 @@ SCENE_DTYPE: list[tuple[Any, ...]] = [
     ("start_time", np.int64),
     ("end_time", np.int64),
 ]
+"""A scene: which frames it has, whose car, start and end in nanoseconds."""
 FRAME_DTYPE: list[tuple[Any, ...]] = [
     ("timestamp", np.int64),
     ("agent_index_interval", np.int64, (2,)),
@@ -47,6 +51,7 @@ FRAME_DTYPE: list[tuple[Any, ...]] = [
     ("ego_translation", np.float64, (3,)),
     ("ego_rotation", np.float64, (3, 3)),
 ]
+"""A frame: its time in nanoseconds, which agents and faces it has, where the car was (metres)."""
 AGENT_DTYPE: list[tuple[Any, ...]] = [
     ("centroid", np.float64, (2,)),
     ("extent", np.float32, (3,)),
@@ -55,11 +60,13 @@ AGENT_DTYPE: list[tuple[Any, ...]] = [
     ("track_id", np.uint64),
     ("label_probabilities", np.float32, (len(LABELS),)),
 ]
+"""An agent in a frame: centroid and extent in metres, yaw in radians, velocity in metres a second."""
 TL_FACE_DTYPE: list[tuple[Any, ...]] = [
     ("face_id", "<U16"),
     ("traffic_light_id", "<U16"),
     ("traffic_light_face_status", np.float32, (len(TL_FACE_LABELS),)),
 ]
+"""A face of a traffic light in a frame."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.l5kit.assemble import (
-    L5KitPlanJson,
-    make_chunk,
-    plan_assembly,
-    problems,
-)
+from logloom.io.l5kit.assemble import L5KitPlanJson, make_chunk, plan_assembly, problems
 from logloom.io.l5kit.dtypes import FOLDERS
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
@@ -34,6 +29,7 @@ class L5KitFormat(AssembledFormat):
     last = (".zgroup",)
     Options = L5KitOptions
     planned = L5KitPlanJson
+    takes = "host"
     preference = 60
     keeps_columns = False
     has_stamps_at_hand = True
@@ -78,10 +74,10 @@ class L5KitFormat(AssembledFormat):
         return {**MAPPED_HINTS, "host": options["host"]}
 
     def rows(
-        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """Frames."""
-        return L5KitReader(store.uri, store.options, told)
+        return L5KitReader(store.uri, store.options, known)
 
     def plan_assembly(
         self,

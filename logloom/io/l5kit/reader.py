@@ -5,16 +5,15 @@ Elsewhere: the arrays, and how frames become rows (rows).
 
 from __future__ import annotations
 
-import functools
 import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.batches import Batch, rows_of
+from logloom.batches import Batch
 from logloom.blocks import Array, Block, Ragged
+from logloom.caching import cached_property
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.folders import content_of
@@ -22,14 +21,12 @@ from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.options import MAPPED_HINTS
-from logloom.io.l5kit.rows import INTERVALS, ReadRows, check_fields, read_blocks, select_columns
-from logloom.io.l5kit.rows import rows_of as rows_of_arrays
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, Share
-from logloom.io.storage import Store
+from logloom.io.l5kit.rows import INTERVALS, ReadRows, check_fields, read_blocks, rows_of, select_columns
+from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns, DatasetSource
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches
 
 
-class L5KitReader(RowSource):
+class L5KitReader(BatchedSource, DatasetSource):
     """Frames as rows. A scene is a log, called by its number in nine digits unless a manifest tells more.
 
     So rows are ordered as the frames are. Keeps compressed chunks, pickles without them, serves many threads.
@@ -38,25 +35,9 @@ class L5KitReader(RowSource):
     kind = "l5kit"
     _schema = MAPPED_SCHEMA
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        storage_options: Mapping[str, Any] | None = None,
-        told: Stretches | None = None,
-    ):
-        """Opens the dataset, or waits with it until it is needed.
-
-        Args:
-            told: what a version's manifest says of the rows; None where there is none.
-
-        Raises:
-            DatasetError: there is no dataset, or it is damaged.
-        """
-        self._store, self._told = Store.at(os.fspath(path), storage_options), told
-        self.place = self._store.uri
-        if told is None:
-            self.unknown = "the files of an L5Kit dataset, which have no checksums"
-            self.reader  # noqa: B018 # raises what is wrong with it
+    def _unchecked(self) -> str:
+        self.reader  # noqa: B018 # raises what is wrong with it
+        return "the files of an L5Kit dataset, which have no checksums"
 
     @property
     def _dataset(self) -> ChunkedDataset:
@@ -64,11 +45,11 @@ class L5KitReader(RowSource):
         return dataset
 
     @property
-    def stretches(self) -> Stretches:
-        found: Stretches = self.reader[1] if self._told is None else self._told
-        return found
+    def _own(self) -> Stretches:
+        own: Stretches = self.reader[1]
+        return own
 
-    @functools.cached_property
+    @cached_property
     def stamps(self) -> Ints:
         return np.asarray(self._dataset.frames["timestamp"], np.int64)[: len(self)]
 
@@ -82,11 +63,8 @@ class L5KitReader(RowSource):
         if (starts != expected).any() or (stops < starts).any() or (stops > len(dataset.frames)).any():
             raise DatasetError(f"{dataset.path}: the scenes' frames don't follow one another")
         own = Stretches.of_logs([f"{n:09}" for n in range(len(bounds))], (stops - starts).tolist())
-        self._checked(range(own.num_rows), self._told)
+        self._checked(range(own.num_rows), self._known)
         return dataset, own
-
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        return rows_of(self.batch(positions, names), len(positions))
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """Frames, each read once; agents and lights of frames that follow each other in one read."""
@@ -104,13 +82,13 @@ class L5KitReader(RowSource):
                 if (backwards := intervals[:, 1] < intervals[:, 0]).any():
                     frame = int(unique[backwards.argmax()])
                     raise DatasetError(f"{self.place}: the {name} of frame {frame} end before they begin")
-                column = _ragged(rows_of_arrays(dataset), name, intervals).take(back)
+                column = _ragged(rows_of(dataset), name, intervals).take(back)
                 batch[name] = (column.values, column.shapes[:, 0])
             else:
                 batch[name] = frames[name][back]
         return batch
 
-    @functools.cached_property
+    @cached_property
     def _hosts(self) -> list[str]:
         return sorted({str(host) for host in self._dataset.scenes[:]["host"]})
 
@@ -142,16 +120,11 @@ class L5KitReader(RowSource):
             logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
         return logs
 
-    def shares(self) -> Sequence[Share]:
-        """See `RowSource.shares`: the scenes."""
-        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
-
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         for log_id, first, last in self.stretches.between(start, stop):
-            read = rows_of_arrays(self._dataset)
+            read = rows_of(self._dataset)
             for block in read_blocks(read, first, last, log_id, "scene", self.place, max_bytes):
                 yield select_columns(block, columns)
 

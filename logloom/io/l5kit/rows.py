@@ -95,8 +95,8 @@ def check_fields(dataset: ChunkedDataset) -> None:
             dtype = found[field][0] if field in found else None
             if dtype is None or not _fits(dtype, wanted):
                 place = dataset.store.uri_of(f"{kind.key}/.zarray")
-                said = "there is none" if dtype is None else f"it is {dtype}"
-                raise DatasetError(f"{place}: rows take field {field!r} of type {wanted}, {said}")
+                problem = "there is none" if dtype is None else f"it is {dtype}"
+                raise DatasetError(f"{place}: rows take field {field!r} of type {wanted}, {problem}")
 
 
 def _fits(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:

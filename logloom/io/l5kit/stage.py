@@ -70,7 +70,7 @@ class L5KitStageWriter(StageWriter):
             self.write(name, row_bytes(rows).data)
             self._rows[name] += len(rows)
 
-    def said(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """
         Returns:
             columns: digests of the mapped rows; rows: of each array; runs: [start, stop, first, last] of

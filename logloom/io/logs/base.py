@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Values
+from logloom.digests import digest_of
 from logloom.io.metadata import Text
 from logloom.schema import MAX_TIME as MAX_TIME
 from logloom.schema import MIN_TIME as MIN_TIME
@@ -42,6 +43,7 @@ class TopicInfo:
         definition: the message definition as the log holds it.
         num_messages: by the index.
         first, last: log times of its first and last message; 0 when there are none.
+        num_times: distinct log times; None where the index doesn't tell.
     """
 
     topic: str
@@ -52,6 +54,12 @@ class TopicInfo:
     num_messages: int
     first: int
     last: int
+    num_times: int | None = None
+
+    @property
+    def num_ticks(self) -> int:
+        """How many ticks it gives as a clock, at most; messages at one time are one tick."""
+        return self.num_messages if self.num_times is None else self.num_times
 
 
 @dataclass(frozen=True)
@@ -260,3 +268,16 @@ class OpenOptions:
     max_chunk_bytes: int = 1 << 30
     hash: Literal["ends", "full"] = "ends"
     redactions: Redactions = field(default_factory=dict)
+    time_names: tuple[str, ...] = ()
+
+    @property
+    def known_by(self) -> str:
+        """What content ids and topics depend on beside content: which time was erased of logs, too."""
+        return known_by(self.hash, self.redactions, self.time_names)
+
+
+def known_by(hash: str, redactions: Redactions, time_names: Sequence[str] = ()) -> str:
+    """See `OpenOptions.known_by`."""
+    erased = sorted((log, [list(one) for one in ranges]) for log, ranges in redactions.items() if ranges)
+    known = f"{hash} but for {digest_of(erased)}" if erased else hash
+    return f"{known} by names {digest_of(list(time_names))}" if time_names else known

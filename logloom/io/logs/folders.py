@@ -7,7 +7,6 @@ Elsewhere: URIs, globs and names (match), which folders are logs of a kind (each
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,13 +21,17 @@ from logloom.io.logs.opening import kinds
 
 T = TypeVar("T")
 
-_BAG_FILE = re.compile(r".*\.(mcap|db3)(\.zstd|\.zst)?")
+_RECORDINGS = tuple(f".{kind}{packed}" for kind in ("mcap", "db3") for packed in ("", ".zstd", ".zst"))
 
 
 def is_bag_file(name: str) -> bool:
     """Whether a file may belong to a ROS 2 bag, which then is its folder."""
-    last = name.rsplit("/", 1)[-1]
-    return last == METADATA or _BAG_FILE.fullmatch(last) is not None
+    return name.endswith(_RECORDINGS) or is_metadata(name)
+
+
+def is_metadata(name: str) -> bool:
+    """Whether a file is called as that of a ROS 2 bag that tells of the others."""
+    return name.endswith(METADATA) and name.rsplit("/", 1)[-1] == METADATA
 
 
 def parent_of(name: str) -> str:
@@ -60,16 +63,18 @@ class Folders:
         """When listing began, ns since the Unix epoch."""
         return self._now_ns
 
-    def matching(self, fs: Any, pattern: str) -> dict[str, str]:
-        """What matches a glob, and what it is: "file", "directory"."""
-        found, folders = listed(fs, pattern, self._now_ns)
+    def matching(self, fs: Any, pattern: str) -> tuple[list[str], list[str]]:
+        """The files and the folders that match a glob, each sorted."""
+        files, below, folders = listed(fs, pattern, self._now_ns)
         with self._lock:
             for folder, entries in folders.items():
                 self._known.setdefault((str(fs.protocol), folder, "entries"), entries)
-        return {path: entry.kind for path, entry in found.items()}
+        return files, below
 
     def stamp(self, fs: Any, path: str) -> str:
         """What tells that a file hasn't changed, as far as its folder's listing does; see `listing`."""
+        if is_disk(fs) and not path.endswith(".db3"):  # all of an archive may come this way
+            return local_stamp(path, self._now_ns)
         beside = self._beside(fs, path)
         if path.endswith(".db3") and (f"{path}-wal" in beside or f"{path}-journal" in beside):
             return ""  # what was written to it lies beside it
@@ -135,7 +140,7 @@ class Folders:
             listed = self._files(fs, folder)
             if f"{folder}/{METADATA}" not in listed:
                 return ()
-            files = [name for name in listed if _BAG_FILE.fullmatch(name.rsplit("/", 1)[-1])]
+            files = [name for name in listed if name.endswith(_RECORDINGS)]
             what = self._what_metadata_makes(fs, folder, files)
             if what == "no bag":
                 return ()

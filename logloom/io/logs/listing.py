@@ -28,7 +28,7 @@ MAGIC = re.compile(r"[*?\[]")
 
 _CONTENT = ("generation", "ETag", "etag", "md5Hash", "crc32c", "checksum")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
-_SIZE = re.compile(r"size (\d+), ")
+SIZE = r"^size (?P<size>\d{1,18}), "  # as a stamp begins
 _STAMPED = re.compile(rf"\b(?:{'|'.join((*_TIMES, 'ctime'))}) (\d+)")
 
 
@@ -47,8 +47,9 @@ class Listed(NamedTuple):
 _FOLDER, _FILE, _OTHER = Listed("directory", ""), Listed("file", ""), Listed("other", "")
 
 
-def listed(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], dict[str, dict[str, Listed]]]:
-    """What matches a glob, as fsspec has it, and what lies in the folders that had to be listed whole for it.
+def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], dict[str, dict[str, Listed]]]:
+    """The files and the folders that match a glob, each sorted, and what lies in the folders that had to be
+    listed whole for it.
 
     Stores that list all below a prefix at once do so where the pattern has more than one level: a request for
     a thousand objects. Others list folder by folder.
@@ -58,24 +59,35 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], dict[
     """
     ends_with_slash = pattern.endswith("/")
     pattern = fs._strip_protocol(pattern)
+    names: tuple[list[str], list[str]] = [], []
     if getattr(fs, "globs_itself", False) and not fs.lists_below:
         own_way = fs.glob(pattern + "/" * ends_with_slash, detail=True)
-        return {name: entry_of(fs, info, now_ns) for name, info in own_way.items()}, {}
+        for name in sorted(own_way):
+            names[own_way[name]["type"] == "directory"].append(name)
+        return *names, {}
     found, root, prefix = _found(fs, pattern, now_ns)
     matches = re.compile(glob_translate(pattern + "/" * ends_with_slash)).match
     slash = "/" if ends_with_slash or pattern.endswith("/**") else ""
-    matching: dict[str, Listed] = {}
-    folders: dict[str, dict[str, Listed]] = {}
-    top = root.count("/")
     for name in sorted(found):
-        own = found[name]
+        is_folder = found[name].kind == "directory"
+        if matches(name + slash if is_folder else name):
+            names[is_folder].append(name)
+    return *names, _by_folder(found, root, prefix)
+
+
+def _by_folder(found: dict[str, Listed], root: str, prefix: str) -> dict[str, dict[str, Listed]]:
+    """What lies in each folder of which all was listed."""
+    whole = {name.rpartition("/")[0] for name in found}
+    if prefix:  # what begins with it isn't all that lies in the first folder
+        whole = {folder for folder in whole if folder.count("/") > root.count("/")}
+    if len(whole) == 1 and not prefix:
+        return {whole.pop(): found}  # of an archive: held once
+    folders: dict[str, dict[str, Listed]] = {}
+    for name in sorted(found):
         folder = name.rpartition("/")[0]
-        # What begins with the prefix isn't all that lies in the first folder.
-        if not prefix or folder.count("/") > top:
-            folders.setdefault(folder, {})[name] = own
-        if matches(name + slash if own.kind == "directory" else name):
-            matching[name] = own
-    return matching, folders
+        if folder in whole:
+            folders.setdefault(folder, {})[name] = found[name]
+    return folders
 
 
 def _found(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], str, str]:
@@ -85,16 +97,16 @@ def _found(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], str, 
     depth = None if "**" in pattern else pattern[len(root) + 1 :].count("/") + 1
     if is_disk(fs):
         return dict(_on_disk(root or "/", depth)), root, ""
-    told: Mapping[str, Any] = {}
+    infos: Mapping[str, Any] = {}
     if not getattr(fs, "lists_below", False):
-        prefix, told = "", fs.find(root + "/", maxdepth=depth, withdirs=True, detail=True)
+        prefix, infos = "", fs.find(root + "/", maxdepth=depth, withdirs=True, detail=True)
     elif depth != 1:
-        told = fs.find(root, withdirs=True, detail=True, **({"prefix": prefix} if prefix else {}))
+        infos = fs.find(root, withdirs=True, detail=True, **({"prefix": prefix} if prefix else {}))
     else:
         prefix = ""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            told = {info["name"]: info for info in fs.ls(root, detail=True)}
-    return {name: entry_of(fs, info, now_ns) for name, info in told.items() if info}, root, prefix
+            infos = {info["name"]: info for info in fs.ls(root, detail=True)}
+    return {name: entry_of(fs, info, now_ns) for name, info in infos.items() if info}, root, prefix
 
 
 def _on_disk(folder: str, depth: int | None) -> Iterator[tuple[str, Listed]]:
@@ -134,15 +146,15 @@ def stamp_of(info: Mapping[str, Any], now_ns: int) -> str:
     size = info.get("size")
     if info.get("type") != "file" or not isinstance(size, int):
         return ""
-    said = [f"size {size}"]
-    said += [f"{name} {str(info[name]).strip(chr(34))}" for name in _CONTENT if info.get(name)]
-    is_sure = len(said) > 1
+    facts = [f"size {size}"]
+    facts += [f"{name} {str(info[name]).strip(chr(34))}" for name in _CONTENT if info.get(name)]
+    is_sure = len(facts) > 1
     for name in _TIMES:
         if info.get(name) and (time := _ns(info[name])) is not None:
             if not is_sure and time > now_ns - SETTLED_NS:
                 return ""
-            said.append(f"{name} {time}")
-    return ", ".join(said) if len(said) > 1 else ""
+            facts.append(f"{name} {time}")
+    return ", ".join(facts) if len(facts) > 1 else ""
 
 
 def local_stamp(path: str, now_ns: int) -> str:
@@ -159,7 +171,7 @@ def local_stamp(path: str, now_ns: int) -> str:
 
 def size_in(stamp: str) -> int | None:
     """The bytes of a file by its stamp; None where there is none."""
-    found = _SIZE.match(stamp)
+    found = re.match(SIZE, stamp)
     return int(found[1]) if found else None
 
 

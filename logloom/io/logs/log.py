@@ -171,6 +171,11 @@ class ContainerLog:
         return DecodedMessages(topic, raw.log_time, raw.log_time, raw.position, refused, raw, decoder)
 
     @property
+    def sidecars(self) -> Sidecars:
+        """Where what is found by reading it whole is kept."""
+        return Sidecars(self._options.sidecars, self._options.storage_options)
+
+    @property
     def parts(self) -> Sequence[LogPart]:
         """Its files and their indices, in the order in which they are joined."""
         return self._parts
@@ -280,7 +285,7 @@ class ContainerLog:
 
     def _index_times(self, wanted: Mapping[str, Wanted]) -> None:
         """Sees to it that the message times of these topics are indexed; one pass for all that aren't."""
-        sidecars = Sidecars(self._options.sidecars, self._options.storage_options)
+        sidecars = self.sidecars
         for part in self._parts:
             missing: dict[str, Wanted] = {}
             for topic, want in wanted.items():
@@ -313,7 +318,10 @@ class ContainerLog:
 
 def _between(log_time: NDArray[np.int64], rows: NDArray[np.intp], want: Wanted) -> NDArray[np.intp]:
     """Those rows whose messages lie between the log times of a request."""
-    times = log_time[rows]
+    # Rows of a chunk are ascending, so as many as there are times are all of them.
+    times = log_time if len(rows) == len(log_time) else log_time[rows]
+    if not len(times) or (times.min() >= want.first and times.max() <= want.last):
+        return rows
     return rows[(times >= want.first) & (times <= want.last)]
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 from blake3 import blake3
@@ -18,19 +17,19 @@ from numpy.typing import NDArray
 
 from logloom.io.filesystems import file_name_of
 from logloom.io.logs.bag_metadata import METADATA
-from logloom.io.logs.listing import size_in
+from logloom.io.logs.listing import SIZE, size_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
 _TEXTS = ("uris", "stamps", "given")
+_SAID = ("split", "catalogue")
 _BATCH = 4096  # logs that are Python objects at a time
 _ANY = "surrogatepass"  # names of files may hold what no UTF-8 has
 
 
-@dataclass(frozen=True, slots=True)
-class LogFiles:
+class LogFiles(NamedTuple):
     """The files of one log.
 
     Attributes:
@@ -40,6 +39,7 @@ class LogFiles:
             it doesn't tell.
         given: URIs of those files that were given with credentials, as they were.
         split: that a catalogue says; "" where none does.
+        catalogue: what it and tables of labels say, see `logloom.io.catalogued`; "" likewise.
     """
 
     log_id: str
@@ -47,6 +47,7 @@ class LogFiles:
     stamps: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     split: str = ""
+    catalogue: str = ""
 
     @property
     def size(self) -> int | None:
@@ -107,9 +108,9 @@ class LogList(Sequence[LogFiles]):
         batches, prints = [], [b""]
         logs = iter(logs)
         while some := list(itertools.islice(logs, _BATCH)):
-            columns = [[log.log_id for log in some], *(_encoded(some, name) for name in _TEXTS)]
-            columns.append([log.split for log in some])
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            ids, uris, stamps, given, *said = zip(*some, strict=True)
+            texts = map(_encoded, (uris, stamps, given))
+            arrays = [pa.array(ids, pa.string()), *texts, *(pa.array(one, pa.string()) for one in said)]
             batches.append(pa.record_batch(arrays, schema))
             prints.append(b"".join(_digest_of_stamps(log).ljust(PRINT.itemsize, b"\0") for log in some))
         return cls(pa.Table.from_batches(batches, schema), np.frombuffer(b"".join(prints), PRINT))
@@ -136,7 +137,7 @@ class LogList(Sequence[LogFiles]):
         for first in range(0, len(rows), _BATCH):
             for row in self._table.take(np.array(rows[first : first + _BATCH], np.int64)).to_pylist():
                 files = {name: tuple(text.decode(errors=_ANY) for text in row[name]) for name in _TEXTS}
-                yield LogFiles(row["log_id"], **files, split=row["split"])
+                yield LogFiles(row["log_id"], **files, split=row["split"], catalogue=row["catalogue"])
 
     def joined(self, one_of: Callable[[str, list[LogFiles]], LogFiles]) -> LogList:
         """In order; those of one log_id as what `one_of` makes of them, in the order in which they stand."""
@@ -159,9 +160,34 @@ class LogList(Sequence[LogFiles]):
         """A field of all logs; texts in lists as bytes."""
         return self._table[name].combine_chunks()
 
+    def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(M,) bytes of the files of each log at some positions, as `LogFiles.size` has it; -1 for None."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        chosen = pa.array(rows)
+        stamps = self.column("stamps").take(chosen)
+        counts = [
+            pc.list_value_length(lists).to_numpy() for lists in (self.column("uris").take(chosen), stamps)
+        ]
+        told = pc.struct_field(pc.extract_regex(stamps.flatten(), pattern=SIZE), [0])
+        each = pc.fill_null(told.cast(pa.string()).cast(pa.int64()), -1).to_numpy()
+        of_log = np.repeat(np.arange(len(rows)), counts[1])
+        sizes, known = np.zeros((2, len(rows)), np.int64)
+        np.add.at(sizes, of_log, each)
+        np.add.at(known, of_log, each >= 0)
+        return np.where((known == counts[0]) & (counts[0] > 0), sizes, -1)
+
     def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
         """Where these logs stand; -1 for one that isn't there."""
         return rows_in(self.ids, log_ids)
+
+    def with_catalogue(self, texts: Sequence[str]) -> LogList:
+        """The same logs, of which tables say something else."""
+        import pyarrow as pa
+
+        place = self._table.schema.get_field_index("catalogue")
+        return LogList(self._table.set_column(place, "catalogue", pa.array(texts, pa.string())), self.prints)
 
     def take(self, rows: NDArray[np.int64]) -> LogList:
         """Those at some positions."""
@@ -179,12 +205,17 @@ def rows_in(known: pa.Array, wanted: Iterable[str] | pa.Array) -> NDArray[np.int
     return rows
 
 
-def _encoded(logs: Sequence[LogFiles], name: str) -> list[list[bytes]]:
-    return [[text.encode(errors=_ANY) for text in getattr(log, name)] for log in logs]
+def _encoded(lists: Sequence[Sequence[str]]) -> pa.Array:
+    """(n,) lists of texts, as bytes."""
+    import pyarrow as pa
+
+    ends = np.cumsum([0, *map(len, lists)], dtype=np.int32)
+    texts = [text.encode(errors=_ANY) for texts in lists for text in texts]
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(texts, pa.binary()))
 
 
 def _schema() -> pa.Schema:
     import pyarrow as pa
 
     texts = [(name, pa.list_(pa.binary())) for name in _TEXTS]
-    return pa.schema([("log_id", pa.string()), *texts, ("split", pa.string())])
+    return pa.schema([("log_id", pa.string()), *texts, *((name, pa.string()) for name in _SAID)])

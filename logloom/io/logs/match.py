@@ -12,28 +12,29 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+
+from fsspec.utils import glob_translate
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
-from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.base import Log, LogSummary
-from logloom.io.logs.folders import Folders, is_bag_file, parent_of
+from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
 from logloom.io.logs.listing import MAGIC, changed_ns
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
+NOT = "!"  # begins what a list of URIs and globs leaves out
 
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
+_NO_NAMES = frozenset(("", ".", ".."))
 _THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLog:
+class FoundLog(NamedTuple):
     """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
 
     uri: str
@@ -48,8 +49,6 @@ class FoundLog:
         Args:
             stamps: of each file, see `LogFiles`.
         """
-        if tuple(stamps) == (uri,) == (shown(uri),):
-            return cls(uri, (uri,), tuple(stamps.values()))
         files = tuple(map(shown, stamps))
         given = tuple(file for file, own in zip(stamps, files, strict=True) if own != file)
         return cls(shown(uri), files, tuple(stamps.values()), given)
@@ -151,11 +150,15 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
                 )
 
 
+def _stem(uri: str) -> str:
+    return _SUFFIX.sub("", file_name_of(uri))
+
+
 def _words(uri: str, template: str) -> dict[str, str]:
     """What a template says of a URI."""
     words = {}
     if "{stem" in template:
-        words["stem"] = _SUFFIX.sub("", file_name_of(uri))
+        words["stem"] = _stem(uri)
     if "{parent" in template or "{path" in template:
         path = uri.split("?", 1)[0].split("://", 1)[-1].strip("/")
         folder = path.rpartition("/")[0]
@@ -165,6 +168,8 @@ def _words(uri: str, template: str) -> dict[str, str]:
 
 def fill_template(template: str, uri: str, words: Mapping[str, str] | None = None) -> str:
     """A template with what it may say of a URI, and these words."""
+    if template == "{stem}":
+        return _stem(uri)  # as nearly all are
     return template.format(**_words(uri, template), **(words or {}))
 
 
@@ -186,7 +191,7 @@ def checked_log_id(log_id: str, uri: str) -> str:
     if len(log_id.encode()) > MAX_LOG_ID:
         raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
     strange = not log_id.isprintable() or "\\" in log_id
-    if strange or any(part in ("", ".", "..") for part in log_id.split("/")):
+    if strange or not _NO_NAMES.isdisjoint(log_id.split("/")):
         raise UsageError(f"{uri}: {log_id!r} can't be a log_id: it is to be part of file names")
     return log_id
 
@@ -210,9 +215,12 @@ def _each_named(
     """Each file or folder as a log of its own; adds what is wrong with names."""
     for item in found:
         try:
-            yield _one_log(log_id_of(item.uri), [item])
+            log_id = log_id_of(item.uri)
         except UsageError as error:
             problems.add(str(error))
+            continue
+        is_alone = len(item.uris) == 1
+        yield LogFiles(log_id, *item[1:]) if is_alone else _one_log(log_id, [item])
 
 
 def _one_log(log_id: str, found: Sequence[FoundLog] | Sequence[LogFiles]) -> LogFiles:
@@ -228,14 +236,34 @@ def _one_log(log_id: str, found: Sequence[FoundLog] | Sequence[LogFiles]) -> Log
     return LogFiles(log_id, uris, tuple(stamps[uri] for uri in uris), tuple(sorted(given)))
 
 
+def leaving_out(
+    found: Iterable[FoundLog], patterns: Sequence[str], base: str | None = None
+) -> Iterator[FoundLog]:
+    """What was found without the files that match any pattern, and without logs that have no others.
+
+    Args:
+        patterns: URIs and globs; relative ones start at `base`, those that begin with `**/` anywhere.
+    """
+    if not patterns:
+        yield from found
+        return
+    absolute = [one if one.startswith("**/") else absolute_uri(one, base) for one in patterns]
+    matches = re.compile("|".join(map(glob_translate, absolute))).match
+    for item in found:
+        kept = [i for i, uri in enumerate(item.uris) if not matches(uri)]
+        uris = tuple(item.uris[i] for i in kept)
+        if len(kept) == len(item.uris):
+            yield item
+        elif kept:
+            stamps = tuple(item.stamps[i] for i in kept)
+            yield FoundLog(item.uri, uris, stamps, tuple(one for one in item.given if shown(one) in uris))
+
+
 # --- files ----------------------------------------------------------------------------------------------
 
 
 def find_all(
-    uris: Sequence[str],
-    base: str | None,
-    options: Mapping[str, Any] | None,
-    folders: Folders | None = None,
+    uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None, folders: Folders | None = None
 ) -> list[Iterable[FoundLog] | str]:
     """What each URI or glob means, or why it means nothing; each can be gone through once."""
     there = folders or Folders()
@@ -258,10 +286,9 @@ def find_all(
 def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterable[FoundLog]:
     fs, path = filesystem(uri, options)
     fs.invalidate_cache()  # logs may have come, or changed, since this process listed them
-    entries = there.matching(fs, path) if MAGIC.search(path) else {}
-    names = sorted(name for name, kind in entries.items() if kind != "directory")
-    folders = {name for name, kind in entries.items() if kind == "directory"}
-    if not entries:
+    names, below = there.matching(fs, path) if MAGIC.search(path) else ([], [])
+    folders = set(below)
+    if not (names or folders):
         kind = there.kind_of(fs, path)
         if kind is None:
             what = "matches nothing" if MAGIC.search(path) else "there is no such file or folder"
@@ -279,26 +306,32 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
             "name the files in it, as in folder/*.mcap"
         )
 
-    def found_log(name: str, files: Iterable[str]) -> FoundLog:
-        return FoundLog.of(_uri(uri, name), {_uri(uri, file): there.stamp(fs, file) for file in files})
+    as_uri = _uri_of(uri)
+
+    def found_bag(name: str, files: Iterable[str]) -> FoundLog:
+        return FoundLog.of(as_uri(name), {as_uri(file): there.stamp(fs, file) for file in files})
+
+    def found_file(name: str) -> FoundLog:
+        own, stamp = as_uri(name), there.stamp(fs, name)
+        return FoundLog(own, (own,), (stamp,)) if shown(own) == own else FoundLog.of(own, {own: stamp})
 
     single = [
         name
         for name in names
-        if not (is_bag_file(name) and parent_of(name) in bags) and name.rsplit("/", 1)[-1] != METADATA
+        if not (bags and is_bag_file(name) and parent_of(name) in bags) and not is_metadata(name)
     ]
     if not (bags or single):
         raise _NotFoundError(f"matches no log ({uri})")
-    return itertools.chain(itertools.starmap(found_log, bags.items()), (found_log(n, [n]) for n in single))
+    return itertools.chain(itertools.starmap(found_bag, bags.items()), map(found_file, single))
 
 
 def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:
     """What names the log that a file belongs to: the file, or its folder where that is a ROS 2 bag."""
     fs, path = filesystem(uri, options)
     folder = parent_of(path)
-    return _uri(uri, folder) if is_bag_file(path) and Folders().bags(fs, [folder], 1) else uri
+    return _uri_of(uri)(folder) if is_bag_file(path) and Folders().bags(fs, [folder], 1) else uri
 
 
-def _uri(like: str, path: str) -> str:
-    """The absolute URI of a path in the file system of `like`."""
-    return path if is_local(like) else uri_in(like, path)
+def _uri_of(like: str) -> Callable[[str], str]:
+    """What makes absolute URIs of paths in the file system of `like`."""
+    return (lambda path: path) if is_local(like) else functools.partial(uri_in, like)

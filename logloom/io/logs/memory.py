@@ -9,12 +9,12 @@ any more serves the next chunks.
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 
 import numpy as np
 from numpy.typing import NDArray
+
+from logloom.io.locks import Lock
 
 Bytes = NDArray[np.uint8]
 
@@ -29,7 +29,7 @@ class _Blocks:
     """The block that is being filled, and those that wait for their next use."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._left: Bytes = np.empty(0, np.uint8)
         self._spare: list[Bytes] = []
 
@@ -48,10 +48,6 @@ class _Blocks:
         block = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(block, self._take_back, memory).atexit = False
         return block
-
-    def renew_lock(self) -> None:
-        """After a fork: a thread that no longer exists may have held the old one."""
-        self._lock = threading.Lock()
 
     def _take_back(self, memory: Bytes) -> None:
         # Runs whenever an array dies, perhaps while this thread holds the lock: so without it.
@@ -74,7 +70,6 @@ def _aligned(size: int) -> Bytes:
 
 
 _blocks = _Blocks()
-os.register_at_fork(after_in_child=_blocks.renew_lock)
 
 
 def room(size: int) -> Bytes:

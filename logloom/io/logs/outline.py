@@ -14,15 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.base import (
-    FieldSpec,
-    Log,
-    LogSummary,
-    MessagePlace,
-    Messages,
-    TimeSource,
-    TopicRequest,
-)
+from logloom.io.logs.base import FieldSpec, Log, LogSummary, MessagePlace, Messages, TimeSource, TopicRequest
 from logloom.schema import ColumnType
 
 

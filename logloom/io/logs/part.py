@@ -261,6 +261,8 @@ class LogPart:
 
 def by_value(values: Int64s) -> dict[int, NDArray[np.intp]]:
     """Where each value stands, ascending."""
+    if len(values) and (values == values[0]).all():
+        return {int(values[0]): np.arange(len(values))}
     order = np.argsort(values, kind="stable")
     found, starts = np.unique(values[order], return_index=True)
     return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(values) else {}

@@ -22,7 +22,8 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
-from logloom.io.files import failure, fetch, fetch_many, open_local
+from logloom.io.fetching import failure, fetch, fetch_many
+from logloom.io.files import open_local
 from logloom.io.filesystems import filesystem, with_access
 from logloom.uris import chained, is_local, shown
 
@@ -89,7 +90,7 @@ class LogFile:
             return b""
         data = self._read(start, stop)
         if len(data) != stop - start:
-            raise self._cut_short(start, stop, len(data))
+            raise _cut_short(self.uri, start, stop - start, len(data))
         return data
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -97,13 +98,9 @@ class LogFile:
         if self.is_local or len(ranges) == 1:
             return [self.read(start, stop) for start, stop in ranges]
         starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
-        found = fetch_many([self.uri] * len(ranges), self._storage_options, starts, stops, LogReadError)
-        for (start, stop), data in zip(ranges, found, strict=True):
-            if isinstance(data, Exception):
-                raise data
-            if len(data) != stop - start:
-                raise self._cut_short(start, stop, len(data))
-        return found
+        return fetch_many(
+            [self.uri] * len(ranges), self._storage_options, starts, stops, LogReadError, _cut_short
+        )
 
     def read_into(self, start: int, room: memoryview) -> None:
         """Fills `room` with the bytes from `start` on, of a local file. Raises what `read` raises."""
@@ -113,13 +110,7 @@ class LogFile:
         except OSError as error:
             raise failure(self.uri, error) from chained(error)
         if done < len(room):
-            raise self._cut_short(start, start + len(room), done)
-
-    def _cut_short(self, start: int, stop: int, count: int) -> TruncatedLogError:
-        return TruncatedLogError(
-            f"{self.uri}: of bytes {start} to {stop}, only {count} are there. "
-            "It is shorter than it was: wait until whoever writes it is done, and run again."
-        )
+            raise _cut_short(self.uri, start, len(room), done)
 
     def _describe(self) -> tuple[int, str]:
         try:
@@ -144,15 +135,16 @@ class LogFile:
             return fetch(self.uri, self._storage_options, start, stop, LogReadError)
         file = open_local(self.uri, LogReadError, is_sized=False)
         try:
-            data = os.pread(file.fd, stop - start, start)
-            while len(data) < stop - start:  # the kernel gives at most 2 GiB at once
-                more = os.pread(file.fd, stop - start - len(data), start + len(data))
-                if not more:
-                    break
-                data += more
+            return file.read(start, stop - start)
         except OSError as error:
-            raise failure(self.uri, error) from error
-        return data
+            raise failure(self.uri, error) from chained(error)
+
+
+def _cut_short(uri: str, start: int, size: int, count: int) -> TruncatedLogError:
+    return TruncatedLogError(
+        f"{uri}: of bytes {start} to {start + size}, only {count} are there. "
+        "It is shorter than it was: wait until whoever writes it is done, and run again."
+    )
 
 
 # What of a file its content id is made of.

@@ -10,7 +10,6 @@ for it. The index stays that of the files: extents and counts of messages are wh
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Values
+from logloom.caching import cached_property
 from logloom.digests import digest_of
 from logloom.io.logs.base import (
     MIN_TIME,
@@ -105,17 +105,22 @@ class RedactedLog:
     def __reduce__(self) -> tuple[Any, ...]:
         return RedactedLog, (copy.copy(self._log), self._log_id, self._redactions)
 
-    @functools.cached_property
+    @cached_property
     def ranges(self) -> TimeRanges:
         """What was erased."""
         return redacted_ranges(self._redactions, self._log_id, self._log.summary.content_id)
 
-    @functools.cached_property
+    @cached_property
     def summary(self) -> LogSummary:
         summary = self._log.summary
         if not self.ranges:
             return summary
         return replace(summary, content_id=digest_of(["redacted", summary.content_id, self.ranges]))
+
+    @property
+    def sidecars(self) -> Any:
+        """Those of the log itself; what is left of it has a content id of its own."""
+        return getattr(self._log, "sidecars", None)
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         return self._log.column_type(topic, spec)

@@ -8,31 +8,53 @@ loader = tt.row_loader(index[index.pedestrians_count > 3])
 row = loader.get_row(0, columns=["lidar.*", "labels.*"])
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
+
+if TYPE_CHECKING:
+    from logloom.io.tables.beam import ReadFromTable, WriteToTable
+    from logloom.io.tables.index import read_index
+    from logloom.io.tables.loader import RowLoader, RowPositionError, row_loader
+    from logloom.io.tables.merging import merge
+    from logloom.io.tables.plans import Cost
+    from logloom.io.tables.rows import infer_types
+    from logloom.io.tables.unit import BlockReader
+    from logloom.io.tables.verifying import verify
+    from logloom.io.tables.write import commit_table, write_part, write_table
 
 _HOMES = {
-    "BlockReader": "unit",
-    "Cost": "plans",
-    "ReadFromTable": "beam",
-    "RowLoader": "loader",
-    "RowPositionError": "loader",
-    "WriteToTable": "beam",
-    "commit_table": "write",
-    "infer_types": "rows",
-    "merge": "merging",
-    "read_index": "index",
-    "row_loader": "loader",
-    "verify": "verifying",
-    "write_part": "write",
-    "write_table": "write",
+    "BlockReader": ".unit",
+    "Cost": ".plans",
+    "ReadFromTable": ".beam",
+    "RowLoader": ".loader",
+    "RowPositionError": ".loader",
+    "WriteToTable": ".beam",
+    "commit_table": ".write",
+    "infer_types": ".rows",
+    "merge": ".merging",
+    "read_index": ".index",
+    "row_loader": ".loader",
+    "verify": ".verifying",
+    "write_part": ".write",
+    "write_table": ".write",
 }
 
-__all__ = sorted(_HOMES)
+__all__ = [
+    "BlockReader",
+    "Cost",
+    "ReadFromTable",
+    "RowLoader",
+    "RowPositionError",
+    "WriteToTable",
+    "commit_table",
+    "infer_types",
+    "merge",
+    "read_index",
+    "row_loader",
+    "verify",
+    "write_part",
+    "write_table",
+]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = imported_on_use(__name__, _HOMES)

@@ -7,6 +7,7 @@ pipelines build (logloom.io.tables.format).
 
 from __future__ import annotations
 
+import math
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from logloom.errors import UsageError
+from logloom.io.catalogued import Catalogued
 from logloom.io.tables import description as d
 from logloom.io.tables.index import ROW
 from logloom.io.tables.index_files import decode_texts, read_part, write_file
@@ -48,22 +51,79 @@ def describe(
     )
 
 
-def log_index(log_id: str, parts: Sequence[PartRows]) -> tuple[int, bytes]:
-    """A log's index from the parts that have its rows: number of rows, and the content of the file."""
+def catalogued_columns(
+    logs: Mapping[str, Catalogued], plan: TablePlan
+) -> dict[str, tuple[tuple[str, str, Any], ...]]:
+    """The index columns that a catalogue fills, by log: name, dtype as `Description.index` says it, value.
+
+    All logs have all of them. A number that is missing is NaN, a text empty, a truth false.
+
+    Raises:
+        UsageError: a name is that of another column of the index, or values of one are of several kinds.
+    """
+    said = {log_id: dict(one.index) for log_id, one in logs.items()}
+    names = dict.fromkeys(name for values in said.values() for name in values)
+    if taken := [name for name in names if name in plan.index_dtypes or name in plan.schema.all]:
+        raise UsageError(f"logs.index: {taken[0]!r} is a column of the rows; rename the catalogue's")
+    dtypes = {name: _dtype_of(name, {log: one.get(name) for log, one in said.items()}) for name in names}
+    nothing = {"str": "", "float64": math.nan, "bool": False}
+
+    def value(log_id: str, name: str) -> Any:
+        found = said[log_id].get(name)
+        return nothing[dtypes[name]] if found is None else found
+
+    return {log: tuple((name, dtypes[name], value(log, name)) for name in names) for log in logs}
+
+
+def _dtype_of(name: str, values: Mapping[str, Any]) -> str:
+    kinds = {type(value): log_id for log_id, value in values.items()}
+    found = kinds.keys() - {type(None)}
+    if found <= {bool, str} and len(found) == 1:
+        return "bool" if bool in found else "str"
+    if found == {int} and type(None) not in kinds:
+        return "int64"
+    if found <= {int, float}:
+        return "float64"
+    shown = sorted(f"{values[log]!r:.40} of {log}" for kind, log in kinds.items() if kind in found)
+    raise UsageError(f"logs.index: the values of {name!r} are of several kinds: {' and '.join(shown)}")
+
+
+def log_index(
+    log_id: str, parts: Sequence[PartRows], catalogued: Sequence[tuple[str, str, Any]] = ()
+) -> tuple[int, bytes]:
+    """A log's index from the parts that have its rows: number of rows, and the content of the file.
+
+    Args:
+        catalogued: columns of one value each, see `catalogued_columns`.
+    """
     with tempfile.NamedTemporaryFile(prefix="logloom-", suffix=".parquet") as file:
-        return write_log_index(pathlib.Path(file.name), log_id, parts), file.read()
+        return write_log_index(pathlib.Path(file.name), log_id, parts, catalogued), file.read()
 
 
-def write_log_index(path: pathlib.Path, log_id: str, parts: Sequence[PartRows]) -> int:
-    """Writes a log's index as a local file (not synced): its number of rows."""
+def write_log_index(
+    path: pathlib.Path,
+    log_id: str,
+    parts: Sequence[PartRows],
+    catalogued: Sequence[tuple[str, str, Any]] = (),
+) -> int:
+    """Writes a log's index as a local file (not synced): its number of rows. Arguments as of `log_index`."""
     rows = pa.concat_tables([part.of_log(log_id) for part in parts]).unify_dictionaries()
     if "timestamp" in rows.column_names:
         stamps = rows["timestamp"].to_numpy()
         if (stamps[1:] < stamps[:-1]).any():
             rows = rows.take(np.argsort(stamps, kind="stable"))
     rows = rows.set_column(rows.column_names.index(ROW), ROW, pa.array(np.arange(len(rows))))
+    for name, dtype, value in catalogued:
+        rows = rows.append_column(name, _repeated(value, dtype, len(rows)))
     write_file(str(path), rows)
     return len(rows)
+
+
+def _repeated(value: Any, dtype: str, rows: int) -> pa.Array:
+    if dtype == "str":
+        codes = pa.array(np.zeros(rows, np.int32))
+        return pa.DictionaryArray.from_arrays(codes, pa.array([value], pa.string()))
+    return pa.array(np.full(rows, value, dtype))
 
 
 def index_columns(plan: TablePlan) -> set[str]:

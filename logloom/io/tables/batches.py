@@ -261,17 +261,17 @@ class _ChunkCursor:
         if (room < 0).any():
             row = int(room.argmin())
             self.failed(row, f"the chunk of {self._sizes[row]} bytes ends before the lengths of {name}")
-        said = self._words[(self._at >> 3)[:, None] + np.arange(axes)]
+        stored = self._words[(self._at >> 3)[:, None] + np.arange(axes)]
         self._at = self._at + 8 * axes
         # A product in floats can't overflow; those that fit are exact.
-        counts = said[:, 0] if axes == 1 else np.minimum(said.astype(np.float64).prod(axis=1), 2.0**62)
+        counts = stored[:, 0] if axes == 1 else np.minimum(stored.astype(np.float64).prod(axis=1), 2.0**62)
         if width and (counts > (room if width == 1 else room // width).view(np.uint64)).any():
             row = int((counts > room // width).argmax())
-            self._too_short(row, name, tuple(said[row].tolist()), int(counts[row]) * width)
-        if (axes > 1 or not width) and (said >= _ABSURD).any():  # beside a length of 0, or of no bytes
-            row = int(said.max(axis=1).argmax())
-            self.failed(row, f"the chunk holds no {ctype} of lengths {tuple(said[row].tolist())}")
-        return said.view(np.int64), counts.astype(np.int64) * width
+            self._too_short(row, name, tuple(stored[row].tolist()), int(counts[row]) * width)
+        if (axes > 1 or not width) and (stored >= _ABSURD).any():  # beside a length of 0, or of no bytes
+            row = int(stored.max(axis=1).argmax())
+            self.failed(row, f"the chunk holds no {ctype} of lengths {tuple(stored[row].tolist())}")
+        return stored.view(np.int64), counts.astype(np.int64) * width
 
     def leave(self, sizes: Ints) -> None:
         """Steps over values of (n,) bytes, to the next column."""

@@ -28,7 +28,7 @@ from logloom.io.tables.chunks import Buffer, Chunk
 
 HASH_BYTES = 32
 _BATCH = 4 << 20  # bytes hashed by one task: the file is written while the next ones are hashed
-_JOINED = 32 << 10  # chunks below this are copied together: that costs less than handling their pieces
+_JOINED = 8 << 10  # chunks below this are copied together: that costs less than handling their pieces
 _SYNC = 16 << 20  # bytes after which what was written is sent to the disk, while more is written
 _IOV_MAX = 1024
 _SIZE = struct.Struct("<Q")

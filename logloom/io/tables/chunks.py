@@ -11,7 +11,6 @@ aligned.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import struct
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, Ragged, Values
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.schema import ColumnType
 
@@ -88,7 +88,7 @@ class Layout:
             return columns[0]
         return [tuple(itertools.chain.from_iterable(row)) for row in zip(*columns, strict=True)]
 
-    @functools.cached_property
+    @cached_property
     def runs(self) -> list[Layout]:
         """The columns cut into layouts: ragged ones alone, fixed ones in a row together."""
         found: list[dict[str, ColumnType]] = []

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from logloom.errors import UsageError
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import Ints, OpenFrame, shown_columns, union_schema
@@ -117,7 +115,7 @@ class Plans:
             raise UsageError("an empty batch: give at least one position")
         if self._variant_of_row is None:
             return self._plan_of(columns, _ONLY, rows)
-        return self._plan_of(columns, tuple(np.unique(self._variant_of_row[positions]).tolist()), rows)
+        return self._plan_of(columns, tuple(sorted(set(self._variant_of_row[positions].tolist()))), rows)
 
     def _plan_of(self, columns: Patterns, variants: tuple[int, ...], rows: int) -> ReadPlan:
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)

@@ -255,10 +255,10 @@ def read_description(
     place = f"{uri}/{FILE}"
     check_bytes(place, text, storage_options)
     data = parsed(text, f"{place}: damaged")
-    said = data if isinstance(data, dict) else {}
-    if said.get("format") != FORMAT:
-        raise DatasetError(f"{place}: format {said.get('format')!r}, expected {FORMAT!r}")
-    version = said.get("version")
+    fields = data if isinstance(data, dict) else {}
+    if fields.get("format") != FORMAT:
+        raise DatasetError(f"{place}: format {fields.get('format')!r}, expected {FORMAT!r}")
+    version = fields.get("version")
     if type(version) is not int:
         raise DatasetError(f"{place}: version: expected a whole number, got {version!r}")
     if version > VERSION:

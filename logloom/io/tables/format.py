@@ -7,12 +7,13 @@ lays them too.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
@@ -21,12 +22,12 @@ from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.io.tables import description as d
-from logloom.io.tables.assemble import PartRows, describe, log_index
+from logloom.io.tables.assemble import PartRows, catalogued_columns, describe, log_index
 from logloom.io.tables.index import read_log
 from logloom.io.tables.parts import ROWS_FILE, TablePlan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.unit import BlockReader, UnitWriter, check_closed, unit_reader
-from logloom.io.tables.versions import open_table
+from logloom.io.tables.versions import open_table, pinned
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.schema import Schema
 
@@ -45,6 +46,7 @@ class TableOptions(ChosenColumns):
     groups: dict[str, str | list[str]] = Field(default_factory=dict)
     reference: str | list[str] = Field(default_factory=list)
     compress: str | dict[str, str] = Field(default_factory=dict)
+    _pinned: tuple[str, ...] = PrivateAttr(())
 
     def plan(self, schema: Schema) -> TablePlan:
         """What is decided about the table before its first row.
@@ -56,16 +58,23 @@ class TableOptions(ChosenColumns):
 
     @property
     def references(self) -> list[str]:
-        return [self.reference] if isinstance(self.reference, str) else self.reference
+        """URIs of the tables; of versions, once these are fixed (see `TableFormat.pinned`)."""
+        said = [self.reference] if isinstance(self.reference, str) else self.reference
+        return list(self._pinned) or said
 
 
 @dataclass(frozen=True)
 class LogIndexTask:
-    """The index of one log, from units at `folders` (in the root) that become `parts`."""
+    """The index of one log, from units at `folders` (in the root) that become `parts`.
+
+    Attributes:
+        catalogued: index columns of one value each, see `catalogued_columns`.
+    """
 
     log_id: str
     folders: tuple[str, ...]
     parts: tuple[str, ...]
+    catalogued: tuple[tuple[str, str, Any], ...] = ()
 
 
 class TableFormat(AssembledFormat):
@@ -73,6 +82,7 @@ class TableFormat(AssembledFormat):
 
     name = "table"
     semantics = 1
+    takes = "index"
     Options = TableOptions
     preference = 10
     has_stamps_at_hand = True
@@ -88,9 +98,11 @@ class TableFormat(AssembledFormat):
             return [str(error)]
         return []
 
-    def check_log(self, options: TableOptions, log_id: str, log_uri: str) -> list[str]:
-        """Any log_id will do."""
-        return []
+    def pinned(self, options: TableOptions, storage_options: Mapping[str, Any]) -> TableOptions:
+        """Where a root or a tag is named, its version, which stays what it is while others are committed."""
+        made = options.model_copy()
+        made._pinned = tuple(pinned(uri, storage_options) for uri in options.references)
+        return made
 
     def references_digest(self, options: TableOptions, storage_options: Mapping[str, Any]) -> str:
         """Digest of the descriptions of the tables that chunks are looked up in."""
@@ -135,12 +147,12 @@ class TableFormat(AssembledFormat):
         return d.FILE in store.names()
 
     def rows(
-        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """Those of the index."""
         from logloom.io.tables.source import TableSource
 
-        return TableSource(store, told)
+        return TableSource(store, known)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Blobs lie in a folder for each part; the unit's share of the index has been taken up."""
@@ -160,10 +172,11 @@ class TableFormat(AssembledFormat):
         for unit in units:
             check_closed(unit.unit, plan, store.uri_of(unit.folder))
             of_log.setdefault(unit.log_id, []).append(unit)
-        tasks = [
-            LogIndexTask(log_id, tuple(u.folder for u in own), tuple(u.unit["part"] for u in own))
-            for log_id, own in sorted(of_log.items())
-        ]
+        told = catalogued_columns({log_id: own[0].catalogued for log_id, own in of_log.items()}, plan)
+        tasks = []
+        for log_id, own in sorted(of_log.items()):
+            places = tuple(u.folder for u in own), tuple(u.unit["part"] for u in own)
+            tasks.append(LogIndexTask(log_id, *places, told[log_id]))
         logs = [
             d.LogRows(log_id, d.log_file(log_id), sum(u.rows for u in own), "")
             for log_id, own in sorted(of_log.items())
@@ -172,6 +185,8 @@ class TableFormat(AssembledFormat):
         max_gap = None if period is None else period * 3 // 2
         closed = [unit.unit for own in of_log.values() for unit in own]
         table = describe(plan, closed, logs, max_gap, holders)
+        added = {name: dtype for columns in told.values() for name, dtype, _ in columns}
+        table = dataclasses.replace(table, index={**table.index, **added})
         note_use(store.uri, holders, store.options)
         return AssemblyPlan(tasks, {d.FILE: d.to_bytes(table)}, {"logs": len(logs)})
 
@@ -181,7 +196,7 @@ class TableFormat(AssembledFormat):
             PartRows(store.uri_of(f"{folder}/{ROWS_FILE}"), part, store.options)
             for folder, part in zip(task.folders, task.parts, strict=True)
         ]
-        return d.log_file(task.log_id), log_index(task.log_id, parts)[1]
+        return d.log_file(task.log_id), log_index(task.log_id, parts, task.catalogued)[1]
 
     def assembled_differences(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]

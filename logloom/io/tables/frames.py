@@ -7,7 +7,6 @@ Elsewhere: the service columns' names (logloom.io.tables.description), merging f
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.io.tables import description as d
 from logloom.io.tables.merging import MergeStep, merge_steps, num_slots
@@ -44,11 +44,16 @@ class GroupPlaces:
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
 
-    @functools.cached_property
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether every row has a chunk."""
+        return bool((self.codes >= 0).all())
+
+    @cached_property
     def _numbers(self) -> NDArray[np.int64]:
         return np.asarray(self.files, np.int64)
 
-    @functools.cached_property
+    @cached_property
     def _runs(self) -> NDArray[np.int32]:
         """(N,) equal numbers for rows of the frame whose chunks lie one after the other."""
         breaks = (self.codes[1:] != self.codes[:-1]) | (

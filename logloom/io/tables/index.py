@@ -61,15 +61,17 @@ def read_index(
     Raises:
         DatasetError: no table, damaged, or of a newer format.
         UsageError: a column or log that the index doesn't have, or a filter that doesn't fit it.
+
+    Examples:
+        >>> index = tt.read_index("sensors", where="pedestrians > 2")  # a DataFrame
+        >>> len(index), sorted(index.pedestrians.unique().tolist())
+        (10, [3, 4])
     """
     root, table = open_table(uri, storage_options)
     if logs is not None:
         table = _only_logs(table, logs, root)
     user = _chosen(table, columns, root)
-    try:
-        chosen = where if where is None or isinstance(where, pc.Expression) else to_filter(where, table)
-    except UsageError as error:
-        raise UsageError(f"{root}: {error}") from error
+    chosen = _filter_of(where, table, root)
     fields = [d.service(0, g, field) for g in table.groups for field in ("blob", "offset", "length")]
     stored = [*user, ROW, *fields]
 
@@ -90,6 +92,15 @@ def read_index(
             for number, part in enumerate(parts):
                 frame.fill(number, part)
     return frame.finish()
+
+
+def _filter_of(where: Where | None, table: d.Description, root: str) -> pc.Expression | None:
+    if where is None or isinstance(where, pc.Expression):
+        return where
+    try:
+        return to_filter(where, table)
+    except UsageError as error:
+        raise UsageError(f"{root}: {error}") from error
 
 
 def _only_logs(table: d.Description, logs: Sequence[str], root: str) -> d.Description:

@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
+from logloom.io.fetching import failure
+from logloom.io.files import pread
 from logloom.io.tables.arrays import Column, bytes_of, fixed_array, ragged_array
 from logloom.io.tables.chunks import Layout, aligned, row_bytes
 from logloom.io.tables.frames import Ints
 from logloom.io.tables.ranges import JOINED, LARGE_BYTES, LOCAL_WASTE, RangeReader, Target
 from logloom.schema import ColumnType
+from logloom.uris import chained
 
 _LENGTH = struct.Struct("<Q")
 
@@ -69,6 +72,46 @@ class LargeChunks:
                 row[shown] = array if array.ndim else array[()]
             else:
                 row[shown] = _text(reader.read_bytes(file, value.offset, value.size), ctype)
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether chunks are one text or bytes value each."""
+        return self._lone is not None
+
+    def neighbours(
+        self,
+        reader: RangeReader,
+        file: int,
+        offset: int,
+        lengths: Sequence[int],
+        rows: Sequence[dict[str, Any]],
+    ) -> None:
+        """Adds the value of chunks that lie one after the other to rows, where `is_lone`.
+
+        Args:
+            offset: of the first chunk in the file.
+            lengths: of the chunks.
+
+        Raises:
+            DatasetError: the file is cut short, or a chunk's length doesn't fit it.
+        """
+        assert self._lone is not None
+        shown, ctype = self._lone
+        total = sum(lengths)
+        blob, head = reader.check_one(file, offset, total), _LENGTH.size
+        if total < LARGE_BYTES * len(lengths) // 2:
+            data, at = reader.read_bytes(file, offset, total), 0
+            for row, length in zip(rows, lengths, strict=True):
+                row[shown] = _text(_cut(data, at, length), ctype)
+                at += length
+            return
+        for row, length in zip(rows, lengths, strict=True):  # another read costs less than another copy
+            size = int.from_bytes(blob.read(offset, head), "little")
+            if size > length - head:
+                raise DatasetError(f"the chunk of {length} bytes is too short for a value of {size}")
+            value = blob.read(offset + head, size)
+            row[shown] = value if ctype.kind == "bytes" else _text(value, ctype)
+            offset += length
 
     def batch(
         self, reader: RangeReader, files: Ints, offsets: Ints, lengths: Ints, out: Mapping[str, Any]
@@ -120,6 +163,8 @@ class LargeChunks:
         firsts = [0, *(np.flatnonzero(apart) + 1).tolist()]
         rows = list(zip(order.tolist(), offsets.tolist(), lengths.tolist(), strict=True))
         texts: list[Any] = [b""] * len(rows)
+        number, blob = files.item(0), reader.file(files.item(0)).opened()
+        head, unpack = _LENGTH.size, _LENGTH.unpack_from
         for first, file, stop in zip(firsts, files[firsts].tolist(), [*firsts[1:], len(rows)], strict=True):
             row, begin, length = rows[first]
             if length >= LARGE_BYTES:
@@ -127,7 +172,18 @@ class LargeChunks:
                 texts[row] = reader.read_bytes(file, value.offset, value.size)
                 continue
             if first + 1 == stop:
-                texts[row] = _cut(reader.read_bytes(file, begin, length), 0, length)
+                if file != number:  # one at a time: there may be more than a process may open
+                    number, blob = file, reader.file(file).opened()
+                try:
+                    data = pread(blob.fd, length, begin)
+                    if len(data) < length:
+                        data = reader.read_bytes(file, begin, length)
+                except OSError as error:
+                    raise failure(reader.uris[file], error) from chained(error)
+                if length >= head and unpack(data)[0] == length - head:
+                    texts[row] = data[head:]
+                else:
+                    texts[row] = _cut(data, 0, length)
                 continue
             data = reader.read_bytes(file, begin, sum(rows[stop - 1][1:]) - begin)
             for row, offset, length in rows[first:stop]:

@@ -17,11 +17,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.fetching import LOCAL_GAP, REMOTE_GAP
 from logloom.io.tables.columns import Patterns, Plans
 from logloom.io.tables.frames import Ints, OpenFrame, open_frame
+from logloom.io.tables.joining import joined_frame
 from logloom.io.tables.offsets import steps_of
 from logloom.io.tables.plans import Cost, ReadPlan, cost_of
-from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, RangeReader
+from logloom.io.tables.ranges import RangeReader
 from logloom.io.tables.reading import PlanReader, at_positions
 from logloom.io.tables.windows import RowWindow, Windows
 from logloom.schema import Schema
@@ -56,10 +58,28 @@ def row_loader(
     Raises:
         UsageError: the frame lost its service columns, or a pattern matches nothing.
         DatasetError: a table that the frame points into is gone or damaged.
+
+    Examples:
+        >>> index = tt.read_index("sensors")
+        >>> loader = tt.row_loader(index[index.pedestrians > 2])
+        >>> loader.get_row(0, columns=["pedestrians", "lidar.*"])["lidar.points"].shape
+        (3, 4)
+        >>> loader.get_many([0, 1, 2], columns=["pedestrians"])["pedestrians"].tolist()
+        [3, 4, 3]
     """
     reader = RangeReader(storage_options, threads)
     frame = open_frame(index, reader, storage_options)
     return RowLoader(frame, reader, columns, check=check, max_gap=max_gap, storage_options=storage_options)
+
+
+def joined_loader(
+    loaders: Sequence[RowLoader], storage_options: Mapping[str, Any] | None = None
+) -> RowLoader | None:
+    """The rows of several loaders, one after the other, as one; None where their tables store them apart."""
+    frames = [(loader._frame, loader._reader) for loader in loaders]
+    reader = RangeReader(storage_options)
+    frame = joined_frame(frames, reader)
+    return None if frame is None else RowLoader(frame, reader, storage_options=storage_options)
 
 
 class RowLoader:

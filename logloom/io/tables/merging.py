@@ -86,11 +86,16 @@ def merge(
     Raises:
         UsageError: a key is missing, of different type, or repeats on the right; or suffixes leave two
             columns of one name. Names tables and rows.
+
+    Examples:
+        >>> sensors, labels = tt.read_index("sensors"), tt.read_index("labels")
+        >>> merged = tt.merge(sensors, labels, on=["log_id", "timestamp"])
+        >>> row = tt.row_loader(merged).get_row(0, columns=["pedestrians", "label"])
+        >>> len(merged), row["label"]
+        (5, 'stop')
     """
     keys, right_keys = _keys(on, left_on, right_on)
-    _check_how(how)
-    if not isinstance(suffixes, Sequence) or isinstance(suffixes, str) or len(suffixes) != 2:
-        raise UsageError(f"merge: suffixes={suffixes!r}; give two, such as ('_x', '_y')")
+    _check_ways(how, suffixes)
     _check_keys("left", left, keys)
     _check_keys("right", right, right_keys)
     _check_unique(right, right_keys)
@@ -105,12 +110,8 @@ def merge(
     )
     both = [*kept_left.columns, *kept_right.columns]
     if twice := sorted({str(name) for name in both if both.count(name) > 1}):
-        raise UsageError(
-            f"merge: suffixes {suffixes} leave two columns called {', '.join(twice)} (of {_place(left)} and "
-            f"{_place(right)}); give others, such as suffixes=('_x', '_y')"
-        )
-    kept_left, kept_right = kept_left.reset_index(drop=True), kept_right.reset_index(drop=True)
-    merged: pd.DataFrame = pd.concat([kept_left, kept_right], axis=1)
+        raise _same_names(twice, suffixes, left, right)
+    merged: pd.DataFrame = pd.concat([one.reset_index(drop=True) for one in (kept_left, kept_right)], axis=1)
     steps = pd.CategoricalDtype([step.to_json()])
     merged[d.service(first, "merge")] = pd.Categorical.from_codes(np.zeros(len(merged), np.int8), dtype=steps)
     if indicator:
@@ -128,6 +129,15 @@ def _renamed(
         name: d.service(int(match[1]) + first, match[2]) for name, match in service.items() if match
     }
     return left.rename(columns={name: f"{name}{ends[0]}" for name in shared}), right.rename(columns=renamed)
+
+
+def _same_names(
+    names: Sequence[str], suffixes: tuple[str | None, str | None], left: pd.DataFrame, right: pd.DataFrame
+) -> UsageError:
+    return UsageError(
+        f"merge: suffixes {suffixes} leave two columns called {', '.join(names)} (of {_place(left)} and "
+        f"{_place(right)}); give others, such as suffixes=('_x', '_y')"
+    )
 
 
 def _indicate(merged: pd.DataFrame, name: str, right_rows: NDArray[np.int64]) -> None:
@@ -155,14 +165,15 @@ def _keys(*given: str | Sequence[str] | None) -> tuple[list[str], list[str]]:
     return list(left), list(right or ())
 
 
-def _check_how(how: str) -> None:
-    if how in get_args(How):
-        return
-    ways = {
-        "right": f"{_NO_PLACE}; swap the sides: merge(right, left, how='left')",
-        "outer": f"{_NO_PLACE}; merge both ways with how='left', and read the two frames apart",
-    }
-    raise UsageError(f"merge: how={how!r} {ways.get(how, 'is unknown; there are inner and left')}")
+def _check_ways(how: str, suffixes: object) -> None:
+    if how not in get_args(How):
+        ways = {
+            "right": f"{_NO_PLACE}; swap the sides: merge(right, left, how='left')",
+            "outer": f"{_NO_PLACE}; merge both ways with how='left', and read the two frames apart",
+        }
+        raise UsageError(f"merge: how={how!r} {ways.get(how, 'is unknown; there are inner and left')}")
+    if not isinstance(suffixes, Sequence) or isinstance(suffixes, str) or len(suffixes) != 2:
+        raise UsageError(f"merge: suffixes={suffixes!r}; give two, such as ('_x', '_y')")
 
 
 def _taken(frame: pd.DataFrame, positions: NDArray[np.int64]) -> pd.DataFrame:

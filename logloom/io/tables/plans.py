@@ -8,7 +8,6 @@ Elsewhere: covers (logloom.io.tables.groups), decoding (logloom.io.tables.chunks
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.tables.blobs import Unpack, unpacker
 from logloom.io.tables.chunks import Decode, Layout
@@ -55,7 +55,7 @@ class Step:
     decode: Decode
     large: LargeChunks | None
 
-    @functools.cached_property
+    @cached_property
     def _cuts(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], int, tuple[int, ...]]]:
         """Of each column what cutting it out of chunks of one size takes; empty if chunks differ in size."""
         if self.layout.size is None or self.unpack is not None:
@@ -67,7 +67,7 @@ class Step:
             cuts.append((shown, ctype.tail, ctype.dtype, self.layout.starts[name], strides))
         return cuts
 
-    @functools.cached_property
+    @cached_property
     def runs(self) -> list[Layout]:
         """Those of the layout, up to the last that holds a wanted column."""
         runs = self.layout.runs

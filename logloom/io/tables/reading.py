@@ -21,7 +21,7 @@ from logloom.io.tables.description import part_of, table_of
 from logloom.io.tables.frames import Ints, OpenFrame
 from logloom.io.tables.large import LargeChunks
 from logloom.io.tables.plans import ReadPlan, Step
-from logloom.io.tables.ranges import LOCAL_GAP, REMOTE_GAP, Bytes, RangeReader, Ranges
+from logloom.io.tables.ranges import Bytes, RangeReader, Ranges
 from logloom.io.tables.windows import RowWindow, Windows
 
 
@@ -53,10 +53,14 @@ class PlanReader:
                 self._read_step(step, at_positions(np.arange(start, stop)), rows)
                 continue
             places = step.places
-            first = places.offsets.item(start)
+            file, first = places.files[places.codes.item(start)], places.offsets.item(start)
             length = places.offsets.item(stop - 1) + places.lengths.item(stop - 1) - first
             try:
-                data = self._reader.read(places.files[places.codes.item(start)], first, length)
+                if step.large is not None and step.large.is_lone and self._reader.is_local(file):
+                    lengths = places.lengths[start:stop].tolist()
+                    step.large.neighbours(self._reader, file, first, lengths, rows)
+                    continue
+                data = self._reader.read(file, first, length)
                 if not step.unstack(data, rows):
                     ends = places.lengths[start:stop].cumsum().tolist()
                     begin = 0
@@ -143,9 +147,12 @@ class PlanReader:
     def _places(self, step: Step, windows: Sequence[RowWindow]) -> tuple[Ranges, NDArray[np.bool_]]:
         """(file, offset, length) of a group's chunks for those rows of all windows that have any, and (k,)
         which do."""
-        parts = [self._windows.ranges(step, window) for window in windows]
-        files, offsets, lengths = parts[0] if len(parts) == 1 else _joined(parts)
-        present = np.concatenate([self._windows.present(step, window) for window in windows])
+        if len(windows) == 1:
+            files, offsets, lengths = self._windows.ranges(step, windows[0])
+            present = self._windows.present(step, windows[0])
+        else:
+            files, offsets, lengths = _joined([self._windows.ranges(step, window) for window in windows])
+            present = np.concatenate([self._windows.present(step, window) for window in windows])
         if present.all():
             return (files, offsets, lengths), present
         return (files[present], offsets[present], lengths[present]), present
@@ -237,7 +244,7 @@ def read_neighbours(
     if not files:
         return []
     first = end = offsets[0]
-    gap = LOCAL_GAP if reader.is_local(files[0]) else REMOTE_GAP
+    gap = reader.file(files[0]).gap
     for file, offset, length in zip(files, offsets, lengths, strict=True):
         if file != files[0] or not 0 <= offset - end <= gap:
             break

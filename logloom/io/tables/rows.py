@@ -49,6 +49,11 @@ def infer_types(rows: pd.DataFrame | Sequence[Row]) -> Schema:
 
     Raises:
         UsageError: there are no rows, or a column mixes types.
+
+    Examples:
+        >>> schema = infer_types([{"speed": 1.0, "points": np.zeros((n, 4), "f4")} for n in (2, 3)])
+        >>> [str(ctype) for ctype in schema.columns.values()]
+        ['float64', 'float32[?, 4]']
     """
     if isinstance(rows, pd.DataFrame):
         return _infer_frame(rows)

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array, Block
+from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.io.checks import is_checked, with_check
 from logloom.io.entries import FileEntry
 from logloom.io.folders import content_of
-from logloom.io.sources import BLOCK_BYTES, Columns, Share
+from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, Share
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.tables import description as d
 from logloom.io.tables.index import ROW, read_index
-from logloom.io.tables.loader import RowLoader, row_loader
+from logloom.io.tables.loader import RowLoader, joined_loader, row_loader
 from logloom.io.tables.unit import BlockReader
 from logloom.io.tables.versions import open_table
 from logloom.io.tables.where import Where
@@ -30,21 +31,21 @@ class TableSource(BlockReader):
 
     kind = "table"
 
-    def __init__(self, store: Store, told: Stretches | None = None, where: Where | None = None):
+    def __init__(self, store: Store, known: Stretches | None = None, where: Where | None = None):
         """Reads what the table says of itself.
 
         Args:
-            told: what a version's manifest says of the rows; None where there is none.
+            known: what a version's manifest says of the rows; None where there is none.
             where: which rows `blocks` gives, as for `read_index`.
 
         Raises:
             DatasetError: there is no table, or it is damaged.
         """
-        self._told, self._where = told, where
+        self._known, self._where = known, where
         self._storage: Mapping[str, Any] = store.options
         self.place, self._table = open_table(store.uri, self._storage)
         self._store = Store.at(self.place, store.options)
-        if is_checked(self._storage) and told is None:
+        if is_checked(self._storage) and known is None:
             self._storage = with_check(
                 self._storage, functools.partial(_index_files, self.place, self._table)
             )
@@ -57,10 +58,10 @@ class TableSource(BlockReader):
     def schema(self) -> Schema:
         return self._table.schema
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
-        if self._told is not None:
-            return self._told
+        if self._known is not None:
+            return self._known
         logs = self._table.logs
         return Stretches.of_logs([log.log_id for log in logs], [log.rows for log in logs])
 
@@ -73,7 +74,7 @@ class TableSource(BlockReader):
     def small(self) -> Mapping[str, Array]:
         return {name: values for name, values in self._index.items() if name not in d.KEYS}
 
-    @functools.cached_property
+    @cached_property
     def _index(self) -> dict[str, Array]:
         frame = self.reader[0]
         return {name: frame[name].to_numpy() for name in self._table.index if name != "log_id"}
@@ -82,7 +83,7 @@ class TableSource(BlockReader):
         frame = read_index(self.place, storage_options=self._storage)
         check = is_checked(self._storage)
         loader = row_loader(frame, check=check, storage_options=self._storage)
-        return frame, self._checked(loader, self._told)
+        return frame, self._checked(loader, self._known)
 
     def _after_fork(self, reader: Any) -> Any:
         return reader  # row loaders see to it that nothing open crosses a fork
@@ -94,6 +95,15 @@ class TableSource(BlockReader):
 
     def __len__(self) -> int:
         return self.stretches.num_rows
+
+    def joined(self, others: Sequence[RowSource]) -> RowSource | None:
+        """See `RowSource.joined`: of tables that store rows in one way."""
+        tables = [self, *(other for other in others if isinstance(other, TableSource))]
+        alike = all(one._storage == self._storage and one.has_stamps for one in tables)
+        if len(tables) <= len(others) or not alike or is_checked(self._storage):
+            return None
+        loader = joined_loader([one.loader for one in tables], self._storage)
+        return None if loader is None else BlockReader(loader)
 
     def shares(self) -> Sequence[Share]:
         """See `RowSource.shares`: the logs."""

@@ -108,11 +108,11 @@ class UnitWriter:
         for group, portion in self._portions.items():
             if portion.scratch is not None:
                 write_places(portion.scratch / PLACES_FILE, self._writer.places[group])
-        said = {
+        described = {
             group: {"identity": portion.identity, "longest": unit["longest"][group]}
             for group, portion in self._portions.items()
         }
-        return unit | {"portions": said}
+        return unit | {"portions": described}
 
 
 class BlockReader(RowSource):
@@ -135,22 +135,18 @@ class BlockReader(RowSource):
         return len(self.loader)
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """See `RowSource.row`."""
         return self.loader.get_row(index, columns)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """See `RowSource.rows`."""
         get_row = self.loader.get_row  # a local chunk takes about as long as finding the loader
         return [get_row(position, names) for position in positions.tolist()]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """See `RowSource.batch`."""
         return self.loader.get_many(positions, names, out)
 
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
         if not len(self.loader):
             return

@@ -41,6 +41,10 @@ def verify(
 
     Raises:
         DatasetError: there is no table, or table.json itself is damaged.
+
+    Examples:
+        >>> verify("sensors")
+        []
     """
     root, table = open_table(uri, storage_options)
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:

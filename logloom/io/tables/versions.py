@@ -9,6 +9,7 @@ store, they lie where they were built, and the same URI means the same table.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import read_log_part, unit_folder
 from logloom.io.filesystems import absolute_uri
 from logloom.io.manifest import Manifest, open_root, split_root, version_numbers, view_folder
+from logloom.io.row_counts import row_split_names
 from logloom.io.storage import Store
 from logloom.io.tables import description as d
 
@@ -56,6 +58,20 @@ def open_table(uri: str, storage_options: Mapping[str, Any] | None = None) -> tu
         return table, d.read_description(table, storage_options)  # a view is there
     except d.NoTableError:
         return table, d.read_description(files.folder, storage_options, files)
+
+
+def pinned(uri: str, storage_options: Mapping[str, Any] | None = None) -> str:
+    """The URI of the version that a URI of a root means now; of a table or a view, the URI itself.
+
+    Raises:
+        DatasetError: what says so is damaged.
+    """
+    place = absolute_uri(uri).rstrip("/")
+    with contextlib.suppress(d.NoTableError):
+        d.read_description(place, storage_options)
+        return uri
+    found = None if _IN_VIEW.fullmatch(place) else _find_version(place, storage_options or {})
+    return uri if found is None else f"{found[0].uri}@{found[1].version}"
 
 
 class VersionFiles:
@@ -141,7 +157,10 @@ def _table_of(store: Store, manifest: Manifest, split: str | None) -> tuple[str,
         raise UsageError(f"{at}: a table for each split; read one of {places}, or concatenate their frames")
     split = next(iter(identities)) if split is None else split
     if split not in identities:
-        raise UsageError(f"{at}: no split {split!r} of its table; there are {', '.join(sorted(identities))}")
+        single = split in row_split_names(manifest.logs.column("splits"))
+        why = ", whose rows are split one by one: choose them by its column `split`" if single else ""
+        known = ", ".join(sorted(identities))
+        raise UsageError(f"{at}: no split {split!r} of its table{why}; there are {known}")
     columns = manifest.logs.columns("log_id", "part", "split").to_pylist()
     parts = {log["log_id"]: log["part"] for log in columns if log["part"] and log["split"] == split}
     return f"{folder}/{split}", VersionFiles(store, identities[split], parts)

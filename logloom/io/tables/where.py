@@ -17,7 +17,8 @@ from logloom.errors import UsageError
 from logloom.io.tables import description as d
 from logloom.schema import STRING, ColumnType
 from logloom.where import Categories, Filter, parse
-from logloom.where_grammar import OPERATORS, ColumnName, Comparison, Constant, Join, Membership, Node
+from logloom.where_grammar import OPERATORS
+from logloom.where_tree import ColumnName, Comparison, Constant, Join, Membership, Node
 
 Where: TypeAlias = str | Sequence[tuple[str, str, Any]] | Any  # or a pyarrow expression
 

@@ -167,10 +167,7 @@ class Windows:
         return self.log(step.slot, uris[0]) if uris else None
 
     def _look_up(
-        self,
-        step: MergeStep,
-        log: StoredLog | None,
-        stored: Sequence[tuple[StoredLog | None, Ints]],
+        self, step: MergeStep, log: StoredLog | None, stored: Sequence[tuple[StoredLog | None, Ints]]
     ) -> Ints:
         """(k,) rows of a later table's log that have the keys of the rows found so far; -1: none.
 
@@ -240,6 +237,8 @@ class Windows:
     def present(self, step: Step, window: RowWindow) -> NDArray[np.bool_]:
         """(k,) whether there is such a row, and it has a part of the step's table."""
         if window.positions is not None:
+            if step.places.is_whole:
+                return window.exists
             return window.exists & (step.places.codes[window.positions] >= 0)
         return window.exists & (window.stored[step.slot][1] >= 0)
 

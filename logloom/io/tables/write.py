@@ -66,6 +66,10 @@ def write_table(
     Raises:
         UsageError: there is a table already, or rows that don't fit.
         StorageError: the disk or the object store refused.
+
+    Examples:
+        >>> rows = [{"log_id": "a", "timestamp": n * 10**8, "speed": float(n)} for n in range(20)]
+        >>> write_table("speeds", rows, index=["speed"])
     """
     _refuse_existing(uri, storage_options)
     schema, keys, batches = open_rows(frame_or_rows, types)
@@ -84,13 +88,15 @@ def write_table(
                 publishing.result()
             publishing = publisher.submit(_publish_blobs, store, unit)
             entries.append(entry)
-        logs = _write_index(
-            store, scratch, entries, lambda part: PartRows(str(_rows_of(scratch, part)), part, None)
-        )
+        logs = _write_index(store, scratch, entries, functools.partial(_part_rows, scratch))
         if publishing is not None:
             publishing.result()
         _describe(store, plan, entries, logs, references, max_gap)
     _tidy(store)
+
+
+def _part_rows(scratch: pathlib.Path, part: str) -> PartRows:
+    return PartRows(str(_rows_of(scratch, part)), part, None)
 
 
 def _rows_of(scratch: pathlib.Path, part: str) -> pathlib.Path:

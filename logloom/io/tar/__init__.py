@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from logloom.extras import imported_on_use
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.writer import TarWriter
 
@@ -12,10 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadFromTar", "TarReader", "TarWriter", "WriteToTar"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("ReadFromTar", "WriteToTar"):  # they import Beam, which readers don't need
-        from logloom.io.tar import beam
-
-        return getattr(beam, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = imported_on_use(__name__, {"ReadFromTar": ".beam", "WriteToTar": ".beam"})

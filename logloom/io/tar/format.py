@@ -6,6 +6,7 @@ A unit is `shard.tar`; in a version's view shards are numbered 000000.tar, 00000
 from __future__ import annotations
 
 import difflib
+import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,21 +61,7 @@ class TarFormat(Format):
 
     def check(self, options: TarOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
-        try:
-            stored = options.stored(schema)
-        except UsageError as error:
-            return [f"columns: {error}"]
-        problems = []
-        for name, ctype in stored.columns.items():
-            problems += _column_problems(name, ctype)
-        for name, extension in options.ext.items():
-            if name not in stored.columns:
-                near = difflib.get_close_matches(name, stored.columns, 1, 0)
-                hint = f"; the nearest is {near[0]}" if near else ""
-                problems.append(f"ext: no column {name!r} in this output{hint}")
-            else:
-                problems += _extension_problems(name, extension, stored.columns[name])
-        return problems
+        return options.problems(schema, functools.partial(_problems, ext=options.ext))
 
     def check_log(self, options: TarOptions, log_id: str, log_uri: str) -> list[str]:
         """A log_id that can't name members."""
@@ -101,10 +88,7 @@ class TarFormat(Format):
         check_unit(ClosedTar, entry, directory)
         uris = [f"{directory}/{SHARD}"] if entry.get("rows") else []
         return TarReader(
-            uris,
-            options.stored(schema),
-            entries=[entry] if uris else [],
-            storage_options=storage_options,
+            uris, options.stored(schema), entries=[entry] if uris else [], storage_options=storage_options
         )
 
     def recognises(self, store: Store) -> bool:
@@ -113,7 +97,7 @@ class TarFormat(Format):
         return any(name.lower().endswith(SUFFIXES) for name in names)
 
     def rows(
-        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """Samples."""
         from logloom.io.tar.shards import open_shards
@@ -130,6 +114,20 @@ class TarFormat(Format):
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""
         return {SHARD: f"{number:06d}.tar"} if SHARD in files else {}
+
+
+def _problems(stored: Schema, ext: Mapping[str, str]) -> list[str]:
+    problems = []
+    for name, ctype in stored.columns.items():
+        problems += _column_problems(name, ctype)
+    for name, extension in ext.items():
+        if name not in stored.columns:
+            near = difflib.get_close_matches(name, stored.columns, 1, 0)
+            hint = f"; the nearest is {near[0]}" if near else ""
+            problems.append(f"ext: no column {name!r} in this output{hint}")
+        else:
+            problems += _extension_problems(name, extension, stored.columns[name])
+    return problems
 
 
 def _column_problems(name: str, ctype: ColumnType) -> list[str]:

@@ -141,9 +141,9 @@ def parse_header(block: bytes) -> Header:
     # The lower half of Adler-32 is the sum of all bytes and 1: a quick way to add 512 of them. The checksum
     # counts its own eight bytes as blanks.
     field = block[148:156]
-    said = int(field[:6], 8) if field[6] == 0 and field[:6].isdigit() else _octal_of(field)
-    if zlib.adler32(block) & 0xFFFF != said - 255 + sum(field):
-        _check_signed_sum(block, said)
+    stored_sum = int(field[:6], 8) if field[6] == 0 and field[:6].isdigit() else _octal_of(field)
+    if zlib.adler32(block) & 0xFFFF != stored_sum - 255 + sum(field):
+        _check_signed_sum(block, stored_sum)
     name = block[:100].rstrip(b"\0")
     if 0 in name:
         name = name.partition(b"\0")[0]
@@ -154,10 +154,10 @@ def parse_header(block: bytes) -> Header:
     return name.decode("utf-8", "surrogateescape"), length, block[156:157]
 
 
-def _check_signed_sum(block: bytes, said: int) -> None:
+def _check_signed_sum(block: bytes, stored_sum: int) -> None:
     rest = block[:148] + block[156:]
     signed = sum(rest) - 256 * sum(byte >= 128 for byte in rest)  # some early tars add signed bytes
-    if said - 256 not in (sum(rest), signed):
+    if stored_sum - 256 not in (sum(rest), signed):
         raise ValueError("the tar header is damaged (its checksum doesn't fit)")
 
 

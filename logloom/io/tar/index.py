@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.io.files import File
 from logloom.io.tar.members import Entry, TarCutShort, group, walk
-from logloom.io.tar.sources import ByteSource
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ShardIndex:
         return len(self.keys)
 
 
-def index_of(source: ByteSource, allow_truncated: bool = False) -> ShardIndex:
+def index_of(source: File, allow_truncated: bool = False) -> ShardIndex:
     """Walks over a shard's headers.
 
     Args:
@@ -57,7 +57,7 @@ def index_of(source: ByteSource, allow_truncated: bool = False) -> ShardIndex:
         (name, offset, (offset, size)) for name, offset, size in _whole(walk(_SourceCursor(source)), source)
     )
     with contextlib.suppress(*[TarCutShort] * allow_truncated):
-        for key, sample in group(members, source.uri):
+        for key, sample in group(members, source.name):
             keys.append(key)
             layout.append(layouts.setdefault(tuple(sample), len(layouts)))
             places = sample.values()
@@ -67,11 +67,11 @@ def index_of(source: ByteSource, allow_truncated: bool = False) -> ShardIndex:
     return ShardIndex(keys, list(layouts), *(np.array(a, np.int64) for a in (layout, starts, offsets, sizes)))
 
 
-def _whole(entries: Iterator[Entry], source: ByteSource) -> Iterator[Entry]:
+def _whole(entries: Iterator[Entry], source: File) -> Iterator[Entry]:
     for name, offset, size in entries:
         if offset + size > source.size:
             raise TarCutShort(
-                f"{source.uri}: at byte {offset}: {name} should hold {size} bytes, the "
+                f"{source.name}: at byte {offset}: {name} should hold {size} bytes, the "
                 f"file ends after {source.size - offset}: it was cut short, copy it again"
             )
         yield name, offset, size
@@ -80,8 +80,8 @@ def _whole(entries: Iterator[Entry], source: ByteSource) -> Iterator[Entry]:
 class _SourceCursor:
     """A cursor that reads headers only."""
 
-    def __init__(self, source: ByteSource):
-        self.name = source.uri
+    def __init__(self, source: File):
+        self.name = source.name
         self.position = 0
         self._source = source
 

@@ -1,7 +1,8 @@
 """Random access to the rows of tar shards; nothing is unpacked.
 
 Here: `TarReader`.
-Elsewhere: where members lie (index), reading bytes (sources), bytes to values (samples), streams (stream).
+Elsewhere: where members lie (index), reading bytes (logloom.io.files), bytes to values (samples), streams
+(stream).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values, python_value
 from logloom.errors import DatasetError, UsageError
+from logloom.io.files import File
 from logloom.io.filesystems import file_name_of
 from logloom.io.rows import Run, UnitRows, clipped, uris_of
 from logloom.io.sources import BLOCK_BYTES, Columns
 from logloom.io.tar.index import ShardIndex, index_of
 from logloom.io.tar.samples import META, column_of, decode, decode_meta, parse_key
-from logloom.io.tar.sources import ByteSource
 from logloom.io.tar.unpacked import unpacked
 from logloom.schema import ColumnType, Schema
 
@@ -54,7 +55,7 @@ class _Shard:
         allow_truncated: bool,
         options: Mapping[str, Any] | None,
     ):
-        self.source = ByteSource(uri, options)
+        self.source = File(uri, options)
         self._options = options
         self.entry = entry
         self.plans: dict[tuple[int, tuple[str, ...]], _MemberPlan] = {}
@@ -63,21 +64,21 @@ class _Shard:
 
     @property
     def partition(self) -> str:
-        return str((self.entry or {}).get("partition") or file_name_of(self.source.uri).partition(".")[0])
+        return str((self.entry or {}).get("partition") or file_name_of(self.source.name).partition(".")[0])
 
     @property
     def index(self) -> ShardIndex:
         if self._index is None:
-            said = self.entry or {}
-            if said and self.source.size != said["bytes"]:
+            known = self.entry or {}
+            if known and self.source.size != known["bytes"]:
                 raise DatasetError(
-                    f"{self.source.uri}: {self.source.size} bytes, {said['bytes']} were written: "
+                    f"{self.source.name}: {self.source.size} bytes, {known['bytes']} were written: "
                     "it was cut short or changed"
                 )
             self.source = unpacked(self.source, self._options)
             index = index_of(self.source, self._allow_truncated)
-            if said and len(index) != said["rows"]:
-                raise DatasetError(f"{self.source.uri}: {len(index)} rows, {said['rows']} were written")
+            if known and len(index) != known["rows"]:
+                raise DatasetError(f"{self.source.name}: {len(index)} rows, {known['rows']} were written")
             self._index = index
         return self._index
 
@@ -144,7 +145,7 @@ class TarReader(UnitRows):
             return next(_raw_rows(shard, [sample], columns))
         names = self._names(columns)
         found = _read_columns(shard, sample, sample + 1, names, self.schema)
-        log_id, timestamp = parse_key(shard.index.keys[sample], shard.source.uri)
+        log_id, timestamp = parse_key(shard.index.keys[sample], shard.source.name)
         row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(timestamp)}
         for name in names:
             row[name] = _python_value(found[name][0], self._types[name], shard, name)
@@ -196,7 +197,7 @@ class TarReader(UnitRows):
         shard = self._shards[number]
         other = np.flatnonzero(shard.index.layout[start:stop] != shard.index.layout[start])
         stop = start + int(other[0]) if len(other) else stop
-        keys = [parse_key(key, shard.source.uri) for key in shard.index.keys[start:stop]]
+        keys = [parse_key(key, shard.source.name) for key in shard.index.keys[start:stop]]
         found = _read_columns(shard, start, stop, tuple(names), self.schema)
         columns = {name: _column(found[name], 0, stop - start, self._types[name]) for name in names}
         return [log_id for log_id, _ in keys], np.array([stamp for _, stamp in keys], np.int64), columns
@@ -259,7 +260,7 @@ def _plan(shard: _Shard, sample: int, names: tuple[str, ...], schema: Schema) ->
     small = {name: types[name] for name in names if name not in at}
     if small and META not in suffixes:
         raise DatasetError(
-            f"{shard.source.uri}: sample {shard.index.keys[sample]} has no member for "
+            f"{shard.source.name}: sample {shard.index.keys[sample]} has no member for "
             f"{', '.join(small)}; it has {', '.join(suffixes)}"
         )
     positions = sorted(own.values()) + [suffixes.index(META)] * bool(small)
@@ -302,13 +303,13 @@ def _place(shard: _Shard, sample: int, name: str) -> str:
     k = next((k for k, suffix in enumerate(suffixes) if column_of(suffix) == name), None)
     k = suffixes.index(META) if k is None else k
     offset = index.offsets[index.starts[sample] + k]
-    return f"{shard.source.uri}: {index.keys[sample]}.{suffixes[k]} at byte {offset}"
+    return f"{shard.source.name}: {index.keys[sample]}.{suffixes[k]} at byte {offset}"
 
 
 def _decode_columns(
     shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
 ) -> dict[str, Values | list[Array]]:
-    index, place = shard.index, shard.source.uri
+    index, place = shard.index, shard.source.name
     plan = _plan(shard, start, names, schema)
     per_sample = len(index.layouts[index.layout[start]])
     first = int(index.starts[start])
@@ -348,7 +349,7 @@ def _blocks_of(
     shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
 ) -> Iterator[Block]:
     """The samples as blocks, one for each run of rows of one log."""
-    keys = [parse_key(key, shard.source.uri) for key in shard.index.keys[start:stop]]
+    keys = [parse_key(key, shard.source.name) for key in shard.index.keys[start:stop]]
     found = _read_columns(shard, start, stop, names, schema)
     types = schema.all
     first = 0
@@ -381,4 +382,4 @@ def _python_value(value: Any, ctype: ColumnType, shard: _Shard, name: str) -> An
     try:
         return python_value(value, ctype)
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{shard.source.uri}: a value of {name} is no UTF-8 ({error})") from error
+        raise DatasetError(f"{shard.source.name}: a value of {name} is no UTF-8 ({error})") from error

@@ -8,7 +8,6 @@ Elsewhere: the columns that members become then (webdataset).
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.inference import type_of
 from logloom.io.braces import braceexpand
@@ -85,11 +85,11 @@ class ShardsSource(RowSource, RawRows):
         self.place = place
         self._uris, self._storage = list(uris), storage_options
 
-    @functools.cached_property
+    @cached_property
     def schema(self) -> Schema:
         return Schema(dict.fromkeys(self._suffixes, BYTES))
 
-    @functools.cached_property
+    @cached_property
     def _suffixes(self) -> list[str]:
         return sorted({suffix for index in self._indices() for layout in index.layouts for suffix in layout})
 
@@ -97,16 +97,16 @@ class ShardsSource(RowSource, RawRows):
         indices: list[ShardIndex] = self.reader.indices
         return indices
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         names = [_SUFFIX.sub("", file_name_of(uri)) for uri in self._uris]
         return Stretches.of_logs(names, [len(index) for index in self._indices()])
 
-    @functools.cached_property
+    @cached_property
     def stamps(self) -> Ints | None:
         return None
 
-    @functools.cached_property
+    @cached_property
     def small(self) -> Mapping[str, Any]:
         return {"key": np.array([key for index in self._indices() for key in index.keys], object)}
 
@@ -132,11 +132,9 @@ class ShardsSource(RowSource, RawRows):
         raise DatasetError(f"{uri}: no samples")
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
-        """See `RawRows.pieces`."""
         return [DatasetPiece(uri, uri, *content_of(Store(uri, self._storage), [""])) for uri in self._uris]
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
-        """See `RawRows.batches`."""
         rows: list[dict[str, Any]] = []
         size = 0
         for sample in self._samples(piece.where):
@@ -165,12 +163,12 @@ class WrittenShardsSource(ShardsSource):
 
     has_stamps = True
 
-    @functools.cached_property
+    @cached_property
     def _members(self) -> dict[str, str]:
         """The suffix of each column that has a member of its own."""
         return {column_of(suffix): suffix for suffix in self._suffixes if suffix != META}
 
-    @functools.cached_property
+    @cached_property
     def schema(self) -> Schema:
         first = self.reader.row(0, (META,))
         meta = own_meta(first[KEY], first[META]) or {}
@@ -195,7 +193,7 @@ class WrittenShardsSource(ShardsSource):
             raise DatasetError(f"{self.place}: samples {low} and {high} differ in the type of {name}")
         return found
 
-    @functools.cached_property
+    @cached_property
     def _keys_of_rows(self) -> list[tuple[str, int]]:
         return [
             parse_key(key, uri)
@@ -203,11 +201,11 @@ class WrittenShardsSource(ShardsSource):
             for key in index.keys
         ]
 
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
         return Stretches.of_rows([log_id for log_id, _ in self._keys_of_rows])
 
-    @functools.cached_property
+    @cached_property
     def stamps(self) -> Ints | None:
         return np.array([stamp for _, stamp in self._keys_of_rows], np.int64)
 

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from logloom.errors import DatasetError, StorageError
+from logloom.io.files import File
 from logloom.io.filesystems import explained, filesystem
-from logloom.io.tar.sources import ByteSource
 from logloom.io.tar.stream import compression_of, open_stream
 from logloom.uris import is_local
 
@@ -31,7 +31,7 @@ _STEP = 4 << 20
 _KEPT_FREE = 1 << 30  # bytes of the disk that are left to others
 
 
-def unpacked(source: ByteSource, options: Mapping[str, Any] | None) -> ByteSource:
+def unpacked(source: File, options: Mapping[str, Any] | None) -> File:
     """The source itself, or one of the same name whose bytes are decompressed.
 
     Raises:
@@ -45,10 +45,10 @@ def unpacked(source: ByteSource, options: Mapping[str, Any] | None) -> ByteSourc
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
             raise StorageError(f"{folder}: is another user's; set TMPDIR to a folder of your own")
-        path = folder / f"{_state_of(source.uri, options)}.tar"
+        path = folder / f"{_state_of(source.name, options)}.tar"
         if not path.exists():
-            _unpack(source.uri, options, path)
-    return ByteSource(source.uri, options, path=str(path))
+            _unpack(source.name, options, path)
+    return File(source.name, options, copy=str(path))
 
 
 def _state_of(uri: str, options: Mapping[str, Any] | None) -> str:

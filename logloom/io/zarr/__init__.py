@@ -3,7 +3,9 @@
 `ZarrReader` reads rows, blocks and batches; `ReadFromZarr` and `WriteToZarr` are Beam transforms over blocks.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.zarr.beam import ReadFromZarr, WriteToZarr
@@ -12,12 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadFromZarr", "WriteToZarr", "ZarrOptions", "ZarrReader"]
 
-_LAZY = {"ReadFromZarr": "beam", "WriteToZarr": "beam", "ZarrOptions": "options", "ZarrReader": "reader"}
+_LAZY = {"ReadFromZarr": ".beam", "WriteToZarr": ".beam", "ZarrOptions": ".options", "ZarrReader": ".reader"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+__getattr__ = imported_on_use(__name__, _LAZY)

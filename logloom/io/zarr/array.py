@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.io.caches import LruCache
-from logloom.io.checks import without_check
+from logloom.io.files import File
 from logloom.io.storage import Store
-from logloom.io.tar.sources import ByteSource
 from logloom.io.zarr.layout import ArrayLayout
 from logloom.io.zarr.pieces import ChunkPieces, cut, runs
 from logloom.io.zarr.shards import decode_chunk, decode_index, index_bytes
@@ -41,7 +40,7 @@ class ArrayReader:
         self._store = store
         self._path = path
         self._cache = cache
-        self._sources: dict[int, ByteSource] = {}
+        self._sources: dict[int, File] = {}
         self._per_file = layout.shard // layout.chunk
 
     def read(self, start: int, stop: int) -> Array:
@@ -149,8 +148,8 @@ class ArrayReader:
         if found is None:
             file, place = divmod(number, self._per_file)
             offset, size = self._index(file)[place].tolist()
-            data = self._source(file).read(offset, size)
-            raw = decode_chunk(self.layout, data, self._source(file).uri, place)
+            data = self._source(file).read_array(offset, size)
+            raw = decode_chunk(self.layout, data, self._source(file).name, place)
             found = raw.view(self.layout.dtype).reshape(self.layout.chunk, *self.layout.tail)
             self._cache.put(key, found)
         return found
@@ -198,7 +197,7 @@ class ArrayReader:
                 data = next(found)
                 for nth in range(low, high):
                     stored = data[begins[nth] - at : ends[nth] - at]
-                    yield start + nth, stored, source.uri, int(places[start + nth])
+                    yield start + nth, stored, source.name, int(places[start + nth])
                 del data, stored  # so that the next read gets the same memory, still in the core's cache
 
     def _index(self, file: int) -> Array:
@@ -219,9 +218,9 @@ class ArrayReader:
             return np.array([[0, source.size]])
         tail = index_bytes(self.layout)
         if source.size < tail:
-            raise DatasetError(f"{source.uri}: {source.size} bytes, too short for a shard: damaged")
-        data = source.read(source.size - tail, tail)
-        return decode_index(self.layout, data, file, source.size, source.uri)
+            raise DatasetError(f"{source.name}: {source.size} bytes, too short for a shard: damaged")
+        data = source.read_array(source.size - tail, tail)
+        return decode_index(self.layout, data, file, source.size, source.name)
 
     def _explained(self, error: DatasetError) -> DatasetError:
         entries = self.layout.shape[0]
@@ -232,12 +231,8 @@ class ArrayReader:
             else str(error)
         )
 
-    def _source(self, file: int) -> ByteSource:
+    def _source(self, file: int) -> File:
         if file not in self._sources:
             uri = self._store.uri_of(f"{self._path}/{self.layout.file_name(file)}")
-            options = self._store.options
-            # Chunks of format 3 have checksums, which are always compared.
-            self._sources[file] = ByteSource(
-                uri, without_check(options) if self.layout.format == 3 else options
-            )
+            self._sources[file] = File(uri, self._store.options)
         return self._sources[file]

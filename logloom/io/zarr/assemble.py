@@ -24,8 +24,8 @@ from logloom.io.assembling import (
     UnitRange,
     by_log,
     part_problems,
+    parts_json,
     parts_of,
-    parts_said,
     ranges_within,
 )
 from logloom.io.staging import staged_file
@@ -96,7 +96,7 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
     whole = len(metadata) <= MAX_TREE_ARRAYS
     files = group_files(metadata, rows, schema, options.format, whole)
     reads = [[piece.folder for piece in task.pieces] for task in tasks]
-    parts = parts_said(units, lambda unit: stored_digest(unit.columns, schema))
+    parts = parts_json(units, lambda unit: stored_digest(unit.columns, schema))
     return AssemblyPlan(tasks, files, {"parts": parts}, portions=portions, reads=reads)
 
 

@@ -6,31 +6,19 @@ Elsewhere: what they do (logloom.io.beam).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.beam import ReadDataset, WriteTo
 from logloom.io.zarr.format import FORMAT
 from logloom.io.zarr.options import ZarrOptions
 from logloom.schema import Schema
 
 
-class ReadFromZarr(ReadFrom):
+class ReadFromZarr(ReadDataset):
     """Reads a dataset that logloom wrote as blocks, logs side by side (see `ZarrReader`)."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        """
-        Args:
-            columns: names or globs; all, ages and availabilities too, by default.
-            max_bytes: about how much a block holds.
-        """
-        super().__init__(path, FORMAT, columns, max_bytes, storage_options)
+    form = FORMAT
 
 
 class WriteToZarr(WriteTo):

@@ -6,7 +6,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logloom.errors import UsageError
 from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
@@ -36,10 +35,7 @@ class ZarrFormat(AssembledFormat):
 
     def check(self, options: ZarrOptions, schema: Schema) -> list[str]:
         """Columns that can't be arrays, one line each."""
-        try:
-            return problems_of(options.stored(schema))
-        except UsageError as error:
-            return [f"columns: {error}"]
+        return options.problems(schema, problems_of)
 
     def check_log(self, options: ZarrOptions, log_id: str, log_uri: str) -> list[str]:
         """A log_id that can't name a group."""
@@ -69,23 +65,23 @@ class ZarrFormat(AssembledFormat):
         return bool(names & set(FILES)) and not names >= ARRAYS
 
     def rows(
-        self, store: Store, columns: Sequence[str] | None = None, told: Stretches | None = None
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """Those of a dataset of ours, or entries of others' arrays."""
-        if told is None and not is_own(store):
+        if known is None and not is_own(store):
             from logloom.io.zarr.source import open_arrays
 
             return open_arrays(store, columns)
-        return ZarrReader(store.uri, storage_options=store.options, told=told)
+        return ZarrReader(store.uri, storage_options=store.options, known=known)
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """As `rows`; others' arrays as columns."""
         if is_own(store):
             return self.rows(store)
         from logloom.io.surveyed import SurveyedSource
-        from logloom.io.zarr.foreign import ForeignArrays
+        from logloom.io.zarr.source import ArraysSource
 
-        return SurveyedSource(ForeignArrays(store), columns, **how)
+        return SurveyedSource(ArraysSource(store), columns, **how)
 
     def plan_assembly(
         self,

@@ -83,14 +83,14 @@ def group_files(
         rows: of each log.
         whole: whether the root's metadata holds that of all logs too.
     """
-    said = {"version": VERSION, "schema": schema.to_json()}
-    root = {"Conventions": _CONVENTIONS, ATTRIBUTE: said | {"logs": dict(rows)}}
+    about = {"version": VERSION, "schema": schema.to_json()}
+    root = {"Conventions": _CONVENTIONS, ATTRIBUTE: about | {"logs": dict(rows)}}
     groups: dict[str, dict[str, Any]] = {"": root}
     for log_id, count in rows.items():
         parts = log_id.split("/")
         for depth in range(1, len(parts)):
             groups.setdefault("/".join(parts[:depth]), {})
-        own = {"Conventions": _CONVENTIONS, "log_id": log_id, ATTRIBUTE: said | {"rows": count}}
+        own = {"Conventions": _CONVENTIONS, "log_id": log_id, ATTRIBUTE: about | {"rows": count}}
         groups[log_id] = own
     consolidated = set(rows) | ({""} if whole else set())
     make = _files_v3 if zarr_format == 3 else _files_v2
@@ -117,12 +117,12 @@ def _files_v3(
         for path, attributes in groups.items()
     }
     nodes |= arrays
-    told = {
+    whole = {
         path: {"consolidated_metadata": {"kind": "inline", "metadata": inner, "must_understand": False}}
         for path, inner in _inner(nodes, consolidated).items()
     }
     return {
-        f"{path}/zarr.json".lstrip("/"): json_bytes({**node, **told.get(path, {})})
+        f"{path}/zarr.json".lstrip("/"): json_bytes({**node, **whole.get(path, {})})
         for path, node in nodes.items()
     }
 
@@ -139,6 +139,6 @@ def _files_v2(
         nodes[f"{path}/.zattrs"] = array["attributes"]
     files = {name: json_bytes(node) for name, node in nodes.items()}
     for path, inner in _inner(nodes, consolidated).items():
-        told = {"metadata": inner, "zarr_consolidated_format": 1}
-        files[f"{path}/.zmetadata".lstrip("/")] = json_bytes(told)
+        whole = {"metadata": inner, "zarr_consolidated_format": 1}
+        files[f"{path}/.zmetadata".lstrip("/")] = json_bytes(whole)
     return files

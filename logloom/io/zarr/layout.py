@@ -13,11 +13,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.zarr.arrays import LogArray
 from logloom.io.zarr.options import ZarrOptions

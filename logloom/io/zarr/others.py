@@ -1,6 +1,6 @@
 """Zarr groups that others wrote, such as xarray: arrays whose first axis is the rows.
 
-Here: `open_groups`, and `along_rows`, which tells rows from what else lies in a group.
+Here: `find_groups`, and `along_rows`, which tells rows from what else lies in a group.
 Elsewhere: our own datasets (reader).
 """
 
@@ -21,25 +21,10 @@ _MAX_ROWS = 1 << 62  # beyond it positions don't fit their numbers
 Groups = dict[str, dict[str, Any]]
 
 
-def open_groups(store: Store) -> Groups:
+def find_groups(store: Store) -> tuple[Groups, dict[str, str]]:
     """The outermost groups that have arrays: by path ("" is the group itself), their arrays by name.
 
-    The arrays are as zarr opens them, scalars are left out.
-
-    Raises:
-        DatasetError: no group, a damaged one, or an array that zarr can't open.
-        UsageError: there are no arrays.
-    """
-    found, unreadable = find_groups(store)
-    for path, reason in unreadable.items():
-        raise DatasetError(f"{store.uri_of(path)}: no zarr array that can be read ({reason})")
-    return {
-        path: {name: array for name, array in arrays.items() if array.ndim} for path, arrays in found.items()
-    }
-
-
-def find_groups(store: Store) -> tuple[Groups, dict[str, str]]:
-    """As `open_groups`, with scalars, and by path why zarr can't open the arrays that it can't open.
+    The arrays are as zarr opens them. Beside them, by path, why zarr can't open those that it can't open.
 
     Raises:
         DatasetError: no group, or a damaged one.
@@ -86,8 +71,12 @@ def _with_arrays(
 
 
 def _member_names(group: Any, path: str, store: Store) -> list[str]:
-    told = getattr(group.metadata, "consolidated_metadata", None)
-    names = store.names(path) if told is None else {key.split("/")[0] for key in told.metadata}
+    found_metadata = getattr(group.metadata, "consolidated_metadata", None)
+    names = (
+        store.names(path)
+        if found_metadata is None
+        else {key.split("/")[0] for key in found_metadata.metadata}
+    )
     return sorted(name for name in names if not name.startswith(".") and name != "zarr.json")
 
 
@@ -114,10 +103,10 @@ def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
     rows = {name: array for name, array in arrays.items() if dimensions[name] != (name,) or name not in inner}
     lengths = {name: array.shape[0] for name, array in rows.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        lengths_of = ", ".join(f"{name}: {length}" for name, length in lengths.items())
         raise UsageError(
-            f"{place}: its arrays differ in length ({told}), so it isn't clear what a row is; choose some "
-            "of one length: columns=[…], on the command line --columns"
+            f"{place}: its arrays differ in length ({lengths_of}), so it isn't clear what a row is; choose "
+            "some of one length: columns=[…], on the command line --columns"
         )
     if (most := max(lengths.values(), default=0)) > _MAX_ROWS:
         raise DatasetError(f"{place}: its arrays claim {most} rows, their metadata are damaged")

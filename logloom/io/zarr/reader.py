@@ -7,9 +7,7 @@ Other zarr datasets open with zarr or xarray.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from logloom.batches import Batch
 from logloom.blocks import Array, Block, Ragged, Values
+from logloom.caching import cached_property
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
 from logloom.io.folders import content_of, files_below
 from logloom.io.metadata import parsed
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, Share
+from logloom.io.sources import BLOCK_BYTES, Columns, DatasetSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.zarr.array import ArrayReader
@@ -54,7 +53,7 @@ def _read_json(store: Store, name: str, missing: str) -> dict[str, Any]:
     return data
 
 
-class ZarrReader(RowSource):
+class ZarrReader(DatasetSource):
     """A zarr dataset as rows, ordered by (log_id, timestamp); a log for each group.
 
     Opens a log's files when first asked for one of its rows. Serves many threads; pickles without caches.
@@ -62,30 +61,14 @@ class ZarrReader(RowSource):
 
     kind = "zarr"
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-        told: Stretches | None = None,
-    ):
-        """Reads the metadata of the root, or waits with it until it is needed.
+    @cached_property
+    def _cache(self) -> LruCache[Array]:
+        return LruCache(CACHE_BYTES)
 
-        Args:
-            told: what a version's manifest says of the rows; None where there is none.
-
-        Raises:
-            DatasetError: there is no dataset that logloom wrote.
-        """
-        self._store, self._told = Store.at(os.fspath(path), storage_options), told
-        self.place = self._store.uri
-        self._cache: LruCache[Array] = LruCache(CACHE_BYTES)
-        if told is None:
-            self.unknown = (
-                "zarr.json of zarr format 3 (its chunks have checksums)"
-                if self.format == 3
-                else "the files of zarr format 2, which have no checksums"
-            )
+    def _unchecked(self) -> str:
+        if self.format == 3:
+            return "zarr.json of zarr format 3, nor that chunks were swapped (each has a checksum)"
+        return "the files of zarr format 2, which have no checksums"
 
     @cached_property
     def _about(self) -> tuple[int, Schema, dict[str, int]]:
@@ -95,9 +78,9 @@ class ZarrReader(RowSource):
         found = _read_json(self._store, name, "no zarr dataset that logloom wrote lies here")
         attributes = found.get("attributes") if zarr_format == 3 else found
         try:
-            said = (attributes or {})[ATTRIBUTE]
-            version, logs = said["version"], said["logs"]
-            schema = Schema.from_json(said["schema"])
+            about = (attributes or {})[ATTRIBUTE]
+            version, logs = about["version"], about["logs"]
+            schema = Schema.from_json(about["schema"])
             sound = all(type(n) is int and 0 <= n < 1 << 62 and not log_problems(i) for i, n in logs.items())
             if not sound:
                 raise ValueError("logs that make no sense")
@@ -124,12 +107,8 @@ class ZarrReader(RowSource):
         """The rows by log, as the dataset itself tells them."""
         logs = self._about[2]
         own = Stretches.of_logs(list(logs), list(logs.values()))
-        self._checked(range(own.num_rows), self._told)
+        self._checked(range(own.num_rows), self._known)
         return own
-
-    @property
-    def stretches(self) -> Stretches:
-        return self._own if self._told is None else self._told
 
     @cached_property
     def stamps(self) -> Ints:
@@ -156,12 +135,7 @@ class ZarrReader(RowSource):
             self._logs.setdefault(log_id, reader)  # of two threads the first
         return self._logs[log_id]
 
-    def shares(self) -> Sequence[Share]:
-        """See `RowSource.shares`: the logs."""
-        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
-
     def logs(self) -> Sequence[SourceLog]:
-        """See `RowSource.logs`."""
         logs = []
         for log_id, first, stop in self.stretches.spans():
             content, size = content_of(self._store, files_below(self._store, [log_id]))
@@ -174,23 +148,19 @@ class ZarrReader(RowSource):
         return self.rows(self._positions(indices), tuple(self.schema.columns))
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """See `RowSource.row`."""
         (row,) = self.rows(self._positions(index), self.schema.select(columns))
         return row
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """See `RowSource.rows`."""
         batch = self._gather(positions, names, {})
         return [{name: values[number] for name, values in batch.items()} for number in range(len(positions))]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """See `RowSource.batch`."""
         return self.get_many(positions, names, out)
 
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
         bounds = self._own.bounds.tolist()
         starts = dict(zip(self._own.log_ids, bounds[:-1], strict=True))
         for log_id, first, last in self._own.between(start, stop):
@@ -198,10 +168,7 @@ class ZarrReader(RowSource):
             yield from self.log(log_id).blocks(columns, max_bytes, first - own, last - own)
 
     def get_many(
-        self,
-        indices: ArrayLike,
-        columns: Sequence[str] | None = None,
-        out: Mapping[str, Array] | None = None,
+        self, indices: ArrayLike, columns: Sequence[str] | None = None, out: Mapping[str, Array] | None = None
     ) -> dict[str, Any]:
         """Many rows as one array per column; each chunk they lie in is read once.
 
@@ -302,8 +269,8 @@ class LogReader:
         name = f"{self.log_id}/{'zarr.json' if self._format == 3 else '.zmetadata'}"
         place = self._store.uri_of(name)
         data = _read_json(self._store, name, "copy or build the dataset again")
-        told = data.get("consolidated_metadata") if self._format == 3 else data
-        entries = told.get("metadata") if isinstance(told, dict) else None
+        consolidated = data.get("consolidated_metadata") if self._format == 3 else data
+        entries = consolidated.get("metadata") if isinstance(consolidated, dict) else None
         if not isinstance(entries, dict):
             raise DatasetError(f"{place}: no consolidated metadata; copy or build the dataset again")
         arrays = {}

@@ -163,12 +163,12 @@ def _from_zstd(data: Array, size: int, place: str, out: Array | None) -> Array:
 
     frame = data.data
     try:
-        said = zstandard.frame_content_size(frame)
-        raw = zstandard.ZstdDecompressor().decompress(frame) if said == size else b""
+        claimed = zstandard.frame_content_size(frame)
+        raw = zstandard.ZstdDecompressor().decompress(frame) if claimed == size else b""
     except zstandard.ZstdError as error:
         raise DatasetError(f"{place}: damaged ({error})") from error
     if len(raw) != size:
-        raise DatasetError(f"{place}: a frame of {said} bytes, a chunk has {size}: damaged")
+        raise DatasetError(f"{place}: a frame of {claimed} bytes, a chunk has {size}: damaged")
     found = np.frombuffer(raw, np.uint8)
     if out is None:
         return found

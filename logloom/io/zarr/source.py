@@ -1,32 +1,41 @@
 """Rows of zarr groups that others wrote: of arrays along one axis, or of groups of such.
 
-Elsewhere: our own datasets (reader); others' as a conversion takes them (foreign).
+Training takes entries as they lie in the arrays; conversions, which need types, take them as `RawRows`.
+Elsewhere: our own datasets (reader), which arrays hold rows (others), the columns that values become (cf).
 """
 
 from __future__ import annotations
 
 import fnmatch
-import functools
+import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.batches import Batch
+from logloom.batches import Batch, scattered
 from logloom.blocks import Array
-from logloom.errors import DatasetError, UsageError
-from logloom.io.chained import ChainedSource
+from logloom.caching import cached_property
+from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.chained import grouped
+from logloom.io.filesystems import explained
+from logloom.io.folders import content_of, files_below
+from logloom.io.pieces import LOG_ID, DatasetPiece, RawRows
+from logloom.io.pieces import Batch as RawBatch
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
-from logloom.io.zarr.others import along_rows, find_groups
+from logloom.io.survey import RawColumn, UnfitValuesError
+from logloom.io.zarr.cf import column_of
+from logloom.io.zarr.others import FILES, Groups, along_rows, find_groups
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
-_FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
+_PIECE_BYTES = 256 << 20
+_MAX_CHUNK_BYTES = 1 << 30
 
 
-def open_arrays(store: Store, columns: Sequence[str] | None) -> RowSource:
+def open_arrays(store: Store, columns: Sequence[str] | None) -> ArraysSource:
     """A group that others wrote: of arrays, or of groups with the same arrays, of which each is a log.
 
     Args:
@@ -36,104 +45,127 @@ def open_arrays(store: Store, columns: Sequence[str] | None) -> RowSource:
         DatasetError: it can't be read.
         UsageError: it holds no arrays, or it isn't clear what a row is.
     """
-    uri = store.uri
-    paths, unreadable = find_groups(store)
-    parts = [ArraysSource(Store(store.uri_of(path), store.options), columns, path) for path in paths]
-    lacking = unreadable | {name: why for part in parts for name, why in part.unreadable.items()}
+    source = ArraysSource(store, columns)
+    lacking = source.unreadable
     if columns is not None:
         lacking = {name: why for name, why in lacking.items() if _matches(name.rsplit("/", 1)[-1], columns)}
     if lacking:
-        told = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items()))
+        listed = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items()))
         warnings.warn(
-            f"{uri}: left out, since they can't be opened: {told[:2000]}. Choose others by columns=[…]",
+            f"{source.place}: left out, since they can't be opened: {listed[:2000]}. "
+            "Choose others by columns=[…]",
             stacklevel=6,
         )
-    for part in parts:
-        part.others = unreadable
-    if len(parts) == 1:
-        return parts[0]
-    schema = parts[0].schema
-    for part in parts[1:]:
-        if part.schema != schema:
-            mine, others = ({f"{n}: {t}" for n, t in s.columns.items()} for s in (part.schema, schema))
-            raise UsageError(
-                f"{uri}: its groups differ ({', '.join(sorted(others ^ mine)[:6])} in {parts[0].place} or "
-                f"{part.place} alone), so they aren't logs of one dataset; name the arrays that all have: "
-                "columns=[…], or open one group"
-            )
-    return ChainedSource(uri, parts, schema, None)
+    source.schema  # noqa: B018 # raises where groups differ
+    return source
 
 
-class ArraysSource(RowSource):
-    """Row i is entry i of each array of a zarr group: what others, such as xarray, wrote."""
+class ArraysSource(RowSource, RawRows):
+    """Row i is entry i of each array of a zarr group: what others, such as xarray, wrote.
 
+    Of several groups each is a log of its name. A piece is a range of a group's rows that cuts no chunk.
+    """
+
+    kind = "zarr"
     has_stamps = False
     unknown = "zarr arrays whose codecs have no checksum"
 
-    def __init__(self, store: Store, columns: Sequence[str] | None, log_id: str = ""):
-        """Opens nothing yet.
+    def __init__(self, store: Store, columns: Sequence[str] | None = None):
+        """Opens the groups.
 
         Args:
-            log_id: what the group is called among others; by default its folder's name.
-        """
-        self.place = store.uri
-        self._store, self._wanted = store, columns
-        self._log_id = log_id or store.uri.rsplit("/", 1)[-1]
-        self.others: Mapping[str, str] = {}  # beside this group's arrays, what can't be opened
+            columns: names or globs of the arrays that rows have; conversions name theirs themselves.
 
-    @functools.cached_property
+        Raises:
+            DatasetError: there is no group, or a damaged one.
+            UsageError: there are no arrays.
+        """
+        self.place, self._store, self._wanted = store.uri, store, columns
+        self.reader  # noqa: B018 # raises what is wrong with it
+
+    def _open(self) -> tuple[Groups, dict[str, str]]:
+        return find_groups(self._store)
+
+    # --- as they lie there ------------------------------------------------------------------------------
+
+    @cached_property
+    def _groups(self) -> Groups:
+        """The arrays along the rows, of those that are wanted."""
+        return {path: along_rows(self._named(path), self._store.uri_of(path)) for path in self.reader[0]}
+
+    def _named(self, path: str) -> dict[str, Any]:
+        arrays: dict[str, Any] = self.reader[0][path]
+        if self._wanted is None:
+            return arrays
+        chosen = {name: array for name, array in arrays.items() if _matches(name, self._wanted)}
+        return chosen or arrays  # whoever picks columns tells of typos
+
+    @cached_property
     def schema(self) -> Schema:
-        types = {name: _type_of(array) for name, array in self._along_rows.items()}
-        return Schema({name: ctype for name, ctype in types.items() if ctype is not None})
+        """
+        Raises:
+            UsageError: groups differ.
+        """
+        (first, schema), *others = ((path, _schema_of(arrays)) for path, arrays in self._groups.items())
+        for path, other in others:
+            if other != schema:
+                mine, theirs = ({f"{n}: {t}" for n, t in s.columns.items()} for s in (other, schema))
+                raise UsageError(
+                    f"{self.place}: its groups differ ({', '.join(sorted(theirs ^ mine)[:6])} in "
+                    f"{self._store.uri_of(first)} or {self._store.uri_of(path)} alone), so they aren't logs "
+                    "of one dataset; name the arrays that all have: columns=[…], or open one group"
+                )
+        return schema
 
     @property
     def unreadable(self) -> dict[str, str]:
-        """Arrays of types that no column has, and what they are."""
-        odd = set(self._along_rows) - set(self.schema.columns)
-        return {name: f"values of type {self._along_rows[name].dtype}" for name in sorted(odd)}
+        """What zarr can't open, by path, and arrays of types that no column has; and why."""
+        odd = {
+            name: f"values of type {array.dtype}"
+            for arrays in self._groups.values()
+            for name, array in arrays.items()
+            if _type_of(array) is None
+        }
+        return {**self.reader[1], **odd}
 
     @property
     def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
         """Arrays that are no columns, and why."""
-        others = {name: array for name, array in self.reader.items() if name not in self._along_rows}
-        return {**self.others, **self.unreadable} | {
+        return self.unreadable | {
             name: "the coordinate of another axis" if array.ndim else "a scalar, no entry for each row"
-            for name, array in others.items()
+            for path, rows in self._groups.items()
+            for name, array in self._named(path).items()
+            if name not in rows
         }
 
-    @functools.cached_property
-    def _along_rows(self) -> dict[str, Any]:
-        return along_rows(self.reader, self.place)
-
-    @functools.cached_property
+    @cached_property
     def stretches(self) -> Stretches:
-        return Stretches.of_logs([self._log_id], [self._num_rows])
-
-    @functools.cached_property
-    def _num_rows(self) -> int:
-        return next(int(array.shape[0]) for array in self._along_rows.values())
+        name = self.place.rsplit("/", 1)[-1]
+        rows = [int(next(iter(arrays.values())).shape[0]) for arrays in self._groups.values()]
+        return Stretches.of_logs([path or name for path in self._groups], rows)
 
     @property
     def stamps(self) -> None:
         return None
-
-    def _open(self) -> dict[str, Any]:
-        arrays: dict[str, Any] = find_groups(self._store)[0][""]
-        if self._wanted is not None:
-            chosen = {name: array for name, array in arrays.items() if _matches(name, self._wanted)}
-            return chosen or arrays  # whoever picks columns tells of typos
-        return arrays
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         batch = self.batch(positions, names)
         return [{name: values[row] for name, values in batch.items()} for row in range(len(positions))]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        paths = list(self._groups)
+        found = [
+            (where, self._batch(paths[number], own, names))
+            for number, where, own in grouped(self.stretches.bounds, positions)
+        ]
+        return found[0][1] if len(found) == 1 else scattered(found, len(positions), out)
+
+    def _batch(self, path: str, positions: Ints, names: Sequence[str]) -> Batch:
         rows, back = np.unique(positions, return_inverse=True)
         is_sorted = np.array_equal(back, np.arange(len(rows)))
         batch: Batch = {}
         for name in names:
-            found = self._read(name, rows)
+            found = self._read(path, name, rows)
             found = found if is_sorted else found[back]
             ctype = self.schema.columns[name]
             if ctype.kind != "array":
@@ -142,17 +174,101 @@ class ArraysSource(RowSource):
                 batch[name] = found.astype(object) if ctype.dtype.kind == "O" else found
         return batch
 
-    def _read(self, name: str, rows: Ints) -> Array:
+    def _read(self, path: str, name: str, rows: Ints) -> Array:
         """The given rows of an array, ascending."""
-        array, first, last = self.reader[name], int(rows[0]), int(rows[-1])
+        array, first, stop = self.reader[0][path][name], int(rows[0]), int(rows[-1]) + 1
+        place = f"{self._store.uri_of(path)}/{name}"
         try:
-            if last - first + 1 == len(rows):
-                return np.asarray(array[first : last + 1])
-            return np.asarray(array.oindex[rows])
+            with explained(place):
+                if stop - first == len(rows):
+                    return np.asarray(array[first:stop])
+                return np.asarray(array.oindex[rows])
+        except LogloomError:
+            raise
         except Exception as error:  # each codec has errors of its own
-            raise DatasetError(
-                f"{self.place}/{name}: rows {first} to {last} can't be read ({type(error).__name__}: {error})"
-            ) from error
+            why = f"{type(error).__name__}: {error}"
+            raise DatasetError(f"{place}: rows {first} to {stop} can't be read ({why})") from error
+
+    # --- for conversions --------------------------------------------------------------------------------
+
+    def _arrays(self, path: str) -> dict[str, Any]:
+        groups, unreadable = self.reader
+        for lost, reason in unreadable.items():
+            raise DatasetError(f"{self._store.uri_of(lost)}: no zarr array that can be read ({reason})")
+        return {name: array for name, array in groups[path].items() if array.ndim}
+
+    def _chosen(self, path: str, names: Sequence[str] | None) -> dict[str, Any]:
+        arrays, uri = self._arrays(path), self._store.uri_of(path)
+        if names is not None:
+            missing = [name for name in names if name not in arrays and name != LOG_ID]
+            if missing:
+                raise DatasetError(f"{uri}: there is no array {', '.join(missing[:5])}")
+            arrays = {name: arrays[name] for name in names if name in arrays}
+        return along_rows(arrays, uri)
+
+    def names(self) -> Sequence[str]:
+        """Of the arrays of the first group."""
+        return list(self._arrays(next(iter(self.reader[0]))))
+
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        return [piece for path in self.reader[0] for piece in self._pieces_of(path, names)]
+
+    def _pieces_of(self, path: str, names: Sequence[str] | None) -> list[DatasetPiece]:
+        arrays, uri = self._chosen(path, names), self._store.uri_of(path)
+        rows = int(next(iter(arrays.values())).shape[0])
+        chunk, row_bytes = _weights(arrays)
+        step = chunk * max(1, _PIECE_BYTES // (chunk * row_bytes))
+        folders = [f"{path}/{name}".lstrip("/") for name in arrays]
+        metadata = [name for name in FILES if self._store.exists(name)]
+        content, size = content_of(self._store, metadata + files_below(self._store, folders))
+        return [
+            DatasetPiece(
+                f"{uri}: rows {first} to {stop}", (path, first, stop), content, size * (stop - first) // rows
+            )
+            for first, stop in ((first, min(first + step, rows)) for first in range(0, rows, step))
+        ]
+
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
+        path, first, stop = piece.where
+        arrays = self._chosen(path, names)
+        for name, array in arrays.items():
+            if (nbytes := _row_bytes(array) * array.chunks[0]) > _MAX_CHUNK_BYTES:
+                raise DatasetError(
+                    f"{self._store.uri_of(path)}/{name}: chunks of {nbytes:,} bytes, at most "
+                    f"{_MAX_CHUNK_BYTES:,} are read; leave it out by --columns"
+                )
+        chunk, row_bytes = _weights(arrays)
+        step = min(chunk, max(1, max_bytes // row_bytes))
+        for start in range(first, stop, step):
+            rows = np.arange(start, min(start + step, stop))
+            batch = {name: self._column(path, name, array.attrs, rows) for name, array in arrays.items()}
+            if len(self.reader[0]) > 1 and LOG_ID not in batch:
+                batch[LOG_ID] = RawColumn([path] * len(rows), STRING)
+            yield batch
+
+    def _column(self, path: str, name: str, attributes: Mapping[str, Any], rows: Ints) -> RawColumn:
+        values = self._read(path, name, rows)
+        try:
+            return column_of(values, name, attributes)
+        except UnfitValuesError as error:
+            place = f"{self._store.uri_of(path)}/{name}: rows {rows[0]} to {rows[-1] + 1}"
+            raise DatasetError(f"{place}: {error}; leave it out by --columns") from error
+
+
+def _row_bytes(array: Any) -> int:
+    size: int = math.prod(array.shape[1:]) * array.dtype.itemsize
+    return size
+
+
+def _weights(arrays: Mapping[str, Any]) -> tuple[int, int]:
+    """How many rows are stored together, at most, and the bytes of one."""
+    rows = max(int((array.shards or array.chunks)[0]) for array in arrays.values())
+    return max(1, rows), max(1, sum(map(_row_bytes, arrays.values())))
+
+
+def _schema_of(arrays: Mapping[str, Any]) -> Schema:
+    types = {name: _type_of(array) for name, array in arrays.items()}
+    return Schema({name: ctype for name, ctype in types.items() if ctype is not None})
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

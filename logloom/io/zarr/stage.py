@@ -11,12 +11,12 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
+from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.entries import repair_hint
 from logloom.io.files import File
@@ -114,11 +114,11 @@ class ZarrStageWriter(StageWriter):
             little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
             self.write(file, little.reshape(-1).view(np.uint8).data)
 
-    def said(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Beside what all say: values, of each ragged column in all."""
         if self._filled:
             self._flush()
-        return {**super().said(), "values": self._values}
+        return {**super().metadata(), "values": self._values}
 
 
 def read_staged(file: File, staged: StagedArray, rows: int, start: int, stop: int) -> Array:

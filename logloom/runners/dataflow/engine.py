@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.extras import needed
+from logloom.runners.detached import place_on_dataflow
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.running import Construct, EngineLostError, JobFailedError, retried
 from logloom.words import OnMessage
@@ -101,10 +102,7 @@ class Dataflow:
 
     def _place(self, job_id: str) -> str:
         settings = self._settings.settings
-        return (
-            f"https://console.cloud.google.com/dataflow/jobs/{settings['region']}/{job_id}"
-            f"?project={settings['project']}"
-        )
+        return place_on_dataflow(str(settings["project"]), str(settings["region"]), job_id=job_id)
 
 
 def own_labels(name: str) -> list[str]:

@@ -131,7 +131,7 @@ def test_a_map_without_lanes_far_away_or_absurdly_large_draws_what_is_near(tmp_p
     assert (draw(config_of("semantic_debug"), far, tmp_path) == 255).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_damaged_map_is_refused_or_read_never_a_crash(tmp_path_factory, data):
     good = bytearray(make_map())

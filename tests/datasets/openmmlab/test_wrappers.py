@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.datasets.openmmlab import BaseDataset, ClassBalancedDataset, ConcatDataset, RepeatDataset
@@ -72,7 +72,6 @@ def test_infos_of_rare_classes_come_again():
     assert balanced.get_data_info(10)["n"] == 9
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 4), max_size=4), min_size=1, max_size=30), st.floats(1e-3, 3))
 def test_repeats_follow_the_definition(classes, threshold):
     balanced = ClassBalancedDataset(Numbers(classes), threshold)

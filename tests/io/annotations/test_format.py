@@ -203,7 +203,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(Options.model_fields, JSON)))
 def test_any_options_are_refused_fit_or_do_not_fit(given_options):
     try:

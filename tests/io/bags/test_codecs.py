@@ -72,7 +72,7 @@ def test_what_is_no_small_integer_is_refused():
 
 
 @given(PLAIN_ARRAYS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_arrays_of_any_plain_dtype_keep_every_bit(array):
     if array.dtype.itemsize == 0:
         return
@@ -85,7 +85,7 @@ def test_arrays_of_any_plain_dtype_keep_every_bit(array):
 
 
 @given(st.lists(PLAIN_ARRAYS.filter(lambda a: a.dtype.itemsize), min_size=1, max_size=5), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_arrays_end_to_end_decode_as_one_by_one(arrays, data):
     arrays = data.draw(st.lists(st.sampled_from(arrays), max_size=9))
     records = [encoders["array"](array) for array in arrays]
@@ -160,7 +160,7 @@ def test_trees_without_arrays_come_back_as_they_are(tree):
     st.binary(max_size=60),
     st.sampled_from(["array", "tree", "msgpack", "utf8", "int", "i64", "u64", "jpg", "png"]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_any_bytes_are_a_value_or_a_datasets_error(tmp_path_factory, record, type_name):
     directory = tmp_path_factory.mktemp("bags") / "data"
     with granular.DatasetWriter(directory, {"key": type_name}, None) as writer:

@@ -40,7 +40,7 @@ def write(directory, blocks, schema, **options):
 
 
 @given(schemas(), st.integers(0, 2**32), st.integers(1, 9), st.sampled_from([1, 3]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_rows_of_any_schema_read_back_bit_by_bit(tmp_path_factory, schema, seed, num_rows, generation):
     path = tmp_path_factory.mktemp("bags")
     block = random_block(schema, num_rows, seed)

@@ -6,11 +6,12 @@ from pydantic import ValidationError
 
 from logloom.blocks import Block, Ragged
 from logloom.errors import LogReadError, UsageError
+from logloom.io.formats import format_named
 from logloom.io.l5kit.dtypes import LABELS, TL_FACE_LABELS
 from logloom.io.l5kit.format import FORMAT
 from logloom.io.l5kit.mapping import cast, mapping_of, matrix_from_quaternion, one_hot, plan_mapping
 from logloom.io.l5kit.options import L5KitOptions, gap_limit, host_of
-from logloom.io.units import AssembledFormat, format_named
+from logloom.io.units import AssembledFormat
 from logloom.schema import ColumnType, Schema
 
 TRACK = np.dtype(
@@ -261,7 +262,7 @@ def test_a_quarter_turn_to_the_left_takes_x_to_y():
     np.testing.assert_allclose(matrix @ [1, 0, 0], [0, 1, 0], atol=1e-15)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-10, 10), min_size=4, max_size=4).filter(lambda q: sum(v * v for v in q) > 0.01))
 def test_quaternions_of_any_length_become_rotations(q):
     (matrix,) = matrix_from_quaternion(np.array([q]), "drive")

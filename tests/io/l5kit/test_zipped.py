@@ -5,7 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
@@ -47,7 +47,7 @@ def test_a_zipped_dataset_reads_as_its_folder(archive, folder, cached):
 def test_a_folder_zipped_whole_is_found_by_its_key(folder, tmp_path):
     path = shutil.make_archive(str(tmp_path / "made"), "zip", folder.parent, folder.name)
     assert_equal(ChunkedDataset(path, key=folder.name).open(), ChunkedDataset(folder).open())
-    with pytest.raises(DatasetError, match=r"made\.zip/scenes/\.zarray: missing"):
+    with pytest.raises(DatasetError, match=r"made\.zip!/scenes/\.zarray: missing"):
         ChunkedDataset(path).open()
 
 
@@ -92,20 +92,20 @@ def test_an_archive_is_not_written_into(archive):
 
 def test_what_is_no_archive_or_lost_a_chunk_is_named(archive, tmp_path):
     (tmp_path / "no.zip").write_bytes(b"PK no archive")
-    with pytest.raises(DatasetError, match=r"no\.zip: not a zip archive"):
+    with pytest.raises(DatasetError, match=r"no\.zip: is no zip archive"):
         ChunkedDataset(tmp_path / "no.zip").open()
-    with pytest.raises(DatasetError, match=r"nowhere\.zip/scenes/\.zarray: missing"):
+    with pytest.raises(DatasetError, match=r"nowhere\.zip: there is no such archive"):
         ChunkedDataset(tmp_path / "nowhere.zip").open()
     without = tmp_path / "without.zip"
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(without, "w") as new:
         for name in old.namelist():
             if name != "frames/0":
                 new.writestr(name, old.read(name))
-    with pytest.raises(DatasetError, match=r"without\.zip/frames/0: missing"):
+    with pytest.raises(DatasetError, match=r"without\.zip!/frames/0: missing"):
         ChunkedDataset(without).open().frames[:]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_archive_gives_rows_or_an_error_of_ours(archive, tmp_path, data):
     good = bytearray(archive.read_bytes())

@@ -214,7 +214,7 @@ def test_other_languages_are_refused_by_name():
         parse(topic("{}", language="jsonschema"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data(), language=st.sampled_from(["ros2msg", "ros1msg", "ros2idl"]))
 def test_mutated_definitions_parse_or_are_refused(data, language):
     text = bytearray((RICH_IDL if language == "ros2idl" else RICH).encode())

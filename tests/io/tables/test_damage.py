@@ -1,6 +1,7 @@
 """Damaged tables: each clear in what, where and why; never a wrong value."""
 
 import contextlib
+import errno
 import json
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logloom.io.tables as tt
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io import files
+from logloom.io.tables import large, ranges
 from tests.io.tables.making import assert_rows_equal, drive
 
 
@@ -76,15 +79,39 @@ def test_a_blob_cut_short_names_table_part_columns_and_row(table):
     assert len(tt.verify(str(root))) in (2, 3)
 
 
+@pytest.mark.parametrize("least", [0, 1 << 30])
+def test_a_disk_that_fails_under_a_table_is_a_fault_of_the_storage_and_no_damage(table, monkeypatch, least):
+    monkeypatch.setattr(large, "LARGE_BYTES", least)
+    root, rows = table
+    loader = tt.row_loader(tt.read_index(str(root)))
+
+    def fail(*how):
+        raise OSError(errno.EIO, "Input/output error")
+
+    reads = (
+        lambda: loader.get_row(3),
+        lambda: loader.get_rows(3, offsets=range(2)),
+        lambda: loader.get_many([3, 12]),
+        lambda: loader.get_many([3, 12], "camera.front"),
+    )
+    with monkeypatch.context() as patch:
+        for module, name in ((files, "pread"), (files, "preadv"), (large, "pread"), (ranges, "preadv")):
+            patch.setattr(module, name, fail)
+        for read in reads:
+            with pytest.raises(StorageError, match=r"\.blob: Input/output error"):
+                read()
+    assert_rows_equal(loader.get_row(3), rows[3])
+
+
 def test_a_missing_blob_is_named_and_other_columns_still_read(table):
     root, rows = table
     loader = tt.row_loader(tt.read_index(str(root)))
     blob(root, "lidar.points").unlink()
     with pytest.raises(
-        DatasetError, match=r"row 0 of log drive-0.*lidar\.points\.blob: this blob is missing"
+        DatasetError, match=r"row 0 of log drive-0.*lidar\.points\.blob: there is no such file"
     ):
         loader.get_row(0)
-    with pytest.raises(DatasetError, match="this blob is missing"):
+    with pytest.raises(DatasetError, match="there is no such file"):
         loader.get_many([0, 3])
     assert_rows_equal(loader.get_row(0, ["camera.*", "speed"]), rows[0])
     assert len(tt.verify(str(root))) == 16
@@ -140,7 +167,7 @@ def test_a_pattern_that_matches_nothing_says_what_there_is(table):
         tt.row_loader(tt.read_index(str(table[0])), "nothing")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_flipped_byte_of_a_blob_is_found(data, tmp_path_factory):
     root = tmp_path_factory.mktemp("flip") / "t"
@@ -159,7 +186,7 @@ def test_any_flipped_byte_of_a_blob_is_found(data, tmp_path_factory):
             loader.get_row(position)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_damage_to_an_index_file_is_an_error_or_found_by_verify(data, tmp_path_factory):
     root = tmp_path_factory.mktemp("flip") / "t"

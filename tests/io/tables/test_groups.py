@@ -52,7 +52,7 @@ def test_a_group_that_matches_nothing_or_leaves_the_folder_is_refused():
         make_groups(SCHEMA, {"image": ["points"]})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_the_cover_costs_no_more_than_any_other(data):
     columns = "abcdef"[: data.draw(st.integers(1, 6))]

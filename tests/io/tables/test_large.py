@@ -1,14 +1,16 @@
 """Chunks large enough to be read value by value, against the same chunks read whole."""
 
+import os
 import shutil
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logloom.io.tables as tt
 from logloom.errors import DatasetError
+from logloom.io import files
 from logloom.io.tables import large
 from logloom.schema import STRING, ColumnType, Schema
 
@@ -105,7 +107,7 @@ def test_batches_of_large_chunks_fill_the_arrays_they_are_given(table, monkeypat
     assert_equal(found, wanted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_chunks_give_the_same_values_or_an_error_either_way(data, table, tmp_path_factory):
     root = tmp_path_factory.mktemp("damaged") / "table"
@@ -165,7 +167,7 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(large, name, limit)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(positions=st.lists(st.integers(0, 19), min_size=1, max_size=30))
 def test_a_batch_of_lone_texts_holds_what_its_rows_hold(texts, limits, positions):
     root, rows = texts
@@ -174,8 +176,30 @@ def test_a_batch_of_lone_texts_holds_what_its_rows_hold(texts, limits, positions
     assert found == {name: [rows[position][name] for position in positions] for name in ("jpeg", "note")}
 
 
+def test_a_batch_of_many_files_keeps_few_of_them_open(tmp_path, monkeypatch):
+    types = Schema({"note": STRING})
+    entries = [
+        tt.write_part(str(tmp_path / "table"), [{"note": f"{n} {i}"} for i in range(3)], f"{n:02}", types)
+        for n in range(30)
+    ]
+    tt.commit_table(str(tmp_path / "table"), entries, types, keys=[])
+    monkeypatch.setattr(files, "_MAX_OPEN", 2)
+    loader = tt.row_loader(tt.read_index(str(tmp_path / "table")))
+    before, most = len(os.listdir("/proc/self/fd")), []
+
+    def counted(*how):
+        most.append(len(os.listdir("/proc/self/fd")) - before)
+        return os.pread(*how)
+
+    monkeypatch.setattr(large, "pread", counted)
+    found = loader.get_many(range(0, 90, 3))
+    assert found == {"note": [f"{n} 0" for n in range(30)]}
+    assert len(most) == 30
+    assert max(most) < 10
+
+
 @pytest.mark.parametrize("name", ["jpeg", "note"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_damaged_lone_text_gives_the_same_value_or_an_error_in_rows_and_batches(
     data, texts, limits, name, tmp_path_factory
@@ -201,3 +225,50 @@ def test_a_damaged_lone_text_gives_the_same_value_or_an_error_in_rows_and_batche
         except DatasetError as error:
             found.append(str(error))
     assert found[0] == found[1]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Values of 20 kB and of 20 bytes, each alone in its group."""
+    root, rng = tmp_path_factory.mktemp("pictures") / "table", np.random.default_rng(1)
+    rows = [
+        {
+            "log_id": "a",
+            "timestamp": number * 10**8,
+            "jpeg": rng.bytes(int(rng.integers(20_000, 21_000))),
+            "text": "ä" * int(rng.integers(10_000, 10_500)),
+            "note": f"{number}é",
+        }
+        for number in range(30)
+    ]
+    tt.write_table(str(root), rows, groups={name: name for name in ("jpeg", "text", "note")})
+    return root, rows
+
+
+def test_windows_of_one_large_or_small_value_a_chunk_are_the_rows_as_written(pictures):
+    root, rows = pictures
+    loader = tt.row_loader(tt.read_index(str(root)))
+    for columns in (["jpeg"], ["note"], ["text", "jpeg", "note"]):
+        window = loader.get_rows(7, columns, range(-5, 12))
+        wanted = [{name: row[name] for name in row if name in columns} for row in rows[2:19]]
+        assert [{name: row[name] for name in row if name in columns} for row in window] == wanted
+
+
+@pytest.mark.parametrize("column", ["jpeg", "note"])
+@pytest.mark.parametrize("says", [2**63, 10**6])
+def test_a_length_in_a_window_that_lies_is_named_with_its_row(pictures, tmp_path, column, says):
+    shutil.copytree(pictures[0], tmp_path / "table")
+    index = tt.read_index(str(tmp_path / "table"))
+    (blob,) = (tmp_path / "table").glob(f"parts/*/{column}.blob")
+    loader = tt.row_loader(index)
+    places = loader._plans.of_row([column], 0, 10).steps[0].places
+    blob.chmod(0o644)
+    data = bytearray(blob.read_bytes())
+    at = int(places.offsets[9])
+    data[at : at + 8] = says.to_bytes(8, "little")
+    blob.write_bytes(data)
+    with pytest.raises(DatasetError, match=rf"group {column} .*row 9 of log"):
+        loader.get_rows(7, [column], range(-5, 12))
+    blob.write_bytes(data[: at + 4])
+    with pytest.raises(DatasetError, match="cut short"):
+        tt.row_loader(index).get_rows(7, [column], range(-5, 12))

@@ -8,6 +8,7 @@ import pytest
 
 import logloom.io.tables as tt
 from logloom.errors import UsageError
+from logloom.io import files
 from logloom.io.tables import ranges
 from tests.io.tables.making import assert_rows_equal, drive, labels
 
@@ -154,16 +155,17 @@ def reads(monkeypatch):
     """The (offset, bytes) of each read that the kernel is asked for."""
     found = []
 
-    def recording(fd, buffers, offset, _preadv=ranges._preadv):
+    def recording(fd, buffers, offset, _preadv=files.preadv):
         found.append((offset, sum(len(buffer) for buffer in buffers)))
         return _preadv(fd, buffers, offset)
 
-    def recording_bytes(fd, length, offset, _pread=ranges._pread):
+    def recording_bytes(fd, length, offset, _pread=files.pread):
         found.append((offset, length))
         return _pread(fd, length, offset)
 
-    monkeypatch.setattr(ranges, "_preadv", recording)
-    monkeypatch.setattr(ranges, "_pread", recording_bytes)
+    monkeypatch.setattr(files, "preadv", recording)
+    monkeypatch.setattr(ranges, "preadv", recording)
+    monkeypatch.setattr(files, "pread", recording_bytes)
     return found
 
 

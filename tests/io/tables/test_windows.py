@@ -65,7 +65,7 @@ def change(frame, how, seed):
     return frame
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     how=st.sampled_from(["", "filter", "sort", "sample", "concat", "pickle"]),
     merged=st.booleans(),

@@ -39,7 +39,7 @@ def write(path, schema, blocks, ext=None):
     return writer.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     schema=schemas(),
     rows=st.integers(1, 9),

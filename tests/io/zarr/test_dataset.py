@@ -61,7 +61,7 @@ def test_every_type_of_column_comes_back_bit_for_bit(store, zarr_format, compres
     assert list(differences(str(folder), plan.unit)) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     num_rows=st.integers(1, 60),
     cuts=st.sets(st.integers(1, 60), max_size=20),
@@ -81,7 +81,7 @@ def test_units_and_blocks_cut_anywhere_give_the_same_bytes(
     assert list(differences(str(folder), plan.unit)) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(schema=schemas(), num_rows=st.integers(0, 30), cut=st.integers(0, 30), seed=st.integers(0, 9))
 def test_any_schema_survives_staging_and_assembly(tmp_path_factory, schema, num_rows, cut, seed):
     store = Store.at(str(tmp_path_factory.mktemp("any")))
@@ -187,7 +187,7 @@ def test_random_rows_of_a_remote_array_are_asked_for_together(store, monkeypatch
     memory = fsspec.filesystem("memory")
     for name, data in files_in(folder).items():
         memory.pipe_file(f"/zarr-remote/whole.zarr/{name}", data)
-    monkeypatch.setattr("logloom.io.tar.sources._REMOTE_GAP", 0)
+    monkeypatch.setattr("logloom.io.files.REMOTE_GAP", 0)
     asked = []
     answer = type(memory).cat_ranges
 

@@ -49,7 +49,7 @@ def test_runs_hold_every_range_once_and_never_go_back(sizes, gap):
             assert 0 <= offsets[after] - offsets[before] - lengths[before] <= gap
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     ranges=ranges,
     layout=st.builds(

@@ -1,4 +1,4 @@
-"""Adapters: what `as:` names, such as image, points[x,y,z], scan, navsat, rotation_matrix, transforms.
+"""Adapters: what `as:` names, such as image, points[x,y,z], scan, navsat, rotation_matrix, camera_matrix.
 
 Here: which fields each adapter reads of a message, the type of its column, and the pure functions from those
 fields to values. ROS and Foxglove messages are told apart by the fields they have, not by their names.
@@ -25,13 +25,17 @@ from logloom.io.logs.decoding.definitions import Struct
 from logloom.io.logs.decoding.fields import has, joined_type, select
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.decoding.values import side_by_side
-from logloom.schema import ColumnType
+from logloom.schema import BYTES, ColumnType
 
 Found = Mapping[str, Values]  # by the adapter's own word for a field
 Read = Callable[[Sequence[str], int], Sequence[Values]]  # the fields at some paths; text in arrays so wide
 
 _FLOAT32, _FLOAT64 = np.dtype("<f4"), np.dtype("<f8")
 _TRANSFORM = {"translation": "xyz", "rotation": "xyzw"}
+# Of packets of video, which logloom.transforms.video reads one after the other; here stand their types. An
+# `image` becomes VIDEO where a topic holds packets.
+VIDEO, PACKETS, KEYFRAME = "video", "packets", "keyframe"
+_INTERNAL = (VIDEO, clouds.TIMES)  # which no recipe names
 _CALL = re.compile(r"(?P<name>\w+)(?:\[(?P<words>[^\[\]]*)\])?")
 
 
@@ -150,10 +154,11 @@ def _adapter(spec: FieldSpec) -> Adapter:
     match = _CALL.fullmatch(spec.adapter or "")
     adapter = ADAPTERS.get(match["name"]) if match else None
     if match is None or adapter is None:
-        raise UsageError(f"as {spec.adapter}: known are {', '.join(_written(name) for name in ADAPTERS)}")
+        known = ", ".join(_written(name) for name in ADAPTERS if name not in _INTERNAL)
+        raise UsageError(f"as {spec.adapter}: known are {known}")
     if match["words"] is not None and not adapter.takes_words:
         raise UsageError(f"as {spec.adapter}: write {match['name']} alone")
-    if (spec.resize or spec.encode or spec.shape) and match["name"] != "image":
+    if (spec.resize or spec.encode or spec.shape) and match["name"] not in ("image", VIDEO):
         raise UsageError(f"as {spec.adapter}: resize, encode and shape are for images")
     return adapter
 
@@ -177,6 +182,23 @@ def _scan(spec: FieldSpec, found: Found) -> Values:
     ranges = found["ranges"]
     assert isinstance(ranges, Ragged)
     return Ragged(ranges.values.astype(_FLOAT32, copy=False), ranges.shapes)
+
+
+def _camera_matrix(spec: FieldSpec, found: Found) -> Values:
+    k = found["k"]
+    if isinstance(k, Ragged):  # protobuf has no fixed lengths
+        if (odd := k.lengths != 9).any():
+            row = int(np.argmax(odd))
+            raise UnfitError(row, f"a camera matrix of {int(k.lengths[row])} numbers; it has 9")
+        k = k.values
+    return np.ascontiguousarray(k, _FLOAT64).reshape(-1, 3, 3)
+
+
+def _distortion(spec: FieldSpec, found: Found) -> Values:
+    d = found["d"]
+    if isinstance(d, Ragged):
+        return Ragged(d.values.astype(_FLOAT64, copy=False), d.shapes)
+    return Ragged(np.ascontiguousarray(d, _FLOAT64).reshape(-1), np.full(len(d), d.shape[1]))
 
 
 def _transforms_type(spec: FieldSpec) -> ColumnType:
@@ -225,12 +247,25 @@ def _same(*words: str) -> dict[str, str]:
     return {word: word for word in words}
 
 
+def _no_picture(spec: FieldSpec, found: Found) -> Values:
+    raise UnfitError(0, "what a packet of video is depends on those before it")
+
+
 _QUATERNION = ("x", "y", "z", "w")
 _POSITION = ("latitude", "longitude", "altitude")
+# nav_msgs/Odometry: the pose of its child frame in that of its header.
+_ODOMETRY = {
+    "parent": "header.frame_id",
+    "child": "child_frame_id",
+    **{f"translation.{axis}": f"pose.pose.position.{axis}" for axis in "xyz"},
+    **{f"rotation.{axis}": f"pose.pose.orientation.{axis}" for axis in "xyzw"},
+}
+_OF_PACKETS = (_same("format", "data"), _same("encoding", "data"))
 
 ADAPTERS: dict[str, Adapter] = {
     "image": Adapter(images.SHAPES, images.column_type, images.convert),
     clouds.NAME: Adapter(clouds.SHAPES, clouds.column_type, clouds.convert, takes_words=True),
+    clouds.TIMES: Adapter(clouds.SHAPES, clouds.column_type, clouds.convert, takes_words=True),
     "scan": Adapter((_same("ranges"),), lambda spec: ColumnType(_FLOAT32, (None,)), _scan),
     "navsat": Adapter(
         (_same(*_POSITION),), lambda spec: ColumnType(_FLOAT64, (3,)), _columns(_FLOAT64, *_POSITION)
@@ -239,9 +274,21 @@ ADAPTERS: dict[str, Adapter] = {
     "rotation_matrix": Adapter(
         (_same(*_QUATERNION),), lambda spec: ColumnType(_FLOAT64, (4,)), _columns(_FLOAT64, *_QUATERNION)
     ),
+    # ROS 1 and Foxglove write K and D as capitals, ROS 2 doesn't.
+    "camera_matrix": Adapter(
+        ({"k": "k"}, {"k": "K"}), lambda spec: ColumnType(_FLOAT64, (3, 3)), _camera_matrix
+    ),
+    "distortion": Adapter(({"d": "d"}, {"d": "D"}), lambda spec: ColumnType(_FLOAT64, (None,)), _distortion),
     "transforms": Adapter(
-        (*_transform_paths("header.frame_id", "transform."), *_transform_paths("parent_frame_id", "")),
+        (
+            *_transform_paths("header.frame_id", "transform."),
+            *_transform_paths("parent_frame_id", ""),
+            _ODOMETRY,
+        ),
         _transforms_type,
         _transforms,
     ),
+    VIDEO: Adapter(_OF_PACKETS, images.column_type, _no_picture),
+    PACKETS: Adapter(_OF_PACKETS, lambda spec: BYTES, _no_picture),
+    KEYFRAME: Adapter(_OF_PACKETS, lambda spec: ColumnType(np.dtype("<i4")), _no_picture),
 }

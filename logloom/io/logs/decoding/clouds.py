@@ -4,6 +4,8 @@ Here: where a cloud's points lie in its bytes, of any field layout, padding and 
 as float32 (`points[x,y,z]`), or all fields as they are (`points`).
 Elsewhere: which messages are clouds (adapters).
 
+`points_time[t,ns]`, which no recipe names, is the field of points' times, in ns.
+
 Which fields a cloud has stands in its messages, while a column has one type: that of `points` is the spec's
 `dtype`, as "x:float32,y:float32,normal:float32[3]", which a message tells (`settled`). A cloud of others
 doesn't fit the column. Vendors' names stand for the usual ones in `points[…]` only; the values stay in the
@@ -23,10 +25,13 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import FieldSpec, Log
 from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.schema import ColumnType
+from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
 
 NAME = "points"
 NAME_LENGTH = 64  # of a field, at most
+TIMES = f"{NAME}_time"
+NO_TIME = MIN_TIME  # of a point whose time is no number, or none that int64 ns hold
+TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ROS = {
     **{name: name for name in ("height", "width", "is_bigendian", "point_step", "row_step", "data")},
     **{name: f"fields[].{name}" for name in ("name", "offset", "datatype", "count")},
@@ -82,10 +87,50 @@ def column_type(spec: FieldSpec) -> ColumnType:
                 f"{NAME}[x,y,z], or give the spec that `settled` makes of this one"
             )
         return ColumnType(_parsed(spec.dtype), (None,))
-    names = _names(spec)
+    names = named_fields(spec)
+    if (spec.adapter or "").startswith(f"{TIMES}["):
+        return ColumnType(np.dtype("<i8"), (None,))
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(f"as {spec.adapter}: write distinct field names, such as points[x,y,z,intensity]")
     return ColumnType(np.dtype("<f4"), (None, len(names)))
+
+
+def times_spec(spec: FieldSpec, field: str, unit: str) -> FieldSpec:
+    """What gives the times of the points that another spec reads: (points,) int64 ns.
+
+    Args:
+        spec: of `points`, with or without names.
+        field: of points, by its own name.
+        unit: one of `TIME_UNITS`.
+    """
+    return FieldSpec(paths=spec.paths, adapter=f"{TIMES}[{field},{unit}]")
+
+
+def time_names(names: Sequence[str]) -> list[str]:
+    """Those of a cloud's fields that are points' times by what drivers call them, the likeliest first."""
+    return [name for name in ("time", *_VENDOR_NAMES["time"]) if name in names]
+
+
+def nanoseconds(values: Points, unit: str) -> Points:
+    """(n,) int64 ns of numbers in one of `TIME_UNITS`, to the nearest; `NO_TIME` where they are none.
+
+    >>> nanoseconds(np.array([1.5, np.nan, 1e30]), "us").tolist()
+    [1500, -9223372036854775808, -9223372036854775808]
+    """
+    scale = TIME_UNITS[unit]
+    limit = MAX_TIME // scale
+    found = np.full(values.shape, NO_TIME, np.int64)
+    if values.dtype.kind == "f":
+        # Whole units apart from parts of one, so that times since 1970 keep all digits that they have.
+        with np.errstate(invalid="ignore"):  # of NaN that signal
+            whole = np.floor(values.astype(np.float64))
+        usable = np.abs(whole) < limit - 1
+        part = np.rint((values[usable].astype(np.float64) - whole[usable]) * scale)
+        found[usable] = whole[usable].astype(np.int64) * scale + part.astype(np.int64)
+        return found
+    usable = (values <= limit) & (values >= -limit) if values.dtype.kind == "i" else values <= limit
+    found[usable] = values[usable].astype(np.int64) * scale
+    return found
 
 
 def needs_message(spec: FieldSpec) -> bool:
@@ -152,14 +197,18 @@ def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
     for row in range(len(found["data"])):
         message = {word: values[row] for word, values in found.items()}
         try:
+            if (spec.adapter or "").startswith(f"{TIMES}["):
+                rows.append(_times(message, *named_fields(spec)))
+                continue
             is_whole = spec.adapter == NAME
-            rows.append(_whole(message, ctype.dtype) if is_whole else _named(message, _names(spec)))
+            rows.append(_whole(message, ctype.dtype) if is_whole else _named(message, named_fields(spec)))
         except ValueError as error:
             raise UnfitError(row, str(error)) from error
     return Ragged.from_rows(rows, ctype)
 
 
-def _names(spec: FieldSpec) -> list[str]:
+def named_fields(spec: FieldSpec) -> list[str]:
+    """The fields that `points[x,y,z]` names."""
     inside = (spec.adapter or "").partition("[")[2].rstrip("]")
     return [name.strip() for name in inside.split(",")]
 
@@ -205,6 +254,18 @@ def _named(message: Mapping[str, Any], names: Sequence[str]) -> Points:
         with np.errstate(over="ignore"):  # a float64 beyond float32 is infinity
             points[..., k] = raw[f"f{at}"] if found else _colour(raw[f"f{at}"], name)
     return points.reshape(-1, len(names))
+
+
+def _times(message: Mapping[str, Any], name: str, unit: str) -> Points:
+    """(points,) times in ns."""
+    fields = _fields(message)
+    at = next((i for i, field in enumerate(fields) if field.name == name), None)
+    if at is None:
+        known = ", ".join(field.name for field in fields)
+        raise ValueError(f"the cloud has no field {name!r} with the times of its points; it has {known}")
+    if fields[at].count > 1:
+        raise ValueError(f"field {name!r} has {fields[at].count} values a point, which are no time")
+    return nanoseconds(_laid_out(message, fields)[f"f{at}"].reshape(-1), unit)
 
 
 def _colour(packed: Points, name: str) -> Points:

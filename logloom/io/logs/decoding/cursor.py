@@ -14,7 +14,7 @@ remembered, so that going the same way again touches nothing but the values want
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -75,6 +75,7 @@ class Cursor:
         rows: (n,) which of the RawMessages they are; n >= 1.
         order: "<" or ">".
         lead: bytes of each payload before its body.
+        places: where elements of arrays were found (`logloom.io.logs.decoding.elements`).
     """
 
     __slots__ = (
@@ -88,6 +89,7 @@ class Cursor:
         "lead",
         "longest",
         "order",
+        "places",
         "rows",
         "shortest",
         "size",
@@ -111,6 +113,7 @@ class Cursor:
         self._words: dict[int, At] = {}
         self._ended: set[int] = set()
         self._head: Array | None = None
+        self.places: dict[Hashable, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -200,6 +203,24 @@ class Cursor:
                 continue
             window = np.ndarray((max(0, len(buffer) - width + 1),), opaque, buffer.data, strides=(1,))
             packed[rows] = window[self.base[rows] + (at if isinstance(at, int) else at[rows])]
+        return packed
+
+    def windows(self, at: At, width: int) -> Array | None:
+        """(n,) opaque items from a place of each payload on, with whatever lies behind its end.
+
+        None where a buffer is shorter than one.
+        """
+        self.need(at)
+        opaque = np.dtype(f"V{width}")
+        packed, starts = np.empty(len(self), opaque), self.base + at
+        for buffer, rows, _, _ in self._runs:
+            last = len(buffer) - width
+            if last < 0:
+                return None
+            every = np.ndarray((last + 1,), opaque, buffer.data, strides=(1,))
+            packed[rows] = every[np.minimum(starts[rows], last)]
+            for row in (rows.start + np.flatnonzero(starts[rows] > last)).tolist():
+                packed[row] = buffer[int(starts[row]) :].tobytes().ljust(width, b"\0")
         return packed
 
     def runs(self, at: At, lengths: At) -> Buffer:

@@ -18,11 +18,11 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.decoding.definitions import Array, Field, Number, Struct, Text, Type
@@ -45,6 +45,7 @@ class Selection:
         inner: what is read of each element of the array; None where there is no array.
         width: characters kept for text inside arrays and sub-messages.
         flatten: whether a sub-message whose numbers have one type becomes a vector.
+        is_inside: whether it lies in an array, or a sub-message kept whole, where text has a fixed width.
     """
 
     names: tuple[str, ...]
@@ -54,6 +55,7 @@ class Selection:
     pick: int | slice | None = None
     inner: Selection | None = None
     flatten: bool = True
+    is_inside: bool = False
 
     @property
     def is_bytes(self) -> bool:
@@ -74,8 +76,8 @@ class Selection:
 
 def whole(name: str, field: Field, width: int) -> Selection:
     """All of a field, as it is kept inside a structured value."""
-    inner = Selection((), field.type, None, width, flatten=False) if field.array else None
-    return Selection((name,), field.type, field.array, width, inner=inner, flatten=False)
+    inner = Selection((), field.type, None, width, flatten=False, is_inside=True) if field.array else None
+    return Selection((name,), field.type, field.array, width, inner=inner, flatten=False, is_inside=True)
 
 
 def select(root: Struct, path: str, width: int = 32) -> Selection:
@@ -93,6 +95,12 @@ def select(root: Struct, path: str, width: int = 32) -> Selection:
 
 def has(root: Struct, path: str) -> bool:
     """Whether `select` finds a path."""
+    inside: Type = root
+    for name in re.sub(r"\[[^\]]*\]", "", path).split("."):  # or an error would look for what was meant
+        field = inside.field(name) if isinstance(inside, Struct) else None
+        if field is None:
+            return False
+        inside = field.type
     try:
         select(root, path)
     except UsageError:
@@ -159,7 +167,7 @@ def _element(
     root: Struct, field: Field, rest: Sequence[re.Match[str]], path: str, width: int, flatten: bool
 ) -> Selection:
     if not rest:
-        return Selection((), field.type, None, width, flatten=flatten)
+        return Selection((), field.type, None, width, flatten=flatten, is_inside=True)
     if not isinstance(field.type, Struct):
         raise UsageError(f"field {path!r}: elements of {field.name} have no fields of their own")
     inner = _select(root, field.type, rest, path, width)
@@ -168,7 +176,7 @@ def _element(
             f"field {path!r}: {rest[-1][1]} has another length in each element of {field.name}, "
             "which a column can't hold"
         )
-    return inner
+    return replace(inner, is_inside=True)
 
 
 def _no_such_field(root: Struct, inside: Struct, name: str, path: str) -> str:

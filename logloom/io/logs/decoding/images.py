@@ -105,7 +105,20 @@ def _value(spec: FieldSpec, ctype: ColumnType, message: Mapping[str, Any]) -> Pi
     if compressed and spec.encode and not spec.resize and _is(spec.encode, message["data"]):
         return np.asarray(message["data"])
     pixels = _decoded(message) if compressed else raw_pixels(message)
-    name = _text(message["format" if compressed else "encoding"])
+    return finished(spec, ctype, pixels, _text(message["format" if compressed else "encoding"]))
+
+
+def finished(spec: FieldSpec, ctype: ColumnType, pixels: Pixels, name: str) -> Pixels:
+    """What a column holds of an image: resized, encoded, of the column's type.
+
+    Args:
+        ctype: as `column_type` gives it.
+        pixels: (h, w, c).
+        name: of its encoding.
+
+    Raises:
+        ValueError: it doesn't fit the column.
+    """
     if spec.resize is not None:
         if name.startswith("bayer_"):
             raise ValueError(f"a {name} mosaic can't be resized")

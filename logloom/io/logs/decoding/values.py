@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from logloom import blocks
 from logloom.blocks import Ragged, Values
-from logloom.io.logs.decoding.cursor import Array, Cursor
+from logloom.io.logs.decoding.cursor import Array, At, Cursor
 from logloom.io.logs.decoding.definitions import Number, Struct, Type
 from logloom.io.logs.decoding.fields import Selection, flat
 
 SECOND = 1_000_000_000
+_SHORT = 64  # bytes of text that are fetched in one piece
+_ENDS = np.where(np.arange(_SHORT) < np.arange(_SHORT + 1)[:, None], 0xFF, 0).astype(np.uint8).view("u8")
 
 
 def selected(source: Array, selection: Selection) -> Array:
@@ -149,6 +152,55 @@ def text_of_wide(cursor: Cursor, rows: Ragged) -> Ragged:
     return Ragged.from_bytes(texts)
 
 
+def short_text(cursor: Cursor, start: At, length: At, width: int) -> Array | None:
+    """(n,) text of each payload as `S`, padded with zeros; None where it isn't short, ASCII and one array.
+
+    Args:
+        start, length: where it lies in the payloads, which have that many bytes.
+        width: characters that may be kept.
+    """
+    longest = length if isinstance(length, int) else int(length.max())
+    if longest > min(width, _SHORT):
+        return None
+    if longest == 0:
+        return np.zeros(len(cursor), "S1")
+    if isinstance(length, int):
+        text = cursor.items(start, np.dtype(f"V{length}"))
+        characters = np.ascontiguousarray(text).view(np.uint8)
+    else:
+        num_words = -(-longest // 8)
+        windows = cursor.windows(start, 8 * num_words)
+        if windows is None:
+            return None
+        # What lies behind a text in its window is no part of it.
+        characters = (windows.view("u8").reshape(-1, num_words) & _ENDS[length, :num_words]).view(np.uint8)
+        longest = 8 * num_words
+    if int(np.bitwise_or.reduce(characters, axis=None)) & 0x80:
+        return None
+    return characters.reshape(-1).view(f"S{longest}")
+
+
+def fill(target: Array, values: Array) -> None:
+    """Writes values into zeroed memory of the same shape, text of type `S` as `U`.
+
+    Args:
+        target: any strides; of text as wide as the longest.
+    """
+    if values.dtype.kind != "S":
+        target[...] = values
+        return
+    width = min(values.itemsize, target.itemsize // 4)
+    narrow = values.view(np.dtype((np.uint8, (values.itemsize,))))[..., :width]
+    target.view(np.dtype(("<u4", (target.itemsize // 4,))))[..., :width] = narrow
+
+
+def member(values: Array, path: Sequence[str]) -> Array:
+    """A field of structured values, sub-message by sub-message."""
+    for name in path:
+        values = values[name]
+    return values
+
+
 def fixed_text(cursor: Cursor, values: Values, width: int) -> Array:
     """Text of each payload as `<U{width}`; what isn't text as it is.
 
@@ -157,19 +209,9 @@ def fixed_text(cursor: Cursor, values: Values, width: int) -> Array:
     """
     if not isinstance(values, Ragged):
         return values
-    if len(values.values) and (values.values & 0x80).any():
-        texts = [data.tobytes().decode("utf-8") for data in values]
-        long = np.array([len(text) > width for text in texts])
-    else:
-        texts = None
-        long = values.lengths > width
+    long = blocks.text_lengths(values) > width
     if long.any():
         text = values[int(np.argmax(long))].tobytes().decode("utf-8")
         what = f"text {text[:80]!r} has {len(text)} characters, the column keeps {width}; raise `strings`"
         cursor.take(long).refuse(True, what)
-    if texts is not None:
-        return np.array(texts, f"<U{width}")
-    characters = np.zeros((len(values), width), "<u4")
-    column = np.arange(len(values.values)) - np.repeat(values.offsets[:-1], values.lengths)
-    characters[np.repeat(np.arange(len(values)), values.lengths), column] = values.values
-    return characters.view(f"<U{width}")[:, 0]
+    return blocks.fixed_text(values, width)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,17 +24,19 @@ from numpy.typing import NDArray
 from logloom.blocks import Ragged, Values
 from logloom.io.logs.decoding.cursor import Array, At, Cursor, settle, spread
 from logloom.io.logs.decoding.definitions import Struct, Text
+from logloom.io.logs.decoding.elements import element_places
 from logloom.io.logs.decoding.fields import Selection, flat, value_type, whole
 from logloom.io.logs.decoding.values import (
     checked_text,
+    fill,
     fixed_text,
     flattened,
+    member,
     selected,
     settled,
+    short_text,
     text_of_wide,
 )
-
-_FEW_ROWS = 4  # so many messages or fewer go one by one, where a place is a plain int
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,15 @@ Make = Callable[[int, str], tuple[int, np.dtype[Any]]]
 
 
 class Node(ABC):
-    """A value, an array or a struct as it lies in a payload."""
+    """A value, an array or a struct as it lies in a payload.
 
-    least: int  # bytes it takes at the least
+    Attributes:
+        least: bytes it takes at the least.
+        is_bounded: whether visiting it takes little memory even where it doesn't lie.
+    """
+
+    least: int
+    is_bounded: bool = True
 
     @abstractmethod
     def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
@@ -175,9 +183,15 @@ class Characters(Node):
             length = _without_zero(cursor, start, length)
         if self.text.bound is not None:
             cursor.refuse(length > self.text.bound, f"text is longer than its bound of {self.text.bound}")
-        for slot in wants:
+        for slot, selection in wants.items():
+            if selection.is_inside and not self.text.wide:
+                short = short_text(cursor, start, length, selection.width)
+                if short is not None:
+                    found[slot] = short
+                    continue
             rows = cursor.bytes(start, length * unit)
-            found[slot] = text_of_wide(cursor, rows) if self.text.wide else checked_text(cursor, rows)
+            rows = text_of_wide(cursor, rows) if self.text.wide else checked_text(cursor, rows)
+            found[slot] = fixed_text(cursor, rows, selection.width) if selection.is_inside else rows
         return settle(end) if isinstance(end, np.ndarray) else end
 
 
@@ -190,6 +204,7 @@ class Repeated(Node):
         self.bound = bound
         self.wire = wire
         self.least = 4 if length is None else length * element.least
+        self.is_bounded = isinstance(element, Fixed)
 
     def counted(self, cursor: Cursor, at: At) -> tuple[At, At]:
         """How many elements there are, and the place behind the word that says so."""
@@ -213,11 +228,16 @@ class Repeated(Node):
         count, at = self.counted(cursor, at)
         if isinstance(self.element, Fixed):
             return self._visit_fixed(self.element, cursor, at, count, wants, found)
+        counts = spread(count, len(cursor))
+        starts, ends = element_places(self.element, cursor, at, counts)
         inner = {slot: s.inner for slot, s in wants.items() if s.inner is not None}
-        values, end = _walk(self.element, cursor, at, spread(count, len(cursor)), inner)
-        for slot, selection in wants.items():
-            found[slot] = self._rows(selection, values[slot], spread(count, len(cursor)))
-        return settle(end)
+        values: Found = {}
+        if inner and len(starts):
+            every = cursor.take(np.repeat(np.arange(len(cursor)), counts))
+            self.element.visit(every, settle(starts), inner, values)
+        for slot, selection in inner.items():
+            found[slot] = self._rows(wants[slot], _fixed(values.get(slot), selection), counts)
+        return settle(ends)
 
     def _visit_fixed(
         self, element: Fixed, cursor: Cursor, at: At, count: At, wants: Wants, found: Found
@@ -256,13 +276,13 @@ class Record(Node):
         self.struct = struct
         self.parts = parts
         self.least = sum(node.least for _, node in parts)
-        self._wholes: dict[np.dtype[Any], dict[str, Selection]] = {}
+        self.is_bounded = all(node.is_bounded for _, node in parts)
+        self._wholes: dict[Hashable, Mapping[tuple[str, ...], Selection]] = {}
 
     def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
         inner = dict(wants)
         for slot in [slot for slot, selection in wants.items() if not selection.names]:
-            fields = self._fields(inner.pop(slot))
-            inner |= {(slot, name): selection for name, selection in fields.items()}
+            inner |= {(slot, path): field for path, field in self._leaves(inner.pop(slot)).items()}
         read: Found = {}
         for names, node in self.parts:
             inside = {slot: s for slot, s in inner.items() if s.names[0] in names}
@@ -273,17 +293,30 @@ class Record(Node):
             found[slot] = read[slot] if selection.names else self._structured(cursor, slot, selection, read)
         return at
 
-    def _fields(self, selection: Selection) -> dict[str, Selection]:
-        """The fields that a structured value is made of."""
-        if selection.packed not in self._wholes:
-            fields = [field for field in self.struct.fields if field.name in (selection.packed.names or ())]
-            self._wholes[selection.packed] = {f.name: whole(f.name, f, selection.width) for f in fields}
-        return self._wholes[selection.packed]
+    def _leaves(self, selection: Selection) -> Mapping[tuple[str, ...], Selection]:
+        """By path, the fields that a structured value is made of; those of a `Record` in it one by one."""
+        key = selection.packed, selection.width
+        if key not in self._wholes:
+            leaves: dict[tuple[str, ...], Selection] = {}
+            for field in self.struct.fields:
+                if field.name not in (selection.packed.names or ()):
+                    continue
+                mine = whole(field.name, field, selection.width)
+                node = next(node for names, node in self.parts if field.name in names)
+                inside = node._leaves(mine.within) if isinstance(node, Record) else {(): mine}
+                for path, leaf in inside.items():
+                    names = leaf.names if leaf is mine else (field.name, *leaf.names)
+                    leaves[field.name, *path] = replace(leaf, names=names)
+            self._wholes[key] = leaves
+        return self._wholes[key]
 
     def _structured(self, cursor: Cursor, slot: Hashable, selection: Selection, read: Found) -> Array:
-        values = np.empty(len(cursor), selection.packed)
-        for name in self._fields(selection):
-            values[name] = fixed_text(cursor, read[slot, name], selection.width)
+        # Zeroed, so that of short text only the characters must be written.
+        values = np.zeros(len(cursor), selection.packed)
+        for path in self._leaves(selection):
+            field = read.pop((slot, path))
+            assert not isinstance(field, Ragged)  # lengths that differ are refused by `packed`
+            fill(member(values, path), field)
         return flattened(values) if selection.flatten else values
 
 
@@ -298,10 +331,13 @@ def _without_zero(cursor: Cursor, start: At, length: At) -> At:
             return 0
         cursor.need_zero(start + length - 1)
         return length - 1
-    some = np.flatnonzero(length > 0)
-    behind = (start + length)[some] - 1
+    behind = start + length - 1
+    if length.all():
+        cursor.need_zero(behind)
+        return length - 1
+    some = np.flatnonzero(length)
     if len(some):
-        cursor.take(some).need_zero(behind)
+        cursor.take(some).need_zero(spread(behind, len(cursor))[some])
     return np.maximum(length - 1, 0)
 
 
@@ -353,47 +389,13 @@ def _viewed(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> Array:
     return data.view(dtype) if len(data) else np.empty(0, dtype)
 
 
-def _walk(
-    element: Node, cursor: Cursor, at: At, counts: NDArray[np.int64], wants: Wants
-) -> tuple[dict[Hashable, Array], NDArray[np.int64]]:
-    """Visits elements that differ in size: the first of all messages, then the second, and so on.
-
-    Returns:
-        For each slot (total, *shape), all messages end to end; and the places behind the arrays.
-    """
-    ends = spread(at, len(cursor)).copy()
-    before = np.cumsum(counts) - counts
-    where: list[NDArray[np.int64]] = []
-    pieces: dict[Hashable, list[Array]] = {slot: [] for slot in wants}
-
-    def step(some: Cursor, place: At, index: NDArray[np.int64]) -> At:
-        found: Found = {}
-        end = element.visit(some, place, wants, found)
-        where.append(index)
-        for slot, selection in wants.items():
-            pieces[slot].append(fixed_text(some, found[slot], selection.width))
-        return end
-
-    live, done = np.flatnonzero(counts), 0
-    while len(live) > _FEW_ROWS:
-        ends[live] = step(cursor.take(live), settle(ends[live]), before[live] + done)
-        done += 1
-        live = live[counts[live] > done]
-    for row in live:
-        alone, place = cursor.take(np.array([row])), int(ends[row])
-        for index in range(done, int(counts[row])):
-            place = step(alone, place, before[row : row + 1] + index)  # type: ignore[assignment]
-        ends[row] = place
-    return {slot: _in_order(parts, where, wants[slot]) for slot, parts in pieces.items()}, ends
-
-
-def _in_order(parts: list[Array], where: list[NDArray[np.int64]], selection: Selection) -> Array:
-    if not parts:
-        dtype, shape = value_type(selection)
-        return np.empty((0, *(n or 0 for n in shape)), dtype)
-    ordered = np.empty((sum(map(len, where)), *parts[0].shape[1:]), parts[0].dtype)
-    # numpy moves opaque items faster than structured ones.
-    opaque = ordered.reshape(len(ordered), -1).view(f"V{ordered.nbytes // len(ordered)}")[:, 0]
-    for index, part in zip(where, parts, strict=True):
-        opaque[index] = np.ascontiguousarray(part).reshape(len(part), -1).view(opaque.dtype)[:, 0]
-    return ordered
+def _fixed(values: Values | None, selection: Selection) -> Array:
+    """Elements of all messages, text among them as wide as columns have it; None where there are none."""
+    assert not isinstance(values, Ragged)
+    dtype, shape = value_type(selection)
+    if values is not None and values.dtype.kind != "S":
+        return values
+    fixed = np.zeros((0 if values is None else len(values), *(n or 0 for n in shape)), dtype)
+    if values is not None:
+        fill(fixed, values)
+    return fixed

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 from logloom.errors import LogReadError, StorageError
+from logloom.io.locks import Lock
 from logloom.io.logs.compression import MAX_RATIO
 from logloom.io.logs.ranges import MAX_REQUEST, LogFile
 
@@ -33,7 +33,7 @@ class UnpackedCopy:
 
     def __init__(self, file: LogFile):
         self._file = file
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._path: str | None = None
         self._problem = ""
 

@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
+from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Number, Struct, Text
-from logloom.io.logs.decoding.fields import Selection, column_type, flat, joined_type, select, whole
+from logloom.io.logs.decoding.fields import Selection, column_type, flat, joined_type, packed, select, whole
 from logloom.io.logs.decoding.unfit import UnfitError
 
 ROOT = "tables/Row"
@@ -135,11 +136,50 @@ def _side_by_side(spec: FieldSpec, parts: Sequence[Ragged]) -> Ragged:
     return Ragged(np.concatenate(columns, axis=1), parts[0].shapes)
 
 
-def _column(table: pa.Table, selection: Selection) -> Values:
-    name = selection.names[0]
+def structured(table: pa.Table, root: Struct, names: Sequence[str], width: int) -> NDArray[Any]:
+    """(N,) some columns of each row side by side, as elements of arrays are kept; see `structured_type`.
+
+    Raises:
+        UnfitError: a row holds null where a column needs a value, or longer text.
+    """
+    values = np.empty(len(table), structured_type(root, names, width))
+    for name in names:
+        field = root.field(name)
+        assert field is not None
+        values[name] = _values(_joined(table, name), whole(name, field, width), name)
+    return values
+
+
+def structured_type(root: Struct, names: Sequence[str], width: int) -> np.dtype[Any]:
+    """What `structured` gives.
+
+    Raises:
+        UsageError: there is no such column, it is a part of one, or its length differs by row.
+    """
+    fields = []
+    for name in names:
+        whole_one = select(root, name, width).names[0]
+        field = root.field(name)
+        if field is None:
+            raise UsageError(
+                f"field: {name!r} is a part of a column, and labels of several values hold whole ones; write "
+                f"{whole_one}"
+            )
+        fields.append(field)
+    return packed(Struct(ROOT, tuple(fields)), width)
+
+
+def _joined(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # of no chunks, or of more text than one array holds
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column
+
+
+def _column(table: pa.Table, selection: Selection) -> Values:
+    name = selection.names[0]
+    column = _joined(table, name)
     for part in selection.names[1:]:
         column = _decoded(column)
         _refuse_nulls(column, name)

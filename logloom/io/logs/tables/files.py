@@ -99,9 +99,9 @@ class _BaseTableFile:
         except LogloomError:
             raise
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise LogReadError(
-                f"{self.uri}: can't be read as {self.encoding}: {said}. Write it again, or leave it out."
+                f"{self.uri}: can't be read as {self.encoding}: {reason}. Write it again, or leave it out."
             ) from error
 
     def _check_size(self, num_bytes: int, what: str) -> None:

@@ -1,8 +1,8 @@
 """Logs made of tables: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
 Here: `TableLog`, which reads the row groups and columns that are asked for.
-Elsewhere: its kind (reader), the files (files), columns as fields of messages (columns), times (times), which
-files are one log (logloom.io.logs.match).
+Elsewhere: its kind (reader), the files (files), columns as fields of messages (columns), times (times), files
+that are one message each (sweeps), which files are one log (logloom.io.logs.match).
 The time of a row (see times) is its log time; rows have no header. Files of one topic are joined in name
 order. The position of a row is (group number << 32) | row in its group, groups counted over these files.
 """
@@ -21,7 +21,6 @@ from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.caches import LruCache
-from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import (
     MIN_TIME,
     FieldSpec,
@@ -42,7 +41,7 @@ from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.stamps import within
-from logloom.io.logs.tables import named_files
+from logloom.io.logs.tables import named_files, sweeps
 from logloom.io.logs.tables.columns import ROOT, definition_of, top_level, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, times_of
@@ -260,9 +259,11 @@ class TableLog:
     @lazy
     def _opened(self) -> tuple[dict[str, TableTopic], list[Refusal]]:
         by_topic: dict[str, list[TableFile]] = {}
-        for uri in self._uris:
-            name = "/" + file_name_of(uri).rsplit(".", 1)[0]
-            by_topic.setdefault(name, []).append(table_file(uri, self._options))
+        files = [table_file(uri, self._options) for uri in self._uris]
+        for file in sweeps.with_sweeps(files, self._options.time_names):
+            by_topic.setdefault(sweeps.topic_of(file), []).append(file)
+        if self._options.on_error != "salvage":
+            sweeps.check_times([file for files in by_topic.values() for file in files])
         topics: dict[str, TableTopic] = {}
         damage: list[Refusal] = []
         for name, files in by_topic.items():
@@ -274,6 +275,7 @@ class TableLog:
                     if self._options.on_error != "salvage":
                         raise
                     damage.append(Refusal(file.uri, 0, name, 0, 0, str(error), 0))
+            sweeps.check_folders(name, [file for file, _ in whole])
             if whole:
                 topics[name] = _join(name, whole)
                 damage += _untimed(topics[name])
@@ -303,12 +305,13 @@ def _times(file: TableFile) -> list[NDArray[np.int64]]:
     Raises:
         LogReadError: it has none, or they can't be read.
     """
+    if isinstance(file, sweeps.SweepFile):
+        return [np.array([file.time])]
     name = time_column(file.schema.names)
     if name is None:
         raise LogReadError(
             f"{file.uri}: has no time column ({', '.join(TIME_COLUMNS)}), "
-            f"only {', '.join(file.schema.names[:20])}. "
-            "Rename the one that holds its times, or leave the file out."
+            f"only {', '.join(file.schema.names[:20])}. {sweeps.WAY_OUT}"
         )
     columns = [file.read(group, [name]).column(name) for group in range(len(file.groups))]
     try:
@@ -332,7 +335,8 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
     known = time[time != MIN_TIME]
     first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     encoding = files[0].uri.rsplit(".", 1)[-1]
-    info = TopicInfo(name, ROOT, encoding, "ros2msg", definitions[0].encode(), len(time), first, last)
+    told, num_times = definitions[0].encode(), len(np.unique(known))
+    info = TopicInfo(name, ROOT, encoding, "ros2msg", told, len(time), first, last, num_times)
     lengths = [len(part) for part in parts]
     return TableTopic(
         info,

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
+from logloom.io.logs.tables.names import UNITS
 
-# Nanoseconds in a unit; a file has 10^8 to 10^10 s of it.
-UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 TIME_COLUMNS = (*(f"timestamp_{unit}" for unit in UNITS), "timestamp", "time", "stamp")
 
 Times = NDArray[np.int64]
@@ -52,6 +51,11 @@ def times_of(name: str, columns: Sequence[pa.ChunkedArray]) -> list[Times]:
     return [np.where(times == MIN_TIME, MIN_TIME, times * factor) if factor > 1 else times for times in plain]
 
 
+def unit_of(lowest: int, highest: int) -> str | None:
+    """The unit in which integers from lowest to highest lie between March 1973 and 2286; None if none is."""
+    return next((u for u, ns in UNITS.items() if 10**17 <= lowest * ns <= highest * ns < 10**19), None)
+
+
 def _unit(name: str, lowest: int, highest: int) -> str:
     """The unit of integer times.
 
@@ -61,9 +65,9 @@ def _unit(name: str, lowest: int, highest: int) -> str:
     named = name.rpartition("_")[2]
     if named in UNITS:
         return named
-    for unit, factor in UNITS.items():
-        if 10**17 <= lowest * factor <= highest * factor < 10**19:
-            return unit
+    unit = unit_of(lowest, highest)
+    if unit is not None:
+        return unit
     names = ", ".join(f"timestamp_{unit}" for unit in UNITS)
     raise UsageError(
         f"its times are the integers {lowest} to {highest}, and nothing tells their unit: "

@@ -1,0 +1,34 @@
+"""Attributes that are made when first asked for: `cached_property`.
+
+Elsewhere: attributes of logs, which threads share, made once each (logloom.io.logs.lazy).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Self, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class cached_property(functools.cached_property[T]):  # noqa: N801, TID251 (a decorator)
+    """A `functools.cached_property` without a lock, as it is from Python 3.12 on.
+
+    Python 3.11 has one lock for all objects of a class. One that asks others of its class in threads, as a
+    chain of chains does, would wait for them and they for it.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Self | T:
+        if instance is None:
+            return self
+        name = self.attrname
+        assert name is not None
+        made: dict[str, Any] = instance.__dict__
+        if name not in made:
+            made[name] = self.func(instance)
+        found: T = made[name]
+        return found

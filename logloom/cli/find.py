@@ -1,0 +1,141 @@
+"""Finding rows of a dataset: `find`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logloom.cli.common import (
+    Json,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+    print_result,
+    print_table,
+)
+from logloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from logloom.datasets.finding import FoundIntervals
+
+_SHOWN = 50
+
+
+@app.command(
+    epilog=examples(
+        'logloom find /data/urban "accel.x < -3 for 300ms"',
+        "logloom find /data/urban \"delta(ego.speed, 1s) < -3 and count(objects, class == 'pedestrian', "
+        'distance < 15) > 0" --before 5s --after 5s --save hard_braking',
+        'logloom find /data/urban "in(hard_braking) and ego.speed > 10"',
+        "logloom find /data/urban",
+    )
+)
+def find(
+    root: Root,
+    where: Annotated[
+        str | None,
+        typer.Argument(metavar="WHERE", help="A filter (default: list what was saved with the version)."),
+    ] = None,
+    before: Annotated[
+        str, typer.Option(metavar="DURATION", help="By how much intervals begin earlier, e.g. 5s.")
+    ] = "0s",
+    after: Annotated[
+        str, typer.Option(metavar="DURATION", help="By how much intervals end later, e.g. 5s.")
+    ] = "0s",
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Save the intervals with the version: in(NAME) then means them."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --save: replace other intervals of that name.")
+    ] = False,
+    output: Annotated[
+        str | None, typer.Option(help="Output to read (default: the one that is read quickest).")
+    ] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Find the times at which a condition holds, such as hard braking near a pedestrian."""
+    from logloom.datasets.finding import find as run
+
+    options = parse_storage_options(storage_option)
+    if where is None:
+        if save is not None:
+            raise UsageError(f"--save {save}: give the filter whose intervals are to be saved")
+        _list_saved(root, options, json)
+        return
+    found = run(
+        root,
+        where,
+        output=output,
+        before=before,
+        after=after,
+        save=save,
+        replace=replace,
+        storage_options=options,
+    )
+    if json:
+        print_json(found.to_json())
+    else:
+        _show(root, found)
+    if found.saved:
+        print_message(f"saved: {found.saved}; filters on this version know it as in({save})")
+
+
+def _show(root: str, found: FoundIntervals) -> None:
+    from logloom.words import counted, human_time
+
+    lines = [
+        (
+            one.log_id,
+            human_time(one.start),
+            f"{(one.stop - one.start) / 1e9:.6g}",
+            f"{one.rows:,}",
+            str(one.start),
+        )
+        for one in found.intervals[:_SHOWN]
+    ]
+    version = "" if found.version is None else f", version {found.version}"
+    print_table(f"{root}{version}", ("log", "start", "seconds", "rows", "start in ns"), lines)
+    if len(found.intervals) > _SHOWN:
+        print_result(f"and {len(found.intervals) - _SHOWN:,} more intervals; --json shows all")
+    unknown = f"; unknown for {counted(found.unknown, 'row')}" if found.unknown else ""
+    print_result(
+        f"{counted(len(found.intervals), 'interval')} in {counted(found.logs, 'log')} with "
+        f"{counted(found.rows, 'row')}; it holds for {found.matches:,} of "
+        f"{counted(found.looked_at, 'row')}{unknown}"
+    )
+
+
+def _list_saved(root: str, options: dict[str, dict[str, Any]], json: bool) -> None:
+    from logloom.io.intervals import intervals_file, intervals_of, read_intervals_file
+    from logloom.io.manifest import open_root, split_root
+    from logloom.io.storage import Store
+    from logloom.words import human_seconds
+
+    place, version = split_root(root)
+    store, manifest = open_root(Store.at(place, options), version)
+    names = intervals_of(store, manifest.version)
+    saved = [(name, read_intervals_file(store, intervals_file(manifest.version, name))) for name in names]
+    if json:
+        print_json([{"name": name, "intervals": len(one), **one.search.__dict__} for name, one in saved])
+        return
+    lines = [
+        (
+            name,
+            f"{len(one):,}",
+            human_seconds(one.search.before / 1e9),
+            human_seconds(one.search.after / 1e9),
+            one.search.where,
+        )
+        for name, one in saved
+    ]
+    title = f"{place}, version {manifest.version}" if saved else ""
+    print_table(title, ("name", "intervals", "before", "after", "where"), lines)
+    if not saved:
+        print_message(f"{place}: version {manifest.version} has no saved intervals (--save NAME)")

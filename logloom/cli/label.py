@@ -1,0 +1,120 @@
+"""Frames out to labelling tools, and labels back: `label`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Json,
+    Quiet,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+    print_message,
+)
+from logloom.words import counted
+
+label = typer.Typer(
+    name="label",
+    help="Send frames to labelling tools, and take in what they wrote.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.add_typer(label)
+
+
+@label.command(
+    epilog=examples(
+        "logloom label export /data/urban --column camera.front --to /data/to-label",
+        "logloom label export /data/urban@7 --column camera.front --to frames --log drive-01 --every 10",
+    )
+)
+def export(
+    root: Root,
+    *,
+    column: Annotated[str, typer.Option("--column", "-c", help="Column of images to write.")],
+    to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="New folder for images and keys.")],
+    log: Annotated[
+        list[str] | None, typer.Option(metavar="LOG_ID", help="Only frames of this log. May be repeated.")
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Take the first of so many rows of a log.")] = 1,
+    output: Annotated[
+        str | None, typer.Option(help="Output to read (default: as `logloom.datasets.open` chooses).")
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Write images of a column as files whose names carry log and time, and a table of these keys."""
+    import dataclasses
+
+    from logloom.io.manifest import split_root
+    from logloom.pipelines.label_export import export_frames
+    from logloom.pipelines.progress import steps
+
+    where, version = split_root(root)
+    with steps("writing frames", quiet=quiet) as on_progress:
+        done = export_frames(
+            where,
+            version,
+            column,
+            to,
+            output=output,
+            logs=log or (),
+            every=every,
+            storage_options=parse_storage_options(storage_option),
+            on_progress=on_progress,
+        )
+    if json:
+        print_json(dataclasses.asdict(done))
+    lost = f"; {counted(done.without, 'row')} without an image" if done.without else ""
+    print_message(f"{counted(done.frames, 'frame')} in {done.folder}/images, keys in keys.parquet{lost}")
+
+
+@label.command(
+    "import",
+    epilog=examples(
+        "logloom label import export.xml --tool cvat --to labels/round1.parquet",
+        "logloom label import *.txt --tool kitti --to labels/b.parquet --keys frames/keys.parquet",
+    ),
+)
+def import_(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files that the tool wrote.")],
+    *,
+    tool: Annotated[str, typer.Option(help="Which tool: coco, cvat, kitti or segments.")],
+    to: Annotated[str, typer.Option("--to", metavar="FILE", help="Parquet file to write.")],
+    keys: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="The export's keys.parquet, where names of images don't tell."),
+    ] = "",
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Make a table of labels of what CVAT, Segments.ai, or any tool in COCO's or KITTI's format wrote.
+
+    Exits with 3 where labels are of images of which nobody knows log and time, or of a kind that is left out.
+    """
+    import dataclasses
+
+    from logloom.pipelines.label_import import import_labels
+
+    done = import_labels(files, tool, to, keys=keys, storage_options=parse_storage_options(storage_option))
+    if json:
+        print_json(dataclasses.asdict(done))
+    images = f"{done.labelled:,} of {counted(done.images, 'image')}"
+    print_message(f"{counted(done.labels, 'label')} of {images} in {done.file}")
+    if done.num_unknown:
+        names = ", ".join(done.unknown) + (", …" if done.num_unknown > len(done.unknown) else "")
+        print_message(
+            f"left out: labels of {counted(done.num_unknown, 'image')} without a known key ({names})"
+        )
+    for kind, count in done.skipped.items():
+        print_message(f"left out: {counted(count, 'label')} of kind {kind}")
+    if done.num_unknown or done.skipped:
+        raise typer.Exit(NOT_WHOLE)

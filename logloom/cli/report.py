@@ -1,0 +1,99 @@
+"""A page about a dataset: `report`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from logloom.cli.common import (
+    LocalWorkers,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_result,
+)
+from logloom.errors import UsageError
+
+
+@app.command(
+    epilog=examples(
+        "logloom report /data/urban",
+        "logloom report /data/urban@7 --out urban.html",
+        "logloom report /data/urban --card > README.md",
+    )
+)
+def report(
+    root: Root,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File to write (default: NAME-vVERSION.html; with --card or --croissant, stdout).",
+        ),
+    ] = None,
+    card: Annotated[
+        bool, typer.Option("--card", help="Write a dataset card (README.md), as Hugging Face's hub reads it.")
+    ] = False,
+    croissant: Annotated[
+        bool, typer.Option("--croissant", help="Write Croissant metadata (JSON-LD), as mlcroissant reads it.")
+    ] = False,
+    every_log: Annotated[
+        bool,
+        typer.Option("--every-log", help="Read the statistics of all logs, not of 2,000 (see the docs)."),
+    ] = False,
+    workers: LocalWorkers = None,
+    storage_option: StorageOption = None,
+) -> None:
+    """Write a page that shows a dataset: samples, rows, columns, what was refused, what changed."""
+    from logloom.io.disk import replace_file
+    from logloom.io.filesystems import explained
+    from logloom.io.manifest import open_root, split_root
+    from logloom.io.storage import Store
+
+    if card and croissant:
+        raise UsageError("give --card or --croissant, one of both")
+    if out not in (None, "-"):
+        with explained(out):
+            _check_place(out)
+    where, version = split_root(root)
+    store, manifest = open_root(Store.at(where, parse_storage_options(storage_option)), version)
+    num_workers = workers or os.cpu_count() or 1
+    if card:
+        from logloom.pipelines.report_card import card_of
+
+        data = card_of(store, manifest, num_workers=num_workers)
+    elif croissant:
+        from logloom.pipelines.report_croissant import croissant_of
+
+        beside = pathlib.Path(out).resolve().parent if out else pathlib.Path.cwd()
+        data = croissant_of(store, manifest, str(beside))
+    else:
+        from logloom.pipelines.report import report_of
+        from logloom.pipelines.report_page import page_of
+
+        data = page_of(report_of(store, manifest, every_log=every_log, num_workers=num_workers))
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip(".-") or "dataset"
+        out = out or f"{name}-v{manifest.version}.html"
+    if out is None or out == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    with explained(out):
+        replace_file(pathlib.Path(out), data)
+    print_result(out)
+
+
+def _check_place(out: str) -> None:
+    """Says before a long reading where nothing can be written."""
+    place = pathlib.Path(out)
+    if place.is_dir():
+        raise UsageError(f"{out}: is a folder; --out wants a file")
+    if not place.resolve().parent.is_dir():
+        raise UsageError(f"{out}: lies in a folder that isn't there; --out wants a file on this machine")

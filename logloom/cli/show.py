@@ -1,0 +1,112 @@
+"""Rows in a viewer: `show`."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logloom.cli.common import (
+    NOT_WHOLE,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_message,
+    print_result,
+)
+from logloom.errors import UsageError
+from logloom.words import counted
+
+if TYPE_CHECKING:
+    from logloom.io.manifest import Manifest
+    from logloom.io.storage import Store
+    from logloom.pipelines.show import ShownRows
+
+
+@app.command(
+    epilog=examples(
+        "logloom show /data/urban@7 drive-07",
+        "logloom show /data/urban drive-07 --save drive.rrd",
+        "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log --mcap drive.mcap",
+        'logloom show /data/urban@7 --where "in(hard_braking)" --mcap braking.mcap',
+    )
+)
+def show(
+    root: Root,
+    log: Annotated[
+        str | None,
+        typer.Argument(metavar="LOG", help="Log to show, by log_id (default: the first with rows)."),
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(metavar="FIRST:END", help="Rows of the log, without END (default: all).")
+    ] = None,
+    where: Annotated[str | None, typer.Option(help="Filter that rows have to pass (default: all).")] = None,
+    with_log: Annotated[
+        bool, typer.Option("--with-log", help="With --mcap: copy the log's own messages beside the rows.")
+    ] = False,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write a recording of Rerun (.rrd), and open no viewer."),
+    ] = None,
+    mcap: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write an MCAP with Foxglove's schemas, and open no viewer."),
+    ] = None,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show rows of a log in a viewer: Rerun, or Foxglove by way of a file."""
+    from logloom.io.manifest import open_root, split_root
+    from logloom.io.storage import Store
+
+    if save is not None and mcap is not None:
+        raise UsageError("give --save or --mcap, one of both")
+    if with_log and mcap is None:
+        raise UsageError("--with-log wants --mcap FILE: Rerun is given rows only")
+    place, version = split_root(root)
+    store, manifest = open_root(Store.at(place, parse_storage_options(storage_option)), version)
+    chosen = _chosen(store, manifest, log, rows, where)
+    problems: list[str] = []
+    if mcap is not None:
+        from logloom.pipelines.show_log import messages_of
+        from logloom.pipelines.show_mcap import write_mcap
+
+        raw = messages_of(store, manifest, chosen.record, *chosen.span, problems.append) if with_log else ()
+        left_out = write_mcap(chosen, pathlib.Path(mcap), raw)
+    else:
+        from logloom.pipelines.show_rerun import open_viewer, save_rrd
+
+        left_out = save_rrd(chosen, pathlib.Path(save)) if save is not None else open_viewer(chosen)
+    if log is None and len(manifest.logs) > 1:
+        print_message(
+            f"shows log {chosen.record.log_id}; the version has {counted(len(manifest.logs), 'log')}, "
+            "name another one after the root"
+        )
+    for name, count in left_out.items():
+        print_message(f"{name}: left out {counted(count, 'value')} that can't be drawn as the others")
+    for problem in problems:
+        print_message(problem)
+    if file := save or mcap:
+        print_result(file)
+    if problems:
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _chosen(
+    store: Store, manifest: Manifest, log: str | None, rows: str | None, where: str | None
+) -> ShownRows:
+    """The rows to show: of the log, or of the first that has some, those that pass the filter."""
+    from logloom import datasets
+    from logloom.pipelines.show import rows_of
+
+    if where is None:
+        return rows_of(store, manifest, log, rows)
+    found = datasets.open(store.uri, manifest.version, where=where, storage_options=store.options)
+    index = found.index[["log_id", "row"]]
+    if log is None:
+        if not len(index):
+            raise UsageError(f"{store.uri}: version {manifest.version}: no row passes --where {where!r}")
+        log = str(index["log_id"].iloc[0])
+    return rows_of(store, manifest, log, rows, index["row"][index["log_id"] == log].tolist())

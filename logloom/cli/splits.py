@@ -1,0 +1,93 @@
+"""Splits of a dataset, and how far they lie apart: `splits`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logloom.cli.common import (
+    Json,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_folded,
+    print_json,
+    print_message,
+    print_table,
+)
+from logloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from logloom.datasets.splitting import Nearest
+
+
+@app.command(
+    epilog=examples(
+        "logloom splits /data/urban --position ego.position",
+        "logloom splits /data/urban --by place --position ego.position --cell 500 --gap 50 "
+        "--share train=0.8 --share val=0.2",
+    )
+)
+def splits(
+    root: Root,
+    position: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of positions, to tell how near splits come."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="place|time|COLUMN",
+            help="What `logloom.datasets.split` would split all rows by (default: the version's splits).",
+        ),
+    ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SHARE", help="With --by: split and its share. May be repeated."),
+    ] = None,
+    cell: Annotated[float | None, typer.Option(help="With --by: metres or seconds of a cell.")] = None,
+    gap: Annotated[float, typer.Option(help="With --by: metres or seconds between splits.")] = 0.0,
+    where: Annotated[str | None, typer.Option(help="With --by: filter that rows have to pass.")] = None,
+    json: Json = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Show the splits of a dataset: their logs and rows, and how near one comes to another."""
+    from logloom.datasets.separation import asked_splits, version_splits
+    from logloom.pipelines.splits import empty_row_splits, empty_splits
+
+    options = parse_storage_options(storage_option)
+    if by is None:
+        if share or cell is not None or gap:
+            raise UsageError("--share, --cell and --gap shape the splits that --by makes; give --by, too")
+        if where is not None:
+            raise UsageError("--where goes with --by: the version's own splits are of all rows")
+        found = version_splits(root, position, options)
+        counts = dict(found.counts)
+        warnings = empty_row_splits(counts) if found.of_rows else empty_splits(counts)
+    else:
+        found = asked_splits(root, share or (), by, cell, gap, position, options, where)
+        warnings = empty_row_splits(found.counts)
+    if json:
+        print_json({**found.to_json(), "warnings": warnings})
+    else:
+        lines = [(name, f"{one['logs']:,}", f"{one['rows']:,}") for name, one in found.counts.items()]
+        print_table(root, ("split", "logs", "rows"), lines)
+        if found.of_rows:
+            print_folded(f"in no split: {found.left_out:,} rows")
+        if found.guaranteed:
+            print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
+        for one in found.nearest:
+            print_folded(_line(one))
+    for warning in warnings:
+        print_message(f"warning: {warning}")
+
+
+def _line(found: Nearest) -> str:
+    ends: list[Any] = [f"{log_id} at {stamp}" for log_id, stamp in found.rows]
+    names = " and ".join(found.splits)
+    return (
+        f"{names}: {found.metres:.6g} m apart ({', '.join(ends)})" if ends else f"{names}: no two positions"
+    )

@@ -1,0 +1,204 @@
+"""Splits of a dataset by where and when rows were recorded, so that no split has what another one has.
+
+Here: `split`, which cuts a dataset that is there; `nearest`, which proves how far splits lie apart.
+Elsewhere: which split a row falls into (logloom.row_splits), splits that builds make (`split` of recipes).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.datasets.dataset import Dataset
+from logloom.datasets.distances import least_distance
+from logloom.datasets.picking import names_of
+from logloom.errors import UsageError
+from logloom.io.stretches import Ints
+from logloom.row_splits import (
+    UNKNOWN,
+    Labels,
+    Shares,
+    labels_by_place,
+    labels_by_time,
+    labels_by_value,
+    position_problem,
+    value_problem,
+)
+from logloom.schema import ColumnType
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def split(
+    rows: Dataset[Any],
+    shares: Mapping[str, float | str],
+    *,
+    by: str,
+    cell: float | None = None,
+    gap: float = 0.0,
+    position: str | None = None,
+) -> dict[str, Dataset[Any]]:
+    """The rows of a dataset in splits that share no place, no time, or no value of a column.
+
+        parts = logloom.datasets.split(
+            rows, {"train": 0.8, "val": 0.2}, by="place", position="ego.position", cell=500, gap=50
+        )
+
+    Rows nearer than `gap` to a cell of another split are in no split, nor are those without a position, or
+    a value. Two rows of different splits so lie at least `gap` apart, of any logs. Windows made of a split
+    stay within it. Reads, here and now, the column that decides, of all rows.
+
+    Args:
+        rows: any dataset; `window` and `map` come after.
+        shares: by name; they sum to 1. Cells are shared out by a hash, so shares of rows come near with many.
+        by: "place", "time", or the name of a column of texts or whole numbers, whose value decides.
+        cell: metres, or seconds, on a side.
+        gap: metres, or seconds; at most a cell.
+        position: the column of the positions, of which the first two numbers count: metres, in one frame for
+            all logs.
+
+    Raises:
+        UsageError: an argument makes no sense; the column isn't there, or holds something else.
+    """
+    if rows.is_mapped or rows.window_steps:
+        raise UsageError("split: the dataset has windows or was mapped; split first, then window or map")
+    exact = _exact(shares)
+    source = rows.source
+    if by in ("place", "time"):
+        if cell is None or not 0 < cell < math.inf or not 0 <= gap <= cell:
+            raise UsageError(f"split: cell={cell}, gap={gap}: a cell has a length, and no gap is longer")
+        if by == "place":
+            labels = labels_by_place(positions_of(rows, position), cell, gap, exact)
+        else:
+            labels = _by_time(source.stamps, rows.place, cell, gap, exact)
+    else:
+        labels = _by_value(rows, by, exact)
+    own = labels[rows.positions]
+    return {name: rows.apart(own == number, labels) for number, name in enumerate(exact)}
+
+
+def _exact(shares: Mapping[str, float | str]) -> dict[str, Decimal]:
+    try:
+        exact = {name: Decimal(str(share)) for name, share in shares.items()}
+        are_shares = all(0 < share <= 1 for share in exact.values()) and sum(exact.values()) == 1
+    except ArithmeticError:  # of a text that is no number, and of NaN, which can't be compared
+        are_shares = False
+    if not are_shares:
+        raise UsageError(f"split: shares {dict(shares)}: each is above 0, and they sum to 1")
+    return exact
+
+
+def positions_of(rows: Dataset[Any], column: str | None) -> Array:
+    """(N, 2) float64 positions of all rows of the source, in metres; NaN where one is unavailable.
+
+    Raises:
+        UsageError: there is no such column, or it holds no positions in metres.
+    """
+    if column is None:
+        raise UsageError("split: say which column has the positions, with position=…")
+    problem = position_problem(_type_of(rows, column))
+    if problem:
+        raise UsageError(f"{rows.place}: {column} {problem}")
+    found = [np.empty((0, 2))]
+    for one in _read(rows, column):
+        places = np.asarray(one[column][:, :2], np.float64)
+        found.append(np.where(_available(column, one)[:, None], places, np.nan))
+    return np.concatenate(found)
+
+
+def _type_of(rows: Dataset[Any], column: str) -> ColumnType:
+    names = names_of([column], rows.source.schema, None, rows.place)
+    if names != (column,) or column not in rows.source.schema.columns:
+        raise UsageError(f"{rows.place}: {column!r} names no single column; its name does")
+    return rows.source.schema.columns[column]
+
+
+def _read(rows: Dataset[Any], column: str) -> Iterator[Mapping[str, Any]]:
+    """A column of all rows of the source, and whether it is available where that is stored."""
+    source = rows.source
+    names = [name for name in (column, f"{column}.available") if name in source.schema.all]
+    for start in range(0, len(source), _ROWS_AT_ONCE):
+        yield source.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(source))), names)
+
+
+def _available(column: str, values: Mapping[str, Any]) -> Array:
+    """(n,) bool, of some rows."""
+    name = f"{column}.available"
+    return np.asarray(values[name], np.bool_) if name in values else np.ones(len(values[column]), np.bool_)
+
+
+def _by_time(stamps: Ints | None, place: str, cell: float, gap: float, shares: Shares) -> Labels:
+    if stamps is None:
+        raise UsageError(f"{place}: rows have no timestamps to split them by")
+    if round(cell * 1e9) < 1:
+        raise UsageError(f"split: cell={cell} s: a cell has at least a nanosecond")
+    return labels_by_time(stamps, cell, gap, shares)
+
+
+def _by_value(rows: Dataset[Any], column: str, shares: Shares) -> Labels:
+    if column == "log_id":
+        stretches = rows.source.stretches
+        return np.repeat(labels_by_value(stretches.log_ids, shares), stretches.counts)
+    if column in rows.source.small and column not in rows.source.schema.columns:  # of a table's index
+        found = rows.source.small[column]
+        if found.dtype.kind in "biuOSU":
+            return labels_by_value(found.tolist(), shares)
+        problem: str | None = f"is {found.dtype}; rows are split by a column of texts or whole numbers"
+    else:
+        problem = value_problem(_type_of(rows, column))
+    if problem:
+        raise UsageError(f'{rows.place}: {column} {problem}, by="place" or by="time"')
+    labels = [np.empty(0, np.int32)]
+    for one in _read(rows, column):
+        own = labels_by_value(np.asarray(one[column]).tolist(), shares)
+        labels.append(np.where(_available(column, one), own, UNKNOWN).astype(np.int32))
+    return np.concatenate(labels)
+
+
+class Nearest(NamedTuple):
+    """The two rows of two splits that lie nearest to each other.
+
+    Attributes:
+        splits: their names.
+        metres: how far apart; infinite where one has no position.
+        rows: (log_id, timestamp) of each; () where there are none.
+    """
+
+    splits: tuple[str, str]
+    metres: float
+    rows: tuple[tuple[str, int], ...]
+
+
+def nearest(parts: Mapping[str, Dataset[Any]], position: str) -> list[Nearest]:
+    """Of any two splits the rows that lie nearest to each other, whichever logs they are of.
+
+    Args:
+        parts: datasets by name, as `split` gives them or as `open` does for each split of a version.
+        position: see `split`.
+
+    Raises:
+        UsageError: there is no such column, or it holds no positions in metres.
+    """
+    sources = {id(part.source): part for part in parts.values()}
+    places = {number: positions_of(part, position) for number, part in sources.items()}
+    found = {name: places[id(part.source)][part.positions] for name, part in parts.items()}
+    usable = {name: np.flatnonzero(np.isfinite(places).all(axis=1)) for name, places in found.items()}
+    pairs = []
+    for one, other in itertools.combinations(found, 2):
+        metres, at = least_distance(found[one][usable[one]], found[other][usable[other]])
+        ends = zip((one, other), at, strict=True) if at else ()
+        rows = tuple(_named(parts[name], int(usable[name][number])) for name, number in ends)
+        pairs.append(Nearest((one, other), metres, rows))
+    return pairs
+
+
+def _named(part: Dataset[Any], number: int) -> tuple[str, int]:
+    """(log_id, timestamp) of a row; its number in its log where rows have no timestamps."""
+    index = part.take([number]).index
+    return str(index["log_id"].iloc[0]), int(index["timestamp" if "timestamp" in index else "row"].iloc[0])

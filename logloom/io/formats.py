@@ -1,0 +1,73 @@
+"""The formats that installed packages offer, by name.
+
+Here: `format_named`, and what of a version says which formats it has.
+Elsewhere: what a format offers (units), which of them is a plain folder's (foreign).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+
+from pydantic import BaseModel
+
+from logloom.errors import UsageError
+from logloom.io.manifest import Manifest, version_file
+from logloom.io.metadata import checked
+from logloom.io.storage import Store
+from logloom.io.units import Format
+
+
+@functools.cache
+def format_names() -> tuple[str, ...]:
+    """The outputs that installed packages offer, in name order."""
+    return tuple(sorted(point.name for point in entry_points(group="logloom.formats")))
+
+
+@functools.cache
+def format_named(name: str) -> Format:
+    """The format of an output.
+
+    Raises:
+        UsageError: no installed package offers it.
+    """
+    for point in entry_points(group="logloom.formats", name=name):
+        found: Format = point.load()
+        return found
+    raise UsageError(f"no output format {name!r}; there are {', '.join(format_names())}")
+
+
+def form_options() -> dict[str, str]:
+    """By output, the option that says what bytes columns hold; see `Format.forms_option`."""
+    formats = map(format_named, format_names())
+    return {form.name: form.forms_option for form in formats if form.forms_option}
+
+
+def without_suffix(name: str) -> str:
+    """The split that the name of its folder in a view stands for; see `Format.suffix`."""
+    suffixes = {format_named(output).suffix for output in format_names()}
+    return next((name.removesuffix(end) for end in sorted(suffixes - {""}) if name.endswith(end)), name)
+
+
+def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
+    """The options of each output of a version.
+
+    Raises:
+        UsageError: no installed package offers an output.
+        DatasetError: options make no sense.
+    """
+    place = f"{store.uri_of(version_file(manifest.version))}: outputs"
+    return {
+        name: checked(format_named(name).Options, options, f"{place}.{name}")
+        for name, options in manifest.outputs.items()
+    }
+
+
+def by_preference(outputs: Iterable[str]) -> list[str]:
+    """Outputs of a version in the order in which one is read where none is named.
+
+    Raises:
+        UsageError: no installed package offers one of them.
+    """
+    return sorted(outputs, key=lambda name: (format_named(name).preference, name))

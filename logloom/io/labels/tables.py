@@ -1,0 +1,259 @@
+"""Tables of labels, as people deliver them: a row for each label, with the log and the time that it is of.
+
+Here: `LabelTable`, which reads the files of one table whole and gives each log its labels.
+Elsewhere: files of tables (logloom.io.logs.tables), what a root keeps of labels (stored).
+Integer times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`;
+timestamps bring their unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from logloom.blocks import Values, concatenate, empty, take
+from logloom.errors import UsageError
+from logloom.io.labels.stored import LogLabels
+from logloom.io.logs.base import FieldSpec, OpenOptions, TopicInfo
+from logloom.io.logs.decoding import adapters
+from logloom.io.logs.decoding.definitions import Struct
+from logloom.io.logs.decoding.languages import parse
+from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.tables.columns import ROOT, definition_of, structured, structured_type, values_of
+from logloom.io.logs.tables.files import TableFile, table_file
+from logloom.io.logs.tables.names import UNITS
+from logloom.io.logs.tables.times import times_of
+from logloom.schema import MIN_TIME, ColumnType, dtype_to_json
+from logloom.uris import shown
+
+
+@dataclass(frozen=True)
+class LabelChoice:
+    """Which rows of a table are labels of which time of which log, and what is taken of them.
+
+    Attributes:
+        log_id, time: columns.
+        fields: columns that a label holds; () for all others.
+        one: a key may stand there once, and its label is the row's value; else all of a time make a row.
+        width: characters kept of text where a label holds several fields.
+    """
+
+    log_id: str = "log_id"
+    time: str = "timestamp"
+    fields: tuple[str, ...] = ()
+    one: bool = False
+    width: int = 32
+
+
+class LabelTable:
+    """The labels of a table, in memory.
+
+    Attributes:
+        ctype: of a row's value: of one label, or of those of one time.
+        item: of one label.
+        counts: labels by log_id, in name order.
+    """
+
+    def __init__(self, uris: Sequence[str], choice: LabelChoice, options: Mapping[str, Any] | None = None):
+        """Reads it.
+
+        Args:
+            uris: of its files, at least one; their order is that of their names.
+            options: for fsspec, by protocol.
+
+        Raises:
+            UsageError: a column is missing or can't be held, files disagree, or a key stands there twice
+                where it may stand once; names the file and the key.
+            LogReadError: a file is damaged.
+        """
+        self._choice = choice
+        self._uris = sorted(uris)
+        files = [table_file(uri, OpenOptions(storage_options=options or {})) for uri in self._uris]
+        self.item = _same_item(files, choice)
+        self.ctype = self.item if choice.one else replace(self.item, shape=(None, *self.item.shape))
+        parts = [
+            part for number, file in enumerate(files) for part in _parts(file, number, choice, self.item)
+        ]
+        codes = pa.chunked_array([p.log_ids for p in parts], pa.string()).combine_chunks().dictionary_encode()
+        if isinstance(codes, pa.ChunkedArray):
+            codes = codes.combine_chunks()
+        of_log = codes.indices.to_numpy().astype(np.int64)
+        none = np.empty(0, np.int64)
+        times = np.concatenate([none, *(p.times for p in parts)])
+        order = np.lexsort((times, of_log))  # stable: labels of one time stay in the order of their files
+        self._times = times[order]
+        self._values = take(concatenate([empty(self.item), *(p.values for p in parts)]), order)
+        numbers = np.repeat([p.file for p in parts], [len(p.times) for p in parts])
+        lines = np.concatenate([none, *(p.rows for p in parts)])
+        self._places = numbers.astype(np.int64)[order], lines[order]
+        names: list[str] = codes.dictionary.to_pylist()
+        bounds = np.searchsorted(of_log[order], np.arange(len(names) + 1)).tolist()
+        self._bounds = {name: (bounds[i], bounds[i + 1]) for i, name in enumerate(names)}
+        self.counts = {name: stop - start for name, (start, stop) in sorted(self._bounds.items())}
+        if choice.one:
+            self._refuse_repeated()
+
+    def of(self, log_id: str) -> LogLabels | None:
+        """The labels of a log; None where it has none."""
+        if log_id not in self._bounds:
+            return None
+        start, stop = self._bounds[log_id]
+        return LogLabels(log_id, self.item, self._times[start:stop], take(self._values, slice(start, stop)))
+
+    def _refuse_repeated(self) -> None:
+        for log_id, (start, stop) in sorted(self._bounds.items()):
+            times = self._times[start:stop]
+            again = np.flatnonzero(times[1:] == times[:-1])
+            if not len(again):
+                continue
+            at = start + int(again[0])
+            first, second = (self._place(row) for row in (at, at + 1))
+            raise UsageError(
+                f"{second}: log {log_id!r} at {self._times[at]} ns has a label already ({first}), and "
+                "this column takes one (expect: one); leave one of both out, or write expect: many"
+            )
+
+    def _place(self, row: int) -> str:
+        files, lines = self._places
+        return f"{shown(self._uris[int(files[row])])}, row {lines[row]}"
+
+
+@dataclass(frozen=True)
+class _LabelRows:
+    """A group of rows of a file: where they stand there, their keys and their labels."""
+
+    file: int
+    rows: NDArray[np.int64]
+    log_ids: pa.Array
+    times: NDArray[np.int64]
+    values: Values
+
+
+def _root_of(file: TableFile, choice: LabelChoice) -> tuple[Struct, tuple[str, ...]]:
+    """The definition of a file's columns, and those that a label holds.
+
+    Raises:
+        UsageError: a column is missing, or can't be held.
+    """
+    names = list(file.schema.names)
+    for name in (choice.log_id, choice.time):
+        if names.count(name) != 1:
+            raise UsageError(
+                f"{shown(file.uri)}: on: no column {name!r}, which says of what log or time a label is; "
+                f"there are {', '.join(names[:20])}"
+            )
+    definition = definition_of(file.schema).encode()
+    root = parse(TopicInfo("labels", ROOT, "table", "ros2msg", definition, 0, 0, 0))
+    rest = tuple(name for name in names if name not in (choice.log_id, choice.time))
+    if not rest:
+        raise UsageError(f"{shown(file.uri)}: has no column beside {choice.log_id} and {choice.time}")
+    lost = [name for name in rest if root.field(name) is None]
+    if lost and not choice.fields:
+        raise UsageError(
+            f"{shown(file.uri)}: a row can't hold {', '.join(lost)} (its name or its type); name what to "
+            "take by `field`"
+        )
+    return root, choice.fields or rest
+
+
+def _item(root: Struct, fields: Sequence[str], choice: LabelChoice) -> ColumnType:
+    """The type of one label.
+
+    Raises:
+        UsageError: no such column, or one that labels can't hold.
+    """
+    if len(fields) == 1:
+        found = adapters.column_type(FieldSpec(tuple(fields)), root)
+        if choice.one or not (found.is_ragged or found.dtype.names):
+            return found
+    if choice.one:
+        raise UsageError(
+            f"field: expect: one takes one column, and there are {', '.join(fields)}: name it, and write "
+            "a column of the recipe for each"
+        )
+    return ColumnType(structured_type(root, fields, choice.width))
+
+
+def _same_item(files: Sequence[TableFile], choice: LabelChoice) -> ColumnType:
+    """The type of a label in all files.
+
+    Raises:
+        UsageError: they disagree.
+    """
+    found: dict[ColumnType, str] = {}
+    for file in files:
+        place = shown(file.uri)
+        try:
+            item = _item(*_root_of(file, choice), choice)
+        except UsageError as error:
+            raise error if str(error).startswith(place) else UsageError(f"{place}: {error}") from error
+        if found and item not in found:
+            known, first = next(iter(found.items()))
+            raise UsageError(f"{place}: labels are {_words(item)} here and {_words(known)} in {first}")
+        found.setdefault(item, place)
+    return next(iter(found))
+
+
+def _words(item: ColumnType) -> str:
+    """The type of a label, with its fields."""
+    fields: Any = dtype_to_json(item.dtype)
+    if item.dtype.names:
+        return ", ".join(f"{name} {base}{shape or ''}" for name, base, shape in fields)
+    return str(item)
+
+
+def _parts(file: TableFile, number: int, choice: LabelChoice, item: ColumnType) -> Iterator[_LabelRows]:
+    root, fields = _root_of(file, choice)
+    tops = [field.split(".")[0].split("[")[0] for field in fields]
+    for at, group in enumerate(file.groups):
+        table = file.read(at, list(dict.fromkeys([choice.log_id, choice.time, *tops])))
+        try:
+            yield _LabelRows(
+                number,
+                group.first + np.arange(len(table)),
+                _log_ids(table, choice.log_id),
+                _times(table, choice.time),
+                _values(table, root, fields, choice, item),
+            )
+        except UnfitError as error:
+            raise UsageError(f"{shown(file.uri)}, row {group.first + error.row}: {error}") from error
+        except (UsageError, pa.ArrowException) as error:
+            raise UsageError(f"{shown(file.uri)}: {error}") from error
+
+
+def _values(
+    table: pa.Table, root: Struct, fields: Sequence[str], choice: LabelChoice, item: ColumnType
+) -> Values:
+    if item.dtype.names is not None and not choice.one:
+        return structured(table, root, fields, choice.width)
+    return values_of(table, FieldSpec(tuple(fields)), root)
+
+
+def _log_ids(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise UsageError(f"{name} is {column.type}, and names of logs are text")
+    joined = pa.chunked_array([column.cast(pa.string()).combine_chunks()] if len(column) else [], pa.string())
+    found = pa.concat_arrays(joined.chunks) if joined.num_chunks else pa.array([], pa.string())
+    if found.null_count:
+        raise UnfitError(int(np.argmax(found.is_null().to_numpy(zero_copy_only=False))), f"{name} is null")
+    return found
+
+
+def _times(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """(N,) int64 ns."""
+    column = table.column(name)
+    if pa.types.is_integer(column.type) and name.rpartition("_")[2] not in UNITS:
+        times = column.cast(pa.int64()).fill_null(MIN_TIME).to_numpy()
+    else:
+        (times,) = times_of(name, [column])
+    lost = np.flatnonzero(times == MIN_TIME)
+    if len(lost):
+        raise UnfitError(int(lost[0]), f"{name} is null")
+    return np.asarray(times, np.int64)

@@ -1,0 +1,358 @@
+"""`LeRobotReader`: the frames of a LeRobot dataset as rows, whoever wrote it.
+
+Elsewhere: what the dataset says of itself (metadata), writing one (assemble).
+
+Rows of a dataset of ours have the log_id and the timestamp that they were built with. Of another, each
+episode is a log, called by its number in nine digits, and its first frame is at 0 ns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logloom.batches import Batch, scattered
+from logloom.blocks import Array, Block, Ragged, Values, take
+from logloom.caching import cached_property
+from logloom.errors import DatasetError
+from logloom.io.arrow import typed_values
+from logloom.io.caches import LruCache
+from logloom.io.chained import grouped
+from logloom.io.files import File
+from logloom.io.folders import content_of, files_below
+from logloom.io.lerobot.features import FRAME_INFO, TASK
+from logloom.io.lerobot.metadata import (
+    Episodes,
+    FeatureJson,
+    InfoJson,
+    VideoPlaces,
+    read_episodes,
+    read_info,
+    read_tasks,
+    video_places,
+)
+from logloom.io.lerobot.video import VideoFile
+from logloom.io.parquet.files import open_parquet
+from logloom.io.rows import batched
+from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns, DatasetSource
+from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
+from logloom.schema import TIMESTAMP, ColumnType, Schema
+
+_KEPT_BYTES = 128 << 20  # of row groups
+_PACKETS_AT_ONCE = 64
+_NO_FEATURE = FeatureJson(dtype="string", shape=(1,))  # `task`
+_STAMP, _TASK_INDEX = "timestamp_ns", "task_index"
+
+
+class LeRobotReader(BatchedSource, DatasetSource):
+    """Frames as rows, in order. Keeps no file open; pickles, serves many threads, crosses a fork."""
+
+    kind = "lerobot"
+
+    def _unchecked(self) -> str:
+        return "the files of a LeRobot dataset, of which some have no checksums"
+
+    @cached_property
+    def _groups(self) -> LruCache[Any]:
+        return LruCache(_KEPT_BYTES)
+
+    @cached_property
+    def _info(self) -> InfoJson:
+        return read_info(self._store)
+
+    @cached_property
+    def _episodes(self) -> Episodes:
+        return read_episodes(self._store, self._info)
+
+    @cached_property
+    def _tasks(self) -> list[bytes]:
+        return [text.encode() for text in read_tasks(self._store, self._info.total_frames)]
+
+    @cached_property
+    def _columns(self) -> tuple[dict[str, ColumnType], dict[str, str]]:
+        return self._info.columns()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Features, and `task`."""
+        return Schema(self._columns[0])
+
+    @property
+    def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Features that can't be read, and why."""
+        return self._columns[1]
+
+    @property
+    def hints(self) -> Mapping[str, Mapping[str, Any]]:
+        """How it becomes such a dataset again."""
+        features = {key: [key] for key in self.schema.columns if key != TASK}
+        fps = round(self._info.fps)
+        return {"lerobot": {"fps": fps, "features": features, "task": {"column": TASK}}}
+
+    @cached_property
+    def _own(self) -> Stretches:
+        episodes = self._episodes
+        if episodes.log_ids is None:
+            names = [f"{number:09}" for number in range(len(episodes.lengths))]
+            own = Stretches.of_logs(names, episodes.lengths.tolist())
+        else:
+            rows: dict[str, int] = {}
+            before = ""
+            for log_id, length in zip(episodes.log_ids, episodes.lengths.tolist(), strict=True):
+                if log_id in rows and log_id != before:
+                    raise DatasetError(f"{self.place}: the episodes of log {log_id} don't follow each other")
+                rows[log_id], before = rows.get(log_id, 0) + length, log_id
+            own = Stretches.of_logs([*rows], [*rows.values()])
+        self._checked(range(own.num_rows), self._known)
+        return own
+
+    @property
+    def _has_stamps(self) -> bool:
+        """Whether the dataset tells the times of rows."""
+        stamp = self._info.features.get(_STAMP)
+        return self._episodes.log_ids is not None and stamp is not None and stamp.dtype == "int64"
+
+    @cached_property
+    def stamps(self) -> Ints:
+        """See `RowSource.stamps`."""
+        if not self._has_stamps:
+            return self._made_stamps
+        found = [self._groups_of(number, _STAMP, keep=False) for number in range(len(self._episodes.files))]
+        return np.concatenate([np.empty(0, np.int64), *(one for own in found for one in own)])
+
+    @cached_property
+    def _made_stamps(self) -> Ints:
+        lengths = self._episodes.lengths
+        starts = np.cumsum(lengths) - lengths
+        frames = np.arange(int(lengths.sum())) - np.repeat(starts, lengths)
+        stamps: Ints = np.rint(frames * (1e9 / self._info.fps)).astype(np.int64)
+        return stamps
+
+    # --- rows -------------------------------------------------------------------------------------------
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.batch`; each row group that is touched is read once."""
+        types = self.schema.all
+        parts: list[tuple[Ints, Batch]] = []
+        stretches = self.stretches
+        for file, where, own in grouped(self._file_bounds, positions):
+            for group, inner, rows in grouped(self._group_bounds(file), own):
+                places = where[inner]
+                numbers = stretches.number_of(positions[places]).tolist()
+                batch: Batch = {"log_id": [stretches.log_ids[number] for number in numbers]}
+                batch["timestamp"] = self._taken(file, group, "timestamp", rows, positions[places])
+                for name in names:
+                    values = self._taken(file, group, name, rows, positions[places])
+                    batch[name] = batched(name, values, types[name])
+                parts.append((places, batch))
+        return scattered(parts, len(positions), out) if parts else {}
+
+    def blocks(
+        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.blocks`; a block has rows of one row group."""
+        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+        pixels = sum(math.prod(self.schema.columns[name].tail) for name in names if name in self.videos)
+        most = max(1, max_bytes // pixels) if pixels else len(self)
+        for log_id, first, last in self._own.between(start, stop):
+            at = first
+            while at < last:
+                file = int(np.searchsorted(self._file_bounds, at, side="right")) - 1
+                row = at - int(self._file_bounds[file])
+                bounds = self._group_bounds(file)
+                group = int(np.searchsorted(bounds, row, side="right")) - 1
+                count = min(int(bounds[group + 1]) - row, last - at, most)
+                rows = np.arange(count) + row - bounds[group]
+                positions = np.arange(at, at + len(rows))
+                found = {
+                    name: self._taken(file, group, name, rows, positions) for name in ("timestamp", *names)
+                }
+                whole = Block(log_id, "", at - first, found)
+                step = max(1, max_bytes * len(whole) // max(1, whole.nbytes))
+                for begin in range(0, len(whole), step):
+                    end = min(begin + step, len(whole))
+                    yield Block(log_id, "", whole.first_row + begin, whole.take(slice(begin, end)))
+                at += len(rows)
+
+    def _taken(self, file: int, group: int, name: str, rows: Ints, positions: Ints) -> Values:
+        """A column of some rows.
+
+        Args:
+            rows: of the row group.
+            positions: of the same rows among all.
+        """
+        if name == "timestamp":
+            if self._has_stamps:
+                return take(self._column(file, group, _STAMP), rows)
+            return self._made_stamps[positions]
+        if name == TASK:
+            numbers = take(self._column(file, group, _TASK_INDEX), rows)
+            assert isinstance(numbers, np.ndarray)
+            if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self._tasks):
+                raise DatasetError(f"{self._place(file)}: names a task that isn't there")
+            return Ragged.from_bytes([self._tasks[number] for number in numbers.tolist()])
+        if name in self.videos:
+            return self._pictures(name, positions)
+        return take(self._column(file, group, name), rows)
+
+    # --- video ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def videos(self) -> tuple[str, ...]:
+        """The features that are video."""
+        return tuple(
+            key for key in self.schema.columns if self._info.features.get(key, _NO_FEATURE).dtype == "video"
+        )
+
+    @cached_property
+    def _places(self) -> dict[str, VideoPlaces]:
+        return {key: video_places(self._episodes, key, self._info, self.place) for key in self.videos}
+
+    @cached_property
+    def _video_files(self) -> dict[tuple[str, int], VideoFile]:
+        files = {}
+        for key, places in self._places.items():
+            shape = [length or 0 for length in self.schema.columns[key].shape]
+            for number, name in enumerate(places.files):
+                file = File(self._store.uri_of(name), self._store.options)
+                files[key, number] = VideoFile(file, self._info.fps, shape)
+        return files
+
+    @cached_property
+    def _starts(self) -> Ints:
+        """(episodes + 1,) the position of the first row of each."""
+        return np.concatenate([[0], np.cumsum(self._episodes.lengths)]).astype(np.int64)
+
+    def _frames(self, key: str, positions: Ints) -> Iterator[tuple[VideoFile, Ints, Ints]]:
+        """Each file of a video that rows need: it, which of the rows, and the numbers of their frames."""
+        places = self._places[key]
+        episodes = np.searchsorted(self._starts, positions, side="right") - 1
+        frames = positions - self._starts[episodes] + places.first[episodes]
+        files = places.file[episodes]
+        for number in np.unique(files).tolist():
+            where = np.flatnonzero(files == number)
+            yield self._video_files[key, number], where, frames[where]
+
+    def _pictures(self, key: str, positions: Ints) -> Array:
+        """(n, height, width, 3) uint8 of some rows, each decoded once."""
+        shape = [length or 0 for length in self.schema.columns[key].shape]
+        found = np.empty((len(positions), *shape), np.uint8)
+        for file, where, frames in self._frames(key, positions):
+            unique, back = np.unique(frames, return_inverse=True)
+            pictures = file.pictures(unique.tolist())
+            found[where] = (
+                pictures if len(unique) == len(frames) and (np.diff(frames) > 0).all() else pictures[back]
+            )
+        return found
+
+    def packets(self, key: str, start: int, stop: int) -> Iterator[Ragged]:
+        """The packets of rows [start, stop) of a video of ours, in which each is a frame."""
+        for first in range(start, stop, _PACKETS_AT_ONCE):
+            positions = np.arange(first, min(first + _PACKETS_AT_ONCE, stop))
+            for file, _, frames in self._frames(key, positions):
+                cuts = np.flatnonzero(np.diff(frames) != 1) + 1
+                for run in np.split(frames, cuts):
+                    yield file.packets(int(run[0]), int(run[-1]) + 1)
+
+    # --- files ------------------------------------------------------------------------------------------
+
+    def _place(self, file: int) -> str:
+        return self._store.uri_of(self._episodes.files[file])
+
+    @cached_property
+    def _file_bounds(self) -> Ints:
+        return np.concatenate([[0], np.cumsum(self._episodes.file_rows)]).astype(np.int64)
+
+    def _group_bounds(self, file: int) -> Ints:
+        """(G + 1,) where each row group of a file begins."""
+        key: tuple[Any, ...] = (file,)
+        found: Ints | None = self._groups.get(key)
+        if found is None:
+            with open_parquet(self._store, self._episodes.files[file]) as opened:
+                metadata = opened.metadata
+                counts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+            found = np.cumsum([0, *counts], dtype=np.int64)
+            if found[-1] != self._episodes.file_rows[file]:
+                raise DatasetError(
+                    f"{self._place(file)}: {found[-1]} frames, its episodes have "
+                    f"{self._episodes.file_rows[file]}"
+                )
+            self._groups.put(key, found)
+        return found
+
+    def _groups_of(self, file: int, name: str, *, keep: bool) -> list[Any]:
+        groups = range(len(self._group_bounds(file)) - 1)
+        return [self._column(file, group, name, keep=keep) for group in groups]
+
+    def _column(self, file: int, group: int, name: str, *, keep: bool = True) -> Values:
+        """A column of a row group."""
+        key = (file, group, name)
+        found: Values | None = self._groups.get(key)
+        if found is None:
+            with open_parquet(self._store, self._episodes.files[file]) as opened:
+                if name not in opened.schema_arrow.names:
+                    raise DatasetError(
+                        f"{self._place(file)}: has no column {name!r}, which {self.place} tells of"
+                    )
+                table = opened.read_row_group(group, columns=[name], use_threads=False)
+            try:
+                column = table.column(name)
+                found = feature_values(pa.concat_arrays(column.chunks), self._stored_type(name))
+            except (ValueError, pa.ArrowException) as error:
+                raise DatasetError(f"{self._place(file)}: row group {group}: {name}: {error}") from error
+            if keep:
+                self._groups.put(key, found)
+        return found
+
+    def _stored_type(self, name: str) -> ColumnType:
+        return TIMESTAMP if name in FRAME_INFO else self.schema.columns[name]
+
+    def logs(self) -> Sequence[SourceLog]:
+        """See `RowSource.logs`."""
+        content, size = content_of(self._store, files_below(self._store, ["data", "meta", "videos"]))
+        logs = []
+        for log_id, first, stop in self.stretches.spans():
+            stamps = self.stamps[first:stop]
+            if (stamps[1:] <= stamps[:-1]).any():
+                raise DatasetError(f"{self.place}: the times of log {log_id} don't ascend")
+            parts = parts_of(log_id, stamps, first, content, size * len(stamps) // max(1, len(self)))
+            logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
+        return logs
+
+
+def feature_values(array: Any, ctype: ColumnType) -> Values:
+    """The values of a feature, as any writer of such datasets stores it.
+
+    Raises:
+        ValueError: they are of another type, or one is missing.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if array.null_count:
+        raise ValueError("a frame without it")
+    if ctype.kind == "bytes":
+        if pa.types.is_struct(array.type):
+            array = pc.struct_field(array, "bytes")
+        if array.null_count:
+            raise ValueError("an image that lies elsewhere")
+        return typed_values(array, ctype)
+    if ctype.kind == "string":
+        return typed_values(array, ctype)
+    flat = array
+    while pa.types.is_nested(flat.type) and not pa.types.is_struct(flat.type):
+        if pa.types.is_fixed_size_list(flat.type):
+            size = flat.type.list_size
+            flat = flat.values.slice(flat.offset * size, len(flat) * size)
+        else:
+            flat = flat.flatten()
+    values = np.asarray(typed_values(flat, _leaf(flat.type)))
+    return values.reshape(len(array), *ctype.shape).astype(ctype.dtype, copy=False)
+
+
+def _leaf(kind: Any) -> ColumnType:
+    return ColumnType(np.dtype(kind.to_pandas_dtype()))

@@ -1,0 +1,215 @@
+"""Tables that are one message each: those of a folder whose files are called by their times, and those whose
+names fit a pattern of the recipe.
+
+    lidar/315968434060167000.feather    a sweep: each row a point, and the whole table a message of /lidar
+    lidar/315968434159632000.feather
+
+Here: which files these are, and `SweepFile`, which shows one as a table of a single row with a list of all.
+Elsewhere: patterns (names), times within tables (times), rows as messages (log).
+Without a pattern a name is its time as an integer since the Unix epoch, in that unit in which all names of
+the folder lie between March 1973 and 2262, and of tables that have times of their own no name counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from logloom.errors import LogReadError
+from logloom.io.filesystems import file_name_of, folder_of
+from logloom.io.logs.base import MAX_TIME
+from logloom.io.logs.tables.columns import definition_of
+from logloom.io.logs.tables.files import Group, TableFile
+from logloom.io.logs.tables.names import STAMP, UNITS, time_in
+from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, unit_of
+
+_SHOWN = 20
+ROWS = "rows"
+WAY_OUT = (
+    "Rename the column that holds their times, or leave them out by a pattern: "
+    'logs: [DRIVES, "!**/NAME.feather"]; where each is a sweep, the recipe says how names tell when: '
+    'time: {name: "lidar_{ns}"}.'
+)
+
+
+class SweepFile:
+    """A table as one row, whose one column `rows` is a list of all rows of the table; see `TableFile`.
+
+    Attributes:
+        time: ns since the Unix epoch.
+    """
+
+    def __init__(self, table: TableFile, time: int):
+        self.uri = table.uri
+        self.time = time
+        self._table = table
+
+    @property
+    def _fields(self) -> list[pa.Field]:
+        counts = Counter(self._table.schema.names)
+        return [field for field in self._table.schema if counts[field.name] == 1]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([pa.field(ROWS, pa.large_list(pa.struct(self._fields)))])
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        return [Group(0, 1, sum(group.num_bytes for group in self._table.groups))]
+
+    def read(self, group: int, columns: Sequence[str]) -> pa.Table:
+        """See `TableFile.read`; there is one group, of one column."""
+        fields = self._fields
+        names = [field.name for field in fields]
+        parts = [self._table.read(number, names) for number in range(len(self._table.groups))]
+        try:
+            whole = pa.concat_tables([pa.schema(fields).empty_table(), *parts]).combine_chunks()
+            items = [_one_chunk(whole.column(name)) for name in names]
+            struct = pa.StructArray.from_arrays(items, fields=fields)
+        except pa.ArrowException as error:
+            raise LogReadError(f"{self.uri}: can't be joined to one message: {error}") from error
+        return pa.table({ROWS: pa.LargeListArray.from_arrays(np.array([0, len(whole)]), struct)})
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def with_sweeps(files: Sequence[TableFile], patterns: Sequence[str] = ()) -> list[TableFile]:
+    """The tables of a log, of which those that a pattern fits, and those without times of their own where all
+    such tables of a folder are called by times, are taken as sweeps.
+
+    A file that can't be read stays as it is, for whoever reads it to say so.
+
+    Args:
+        patterns: see `names`.
+
+    Raises:
+        LogReadError: a name that fits a pattern says no time, or the one that another file has.
+    """
+    times = {file.uri: time for file in files if (time := time_in(file.uri, patterns)) is not None}
+    _check_names(files, times)
+    named = {folder_of(uri) for uri in times}
+    untimed: dict[str, list[TableFile]] = {}
+    for file in files:
+        if folder_of(file.uri) not in named and is_untimed(file):
+            untimed.setdefault(folder_of(file.uri), []).append(file)
+    for found in untimed.values():
+        stamps = stamps_of([stem_of(file) for file in found])
+        if stamps is not None:
+            times |= {file.uri: stamp for file, stamp in zip(found, stamps, strict=True)}
+    return [SweepFile(file, times[file.uri]) if file.uri in times else file for file in files]
+
+
+def _check_names(files: Sequence[TableFile], times: Mapping[str, int]) -> None:
+    """
+    Args:
+        times: that patterns found, by URI.
+
+    Raises:
+        LogReadError: two files of a folder have one time, or one that no pattern fits has what sweeps have.
+    """
+    seen: dict[tuple[str, int], str] = {}
+    for uri, time in times.items():
+        other = seen.setdefault((folder_of(uri), time), uri)
+        if other != uri:
+            raise LogReadError(
+                f"{uri}: its name says the time of {file_name_of(other)}, {time} ns, and both would be "
+                "messages of one topic. Keep each sensor in a folder of its own, or leave one out."
+            )
+    sweeps: dict[str, TableFile] = {}
+    for file in files:
+        if file.uri in times:
+            sweeps.setdefault(folder_of(file.uri), file)
+    for file in files:
+        sweep = sweeps.get(folder_of(file.uri))
+        if sweep is not None and file.uri not in times and _are_alike(file, sweep):
+            raise LogReadError(
+                f"{file.uri}: has the columns of {file_name_of(sweep.uri)}, which is a sweep by its name, "
+                "and a name that doesn't fit. Rename it, write a pattern that fits, or leave it out."
+            )
+
+
+def _are_alike(one: TableFile, other: TableFile) -> bool:
+    try:
+        return definition_of(one.schema) == definition_of(other.schema)
+    except LogReadError:
+        return False  # whoever reads it says so
+
+
+def stamps_of(names: Sequence[str]) -> list[int] | None:
+    """The times that names say, in ns since the Unix epoch; None unless all do, in one unit.
+
+    >>> stamps_of(["1700000000", "1700000001"])
+    [1700000000000000000, 1700000001000000000]
+    >>> stamps_of(["1700000000", "1700000001000"]) is None
+    True
+    """
+    if not names or not all(STAMP.fullmatch(name) for name in names):
+        return None
+    numbers = [int(name) for name in names]
+    unit = unit_of(min(numbers), max(numbers))
+    if unit is None or max(numbers) * UNITS[unit] > MAX_TIME:
+        return None
+    return [number * UNITS[unit] for number in numbers]
+
+
+def stem_of(file: TableFile) -> str:
+    """What a table is called, without its suffix."""
+    return file_name_of(file.uri).rsplit(".", 1)[0]
+
+
+def topic_of(file: TableFile) -> str:
+    """The topic whose messages a table holds: it is called after the table, or after the folder of sweeps."""
+    return "/" + (file_name_of(folder_of(file.uri)) if isinstance(file, SweepFile) else stem_of(file))
+
+
+def check_folders(topic: str, files: Sequence[TableFile]) -> None:
+    """
+    Raises:
+        LogReadError: sweeps of one topic lie in folders whose times overlap: they are of several sensors.
+    """
+    spans: dict[str, list[int]] = {}
+    for file in files:
+        if isinstance(file, SweepFile):
+            spans.setdefault(folder_of(file.uri), []).append(file.time)
+    ordered = sorted((min(times), max(times), folder) for folder, times in spans.items())
+    for (_, last, one), (first, _, other) in pairwise(ordered):
+        if first <= last:
+            raise LogReadError(
+                f"{one} and {other}: both hold tables that are called by their times, which overlap, and "
+                f"both would be topic {topic}. Give the folders other names, or the logs other log_ids."
+            )
+
+
+def check_times(files: Sequence[TableFile]) -> None:
+    """
+    Raises:
+        LogReadError: several tables have no times; lists them.
+    """
+    untimed = [file for file in files if not isinstance(file, SweepFile) and _time_column(file) is None]
+    if len(untimed) > 1:
+        names = ", ".join(file_name_of(file.uri) for file in untimed[:_SHOWN])
+        more = f" and {len(untimed) - _SHOWN} more" if len(untimed) > _SHOWN else ""
+        raise LogReadError(
+            f"{folder_of(untimed[0].uri)}: {len(untimed)} tables of the log have neither a time column "
+            f"({', '.join(TIME_COLUMNS)}) nor, all of their folder, times as names: {names}{more}. {WAY_OUT}"
+        )
+
+
+def is_untimed(file: TableFile) -> bool:
+    """Whether a table has no column that can hold times, as one of floats can't. A damaged one has."""
+    name = _time_column(file)
+    return name is None or (name != "" and pa.types.is_floating(file.schema.field(name).type))
+
+
+def _time_column(file: TableFile) -> str | None:
+    """See `time_column`; "" for a damaged file."""
+    try:
+        return time_column(file.schema.names)
+    except LogReadError:
+        return ""

@@ -1,0 +1,118 @@
+"""The output `parquet`: what stands in a recipe, and how pipelines write and read its units.
+
+A unit is `rows.parquet`; in a version's view files are numbered 000000.parquet, 000001.parquet, …
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from logloom.io.arrow_layout import ArrowLayout, ImageOptions, layout_problems
+from logloom.io.braces import braceexpand
+from logloom.io.chained import UnitsSource
+from logloom.io.folders import files_of, walk
+from logloom.io.parquet.files import SUFFIXES, ParquetFiles
+from logloom.io.parquet.reader import ParquetReader
+from logloom.io.parquet.writer import ParquetWriter
+from logloom.io.sources import RowSource
+from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
+from logloom.io.units import Closed, Format, UnitContext, check_unit, text_problems
+from logloom.schema import Schema
+
+ROWS = "rows.parquet"
+
+
+class ParquetOptions(ImageOptions):
+    """`outputs.parquet` of a recipe.
+
+    Attributes:
+        row_group_bytes: how many bytes of values a row group has, the least that is read of a column at a
+            time; none has more than 65536 rows.
+    """
+
+    row_group_bytes: int = Field(default=4 << 20, ge=1, le=1 << 30)
+
+    def layout(self, schema: Schema) -> ArrowLayout:
+        """Of the columns that this output holds."""
+        return ArrowLayout(self.stored(schema), self.images)
+
+
+class ParquetFormat(Format):
+    """Plain Parquet files as the pipelines see them."""
+
+    name = "parquet"
+    semantics = 1
+    last = (ROWS,)
+    Options: type[BaseModel] = ParquetOptions
+    preference = 45
+    has_stamps_at_hand = True
+    compares_files = True
+    forms_option = "images"
+    is_generic = True
+
+    def check(self, options: ParquetOptions, schema: Schema) -> list[str]:
+        """What can't be held, one line each."""
+        return options.problems(schema, lambda stored: layout_problems(stored, options.images))
+
+    def check_log(self, options: ParquetOptions, log_id: str, log_uri: str) -> list[str]:
+        """A log_id that is no UTF-8."""
+        return text_problems(log_id, log_uri)
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: ParquetOptions, context: UnitContext
+    ) -> ParquetWriter:
+        """Writes one partition as one file."""
+        return ParquetWriter(directory / ROWS, options.layout(schema), options.row_group_bytes)
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: ParquetOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> ParquetReader:
+        """Opens one finished unit."""
+        check_unit(Closed, entry, directory)
+        known = entry or {"rows": 0}
+        return ParquetReader(Store.at(directory, storage_options), ROWS, options.layout(schema), known)
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder holds Parquet files, in itself or in a folder of its own, or a URI names them."""
+        if store.names():
+            return bool(walk(store, SUFFIXES, depth=1))
+        return braceexpand(store.uri)[0].lower().endswith(SUFFIXES)
+
+    def units(self, store: Store) -> Sequence[ParquetReader]:
+        """The files, by name."""
+        folder, names = files_of(store, SUFFIXES)
+        return [ParquetReader(folder, name) for name in names]
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
+    ) -> RowSource:
+        """The rows of all files; where these don't say what their columns are, they are read once."""
+        return self.typed_rows(store, columns)
+
+    def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
+        """See `rows`."""
+        from logloom.io.surveyed import SurveyedSource
+
+        raw = ParquetFiles(store)
+        units = self.units(store)
+        if how.get("on_error") != "skip" and all(unit.told is not None for unit in units):
+            return UnitsSource(store, self.name, units)
+        return SurveyedSource(raw, columns, **how)
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """What the view of a version calls a unit's files."""
+        return {ROWS: f"{number:06d}.parquet"} if ROWS in files else {}
+
+
+FORMAT = ParquetFormat()

@@ -1,0 +1,56 @@
+"""How many logs and rows each split of a version has, whether whole logs are split or single rows.
+
+Elsewhere: what a version says of a log (logloom.io.shards), which split each row is in
+(logloom.datasets.split_labels).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logloom.io.metadata import Count, Name, checked, parsed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def row_split_names(splits: pa.ChunkedArray) -> list[str]:
+    """The splits that single rows of logs are in, by name; none where whole logs are split.
+
+    Args:
+        splits: the column of records.
+
+    Raises:
+        DatasetError: it holds something else.
+    """
+    return sorted({name for text in splits.unique().drop_null().to_pylist() for name in _counts(text)})
+
+
+def rows_by_split(logs: pa.Table) -> list[tuple[str, int, int]]:
+    """By split, in name order: its name, the logs that have rows in it, and its rows.
+
+    A log whose rows are split counts for each split that has some of them.
+
+    Args:
+        logs: split, rows and splits of each.
+
+    Raises:
+        DatasetError: `splits` holds something else.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    grouped = logs.group_by(["split", "splits"]).aggregate([("rows", "count"), ("rows", "sum")]).to_pylist()
+    if any(one["splits"] for one in grouped):
+        grouped = [one for one in grouped if one["rows_sum"]]  # logs without rows are in no split
+    for one in grouped:
+        number = one["rows_count"]
+        # Logs of equal counts come together.
+        own = _counts(one["splits"]) if one["splits"] else {one["split"]: one["rows_sum"]}
+        for name, rows in own.items():
+            logs_before, rows_before = found.get(name, (0, 0))
+            rows = rows * number if one["splits"] else rows
+            found[name] = logs_before + number, rows_before + rows
+    return [(name, *counts) for name, counts in sorted(found.items())]
+
+
+def _counts(text: str) -> dict[str, int]:
+    return checked(dict[Name, Count], parsed(text, "splits"), "splits")

@@ -1,0 +1,261 @@
+"""What packets of H.264 say of themselves: keyframes, lost packets, sizes.
+
+Here: sequence and picture parameter sets, the start of slice headers, recovery points; `H264`.
+Elsewhere: decoding (frames).
+Source: ITU-T H.264 (08/2021), 7.3.2 (parameter sets), 7.3.3 and 7.4.3 (slice headers and gaps in frame_num),
+8.2.1 (order of pictures), D.2.8 (recovery points).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logloom.io.video.bits import (
+    CLOSED,
+    LEADING,
+    LOST,
+    MAX_SET_BYTES,
+    NO_KEY,
+    NO_KEYFRAME,
+    OPEN,
+    SLICE_BYTES,
+    START_CODE,
+    Bits,
+    Look,
+    checked_size,
+    nal_units,
+    unescaped,
+)
+
+_SLICE, _IDR, _SEI, _SPS, _PPS = 1, 5, 6, 7, 8
+_PARTITIONS = (2, 3, 4)
+_RECOVERY_POINT = 6
+_WITH_CHROMA = (100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135)  # profiles
+
+
+@dataclass(frozen=True)
+class H264Sequence:
+    """Of a sequence parameter set, what slice headers need; and the size of pictures."""
+
+    id: int
+    width: int
+    height: int
+    has_planes: bool
+    frame_num_bits: int
+    order_type: int
+    order_bits: int
+    frames_only: bool
+
+
+def sequence_parameters(data: bytes) -> H264Sequence:
+    """Those of a sequence parameter set (without its first byte).
+
+    Raises:
+        ValueError: it is cut, or says what can't be.
+    """
+    bits = Bits(unescaped(data[:MAX_SET_BYTES]))
+    profile = bits.read(8)
+    bits.read(16)
+    number = bits.ue(31)
+    chroma, has_planes = 1, False
+    if profile in _WITH_CHROMA:
+        chroma = bits.ue(3)
+        has_planes = chroma == 3 and bits.flag()
+        bits.ue(6), bits.ue(6), bits.flag()
+        if bits.flag():
+            _skip_scaling(bits, 12 if chroma == 3 else 8)
+    frame_num_bits = bits.ue(12) + 4
+    order_type, order_bits = bits.ue(2), 0
+    if order_type == 0:
+        order_bits = bits.ue(12) + 4
+    elif order_type == 1:
+        bits.flag(), bits.se(), bits.se()
+        for _ in range(bits.ue(255)):
+            bits.se()
+    bits.ue(16)
+    bits.flag()  # gaps may be on purpose; encoders say so that leave none, so one counts as loss all the same
+    width, height = 16 * (bits.ue() + 1), 16 * (bits.ue() + 1)
+    frames_only = bits.flag()
+    height *= 1 if frames_only else 2
+    if not frames_only:
+        bits.flag()
+    bits.flag()
+    if bits.flag():
+        across = 2 if chroma in (1, 2) and not has_planes else 1
+        down = (2 if chroma == 1 else 1) * (1 if frames_only else 2)
+        width -= across * (bits.ue() + bits.ue())
+        height -= down * (bits.ue() + bits.ue())
+    checked_size(width, height)
+    return H264Sequence(
+        number, width, height, has_planes, frame_num_bits, order_type, order_bits, frames_only
+    )
+
+
+def _skip_scaling(bits: Bits, lists: int) -> None:
+    for i in range(lists):
+        if not bits.flag():
+            continue
+        last = following = 8
+        for _ in range(16 if i < 6 else 64):
+            if following:
+                following = (last + bits.se()) % 256
+            last = following or last
+
+
+def recovers_at_once(data: bytes) -> bool:
+    """Whether supplemental information (without its first byte) says that all is right from this picture on.
+
+    A damaged one says nothing.
+    """
+    data = unescaped(data)
+    at = 0
+    while at + 2 < len(data):
+        kind = size = 0
+        while at < len(data) and data[at] == 255:
+            kind, at = kind + 255, at + 1
+        kind, at = kind + (data[at] if at < len(data) else 0), at + 1
+        while at < len(data) and data[at] == 255:
+            size, at = size + 255, at + 1
+        size, at = size + (data[at] if at < len(data) else 0), at + 1
+        if kind == _RECOVERY_POINT:
+            try:
+                return Bits(data[at : at + size]).ue() == 0
+            except ValueError:
+                return False
+        at += size
+    return False
+
+
+@dataclass
+class _Slice:
+    """The start of a picture's first slice header."""
+
+    sequence: H264Sequence
+    is_idr: bool
+    is_reference: bool
+    is_intra: bool
+    frame_num: int
+    order: int  # the lower bits of the picture's place in the order of showing
+
+
+class H264:
+    """See `PacketReader`.
+
+    Reference pictures are numbered (frame_num), so a packet that others need leaves a gap where it is lost.
+    Everything after it is refused, up to a keyframe.
+    """
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[int, int], bytes] = {}
+        self._sequences: dict[int, H264Sequence] = {}
+        self._of_picture: dict[int, int] = {}  # by picture parameter set, the sequence's
+        self._why = NO_KEYFRAME
+        self._frame_num = -1  # of the reference picture before
+        self._order = (0, 0)  # of the same, upper and lower bits
+        self._key_order: int | None = None  # of an open keyframe
+        self._leading = ""  # why pictures leading it can't be right
+        self._horizon = 16
+
+    @property
+    def config(self) -> tuple[bytes, ...]:
+        return tuple(START_CODE + self._sets[key] for key in sorted(self._sets))
+
+    @property
+    def horizon(self) -> int:
+        return self._horizon
+
+    def lose(self, why: str) -> None:
+        self._why = why
+
+    def look(self, data: bytes) -> Look:
+        recovers = False
+        heads: list[tuple[int, Bits]] = []
+        for start, stop in nal_units(data):
+            kind, body = data[start] & 31, start + 1
+            if data[start] & 128:
+                raise ValueError("a NAL unit of it has its forbidden bit set")
+            if kind == _SPS:
+                self._take_sequence(data[start:stop])
+            elif kind == _PPS:
+                self._take_picture_set(data[start:stop])
+            elif kind == _SEI:
+                recovers |= recovers_at_once(data[body : min(stop, body + SLICE_BYTES)])
+            elif kind in (_SLICE, _IDR):
+                bits = Bits(unescaped(data[body : min(stop, body + SLICE_BYTES)]))
+                if bits.ue() == 0:
+                    heads.append((data[start], bits))
+            elif kind in _PARTITIONS:
+                raise ValueError("its slices are partitioned, which no decoder here reads")
+        if not heads:
+            return Look()
+        if len(heads) > 1:
+            raise ValueError(f"it holds {len(heads)} pictures, and a message is one")
+        return self._look_at(self._slice(*heads[0]), recovers)
+
+    def _take_sequence(self, unit: bytes) -> None:
+        if len(unit) > MAX_SET_BYTES:
+            raise ValueError(f"a sequence parameter set of it has {len(unit)} bytes")
+        found = sequence_parameters(unit[1:])
+        self._sequences[found.id] = found
+        self._sets[_SPS, found.id] = unit
+        self._horizon = 1 << found.frame_num_bits
+
+    def _take_picture_set(self, unit: bytes) -> None:
+        if len(unit) > MAX_SET_BYTES:
+            raise ValueError(f"a picture parameter set of it has {len(unit)} bytes")
+        bits = Bits(unescaped(unit[1 : 1 + SLICE_BYTES]))
+        number, sequence = bits.ue(255), bits.ue(31)
+        self._of_picture[number] = sequence
+        self._sets[_PPS, number] = unit
+
+    def _slice(self, first: int, bits: Bits) -> _Slice:
+        kind, number = bits.ue(9), bits.ue(255)
+        sequence = self._sequences.get(self._of_picture.get(number, -1))
+        if sequence is None:
+            raise ValueError("it needs parameters (SPS, PPS) that no packet before it brings")
+        if sequence.has_planes:
+            bits.read(2)
+        frame_num = bits.read(sequence.frame_num_bits)
+        if not sequence.frames_only and bits.flag():
+            raise ValueError("it holds a single field, and a message is a whole picture")
+        is_idr = first & 31 == _IDR
+        if is_idr:
+            bits.ue()
+        order = bits.read(sequence.order_bits)
+        return _Slice(sequence, is_idr, bool(first & 96), kind % 5 in (2, 4), frame_num, order)
+
+    def _look_at(self, head: _Slice, recovers: bool) -> Look:
+        sequence = head.sequence
+        size = sequence.width, sequence.height
+        if head.is_idr:
+            self._why, self._leading, self._key_order = "", "", None
+            self._frame_num, self._order = 0, (0, head.order)
+            return Look(1, CLOSED, size=size)
+        repeats = head.is_reference and head.frame_num == self._frame_num
+        expected = (self._frame_num + 1) % (1 << sequence.frame_num_bits)
+        if head.frame_num != expected:
+            self._why = self._why or LOST
+        order = self._order_of(head)
+        key = NO_KEY
+        if recovers and head.is_intra and sequence.order_type != 1:
+            key, repeats = OPEN, False
+            self._leading = LEADING if self._why else ""
+            self._why, self._key_order = "", order
+        leading = not key and self._key_order is not None and order < self._key_order
+        if head.is_reference:
+            self._frame_num = head.frame_num
+            upper = order - head.order
+            self._order = upper, head.order
+        return Look(1, key, leading, self._why or (self._leading if leading else ""), repeats, size)
+
+    def _order_of(self, head: _Slice) -> int:
+        """Its place in the order of showing (8.2.1.1); packets come in that order where it isn't told."""
+        if head.sequence.order_type != 0:
+            return 0
+        size = 1 << head.sequence.order_bits
+        upper, lower = self._order
+        if head.order < lower and lower - head.order >= size // 2:
+            upper += size
+        elif head.order > lower and head.order - lower > size // 2:
+            upper -= size
+        return upper + head.order

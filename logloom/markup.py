@@ -1,0 +1,45 @@
+"""Small pieces of HTML for notebooks, in which every text is escaped: names come from logs.
+
+Elsewhere: the page of `logloom report`, which is a template (logloom.pipelines.report_page).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from logloom.words import printable
+
+MAX_ROWS = 40  # of a table
+
+
+def escaped(text: object) -> str:
+    """A text as HTML, in one line, without what hides in it or turns its direction.
+
+    >>> escaped("<script>")
+    '&lt;script&gt;'
+    """
+    return html.escape(printable(str(text)))
+
+
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], more: str = "") -> str:
+    """A table below its title; of many rows the first.
+
+    Args:
+        more: HTML that follows it.
+    """
+    found = list(rows)
+    head = "".join(f"<th style='text-align:left'>{escaped(one)}</th>" for one in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{escaped(cell)}</td>" for cell in row) + "</tr>"
+        for row in found[:MAX_ROWS]
+    )
+    left = f"<p>… and {len(found) - MAX_ROWS:,} more</p>" if len(found) > MAX_ROWS else ""
+    grid = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if found else ""
+    return f"<div><p><b>{escaped(title)}</b></p>{grid}{left}{more}</div>"
+
+
+def preformatted(title: str, text: str) -> str:
+    """A text of several lines below its title."""
+    lines = "\n".join(map(escaped, text.split("\n")))
+    return f"<div><p><b>{escaped(title)}</b></p><pre>{lines}</pre></div>"

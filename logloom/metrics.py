@@ -1,0 +1,83 @@
+"""Metrics of a running build: to Beam's where its workers run, else to whoever collects them here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass
+class CollectedMetrics:
+    """What steps of this process counted.
+
+    Attributes:
+        spreads: of numbers that were noted by each name: how many, their sum, the least, the largest.
+    """
+
+    counters: Counter[str] = field(default_factory=Counter)
+    spreads: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+
+    def add(self, other: CollectedMetrics) -> None:
+        """Takes over what another process collected."""
+        self.counters.update(other.counters)
+        for name, numbers in other.spreads.items():
+            self.note(name, numbers)
+
+    def note(self, name: str, numbers: tuple[int, int, int, int]) -> None:
+        """Adds numbers to a distribution, as `spreads` holds them."""
+        many, total, least, most = self.spreads.get(name, (0, 0, numbers[2], numbers[3]))
+        self.spreads[name] = (
+            many + numbers[0],
+            total + numbers[1],
+            min(least, numbers[2]),
+            max(most, numbers[3]),
+        )
+
+
+_COLLECTED: ContextVar[CollectedMetrics | None] = ContextVar("logloom metrics", default=None)
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[CollectedMetrics]:
+    """Collects what steps count in this thread while the block runs, where no engine of Beam's does."""
+    held = CollectedMetrics()
+    token = _COLLECTED.set(held)
+    try:
+        yield held
+    finally:
+        _COLLECTED.reset(token)
+
+
+def merge(metrics: CollectedMetrics) -> None:
+    """Adds what another process collected to what this thread collects."""
+    here = _COLLECTED.get()
+    if here is not None:
+        here.add(metrics)
+
+
+def count(**counts: int) -> None:
+    """Adds to counters; engines that do work twice count it twice."""
+    here = _COLLECTED.get()
+    if here is not None:
+        here.counters.update(counts)
+        return
+    from apache_beam.metrics import Metrics
+
+    for name, number in counts.items():
+        Metrics.counter("logloom", name).inc(number)
+
+
+def spread(**numbers: int) -> None:
+    """Adds a number each to distributions."""
+    here = _COLLECTED.get()
+    if here is not None:
+        for name, number in numbers.items():
+            here.note(name, (1, number, number, number))
+        return
+    from apache_beam.metrics import Metrics
+
+    for name, number in numbers.items():
+        Metrics.distribution("logloom", name).update(number)

@@ -1,0 +1,117 @@
+"""A build beside another one of the same version: refused, or it waits.
+
+Both would do the same work, and only one commits. A note only informs, so what counts is whether a build is
+known to run: one that was killed holds nobody up for long.
+Elsewhere: what is known of builds (logloom.pipelines.status), the notes that they leave
+(logloom.transforms.running_note).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from logloom.errors import LogloomError
+from logloom.io.storage import Store
+from logloom.pipelines import status
+from logloom.pipelines.status import BuildStatus
+from logloom.transforms.job import Target
+from logloom.transforms.running_note import SILENT_AFTER
+from logloom.words import OnMessage, human_seconds, human_time, ignore_message
+
+_WAITS = ("running", "unknown")  # states of builds that `wait_for_others` waits for
+
+
+def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
+    """Makes sure that no other build of a job's version is known to run.
+
+    Args:
+        on_message: called with the builds of which nobody can tell.
+
+    Raises:
+        LogloomError: one runs.
+    """
+    store, found = job.store, _others(job)
+    for one in found:
+        if one.state in ("detached", "unknown"):
+            on_message(_unsure(one))
+
+    def watched(one: BuildStatus) -> None:
+        on_message(_message(one, "waiting for its next sign of life, for it may have been killed"))
+
+    if found and (running := running_now(store, job.number, watched, but_for=job.run)):
+        raise _refusal(store, running[0])
+
+
+def wait_for_others(job: Target, on_message: OnMessage = ignore_message) -> bool:
+    """Waits until no other build of a job's version runs; says whether there was one, so that this one is to
+    be planned again.
+
+    Args:
+        on_message: called with the builds that are waited for.
+    """
+    found = _others(job)
+    for one in found:
+        on_message(_unsure(one) if one.state not in _WAITS else _message(one, "waiting for its end"))
+    waited_for = [one for one in found if one.state in _WAITS]
+    if waited_for:
+        status.wait(job.store, job.number, states=_WAITS)
+    return bool(waited_for)
+
+
+def _others(job: Target) -> list[BuildStatus]:
+    """The builds of its version that may run, but for itself."""
+    found = status.builds(job.store, {job.number})
+    return [one for one in found if one.run != job.run and not one.is_over]
+
+
+def _message(one: BuildStatus, then: str) -> str:
+    return f"another build: {one.in_words()}; {then}"
+
+
+def _unsure(one: BuildStatus) -> str:
+    return _message(one, "nobody can tell whether it still runs, so both may go on, and only one commits")
+
+
+def running_now(
+    store: Store,
+    version: int,
+    on_status: Callable[[BuildStatus], None] = lambda status: None,
+    but_for: str = "",
+) -> list[BuildStatus]:
+    """The builds of a version that are known to run.
+
+    Of a process of this machine, or a job that its engine knows, that is known at once. A command on another
+    machine is known to run once it gives a new sign of life: one that was killed leaves a young note, too, as
+    where Kubernetes replaces a pod. So this takes up to `HEARD_EVERY` where one runs, and `SILENT_AFTER`
+    where none does.
+
+    Args:
+        on_status: called with those that are watched for a sign of life.
+        but_for: the name of a build that doesn't count.
+    """
+    until = time.monotonic() + SILENT_AFTER
+    heard: dict[str, int] = {}
+    while True:
+        found = status.builds(store, {version})
+        running = [one for one in found if one.state == "running" and one.run != but_for]
+        sure = [one for one in running if one.is_sure or one.heard < heard.get(one.run, 0)]
+        if sure or not running or time.monotonic() > until:
+            return sure or running
+        for one in running if not heard else ():
+            on_status(one)
+        heard = {one.run: one.heard for one in running}
+        time.sleep(status.LOOK_EVERY)
+
+
+def _refusal(store: Store, running: BuildStatus) -> LogloomError:
+    job = f", job {running.job_id}" if running.job_id else ""
+    where = f" at {running.place}" if running.place else ""
+    by = "submitted by" if running.detached else "by"
+    return LogloomError(
+        f"{store.uri}: another build of version {running.version} runs: on {running.engine}{job}{where}, "
+        f"{by} process {running.pid} on {running.host}, since {human_time(running.started * 10**9)}, last "
+        f"heard of {human_seconds(max(0, running.heard))} ago. Give `build` or `convert` --wait to wait for "
+        "it and go on from what it did, stop it, or come back later; `logloom status` shows how it is. One "
+        f"that was killed holds nobody up for more than {SILENT_AFTER:.0f} s"
+    )

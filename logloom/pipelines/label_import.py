@@ -1,0 +1,159 @@
+"""What labelling tools wrote, as a table of labels that a recipe joins to rows.
+
+Elsewhere: what went out (label_export), the files of tools (logloom.io.labels), the join (docs/labels.md).
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.disk import PARTIAL, own_name
+from logloom.io.filesystems import explained, file_name_of, filesystem
+from logloom.io.labels.coco import read_coco
+from logloom.io.labels.cvat import read_cvat
+from logloom.io.labels.kitti import read_kitti
+from logloom.io.labels.names import Key, SentFrames
+from logloom.io.labels.segments import read_segments
+from logloom.io.labels.tool_labels import ToolFile, ToolLabel, label_table
+from logloom.io.remote import MISSING
+from logloom.uris import chained, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_BYTES = 1 << 30  # of a tool's file
+_NAMED = 5  # images that a report names
+
+
+def _read_kitti(data: bytes, place: str) -> ToolFile:
+    return read_kitti(data, place, file_name_of(place).rpartition(".")[0])
+
+
+TOOLS: Mapping[str, Callable[[bytes, str], ToolFile]] = {
+    "coco": read_coco,
+    "cvat": read_cvat,
+    "kitti": _read_kitti,
+    "segments": read_segments,
+}
+
+
+@dataclass(frozen=True)
+class ImportedLabels:
+    """What was read, and what of it the table has.
+
+    Attributes:
+        file: the table.
+        images: that the tool lists; labelled: of these, those that have a label.
+        unknown: names of the first images with labels of which nothing tells the key, and how many they are.
+        skipped: labels that a table can't hold, by kind.
+    """
+
+    file: str
+    labels: int
+    images: int
+    labelled: int
+    unknown: tuple[str, ...]
+    num_unknown: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+def import_labels(
+    files: Sequence[str],
+    tool: str,
+    to: str,
+    *,
+    keys: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+) -> ImportedLabels:
+    """Writes a table of labels, on a disk, of what a tool wrote.
+
+    Args:
+        files: of the tool, on disks or in stores.
+        tool: one of `TOOLS`.
+        to: the Parquet file, which is replaced.
+        keys: `keys.parquet` of the export; "" where names of images carry their keys.
+
+    Raises:
+        DatasetError: a file is damaged, or none of the tool's; names it and the place.
+        UsageError: no such tool or file, or no image's key is known.
+    """
+    if tool not in TOOLS:
+        raise UsageError(f"no tool {tool!r}; there are {', '.join(TOOLS)}")
+    if not to.endswith(".parquet"):
+        raise UsageError(f"{to}: labels become a .parquet file")
+    sent = SentFrames.load(keys) if keys else SentFrames()
+    found: list[tuple[Key, ToolLabel]] = []
+    images, labelled, unknown = set[tuple[str, str | int]](), set[Key](), Counter[str]()
+    skipped: Counter[str] = Counter()
+    for file in files:
+        place = shown(file)
+        said = TOOLS[tool](_bytes_of(file, storage_options), place)
+        # Numbers are those of frames of a file, names are names everywhere.
+        images |= {(place if isinstance(image, int) else "", image) for image in said.images}
+        skipped += said.skipped
+        for label in said.labels:
+            key = sent.find(label.image, place)
+            if key is None:
+                unknown[str(label.image)] += 1
+            else:
+                labelled.add(key)
+                found.append((key, label))
+    if unknown and not found:
+        raise UsageError(
+            f"{shown(files[0])}: nothing tells the key of {next(iter(unknown))!r}, or any other image: "
+            "give the keys.parquet of the export (--keys), or name images as `logloom label export` does"
+        )
+    _write(to, _table_of(found, shown(files[0])))
+    return ImportedLabels(
+        to,
+        len(found),
+        len(images),
+        len(labelled),
+        tuple(sorted(unknown)[:_NAMED]),
+        len(unknown),
+        dict(sorted((kind, count) for kind, count in skipped.items() if count)),
+    )
+
+
+def _bytes_of(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
+    fs, path = filesystem(uri, storage_options)
+    try:
+        data: bytes = fs.cat_file(path, start=0, end=MAX_BYTES + 1)
+    except MISSING:
+        raise UsageError(f"{shown(uri)}: there is no such file") from None
+    except OSError as error:
+        raise StorageError(f"{shown(uri)}: can't be read: {error}") from chained(error)
+    if len(data) > MAX_BYTES:
+        raise DatasetError(f"{shown(uri)}: larger than {MAX_BYTES >> 30} GiB; export it in parts")
+    return data
+
+
+def _table_of(found: Sequence[tuple[Key, ToolLabel]], place: str) -> pa.Table:
+    """
+    Raises:
+        DatasetError: text that is no UTF-8, or numbers that are not finite or beyond 64 bits.
+    """
+    try:
+        return label_table(found)
+    except (ValueError, OverflowError) as error:
+        raise DatasetError(f"{place}: labels hold what no table can: {error}") from error
+
+
+def _write(to: str, table: pa.Table) -> None:
+    """Puts the table in place whole."""
+    import pyarrow.parquet as pq
+
+    path = pathlib.Path(to)
+    partial = path.with_name(f".{own_name()}{PARTIAL}")
+    with explained(to):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(table, str(partial))
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)

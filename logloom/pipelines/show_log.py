@@ -1,0 +1,98 @@
+"""Messages of a log as they were recorded, to stand beside its rows: `logloom show --with-log`.
+
+Here: `messages_of`, which gives payloads undecoded, so that topics of any encoding are there.
+Elsewhere: reading files (logloom.io.logs), where the messages go (show_mcap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.container import Channel, Chunk
+from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.part import LogPart
+from logloom.io.logs.redacted import redacted_ranges
+from logloom.io.manifest import Manifest
+from logloom.io.purged import Purged
+from logloom.io.shards import LogRecord
+from logloom.io.storage import Store
+from logloom.words import OnMessage
+
+
+@dataclass(frozen=True)
+class RawMessage:
+    """A message of a log.
+
+    Attributes:
+        log_time, publish_time: ns since the Unix epoch.
+    """
+
+    channel: Channel
+    log_time: int
+    publish_time: int
+    data: bytes
+
+
+def messages_of(
+    store: Store, manifest: Manifest, record: LogRecord, first: int, last: int, on_problem: OnMessage
+) -> Iterator[RawMessage]:
+    """The messages of a log with first <= log time <= last: by file, by chunk, by log time in each.
+
+    Args:
+        manifest: of the version that the log's rows are of.
+        on_problem: is called for each damaged stretch; what is whole of it is given.
+
+    Raises:
+        UsageError: there are no messages as they were recorded: the log is made of tables, or some of its
+            time was erased.
+        LogReadError: the log isn't what the rows were built of.
+    """
+    whose = f"log {record.log_id!r}"
+    if not record.uris:
+        raise UsageError(f"{whose}: the version names no files of it; leave --with-log out")
+    hash = manifest.recipe.get("hash", "ends")
+    options = OpenOptions("salvage", store.options, store.uri_of("index"), hash=hash)
+    log = open_log(record.uris, options, record.log_id)
+    if not isinstance(log, ContainerLog):
+        raise UsageError(
+            f"{whose}: is made of tables, which hold no messages as recorded; leave --with-log out"
+        )
+    content_id = log.summary.content_id
+    if redacted_ranges(Purged(store).redactions, record.log_id, content_id):
+        raise UsageError(
+            f"{whose}: some of its time was erased, which its files may still hold; leave --with-log out"
+        )
+    if content_id != record.content_id:
+        raise LogReadError(
+            f"{record.uris[0]}: has changed since the build, so it isn't what the rows come from; "
+            "leave --with-log out, or build again"
+        )
+    return _messages(log, first, last, on_problem)
+
+
+def _messages(log: ContainerLog, first: int, last: int, on_problem: OnMessage) -> Iterator[RawMessage]:
+    for part in log.parts:
+        stretches = part.index.stretches
+        overlaps = (stretches["first"] <= last) & (stretches["last"] >= first)
+        numbers = part.index.with_messages
+        for number, chunk in part.chunks(numbers[overlaps[numbers]]):
+            for problem in chunk.problems:
+                on_problem(f"{part.origin(number).place}: {problem}")
+            yield from _of_chunk(part, chunk, first, last)
+
+
+def _of_chunk(part: LogPart, chunk: Chunk, first: int, last: int) -> Iterator[RawMessage]:
+    for row in np.argsort(chunk.log_time, kind="stable").tolist():
+        channel = part.index.channels.get(int(chunk.channel[row]))
+        log_time = int(chunk.log_time[row])
+        if channel is None or not first <= log_time <= last:
+            continue
+        start = int(chunk.start[row])
+        data = chunk.buffer[start : start + int(chunk.length[row])].tobytes()
+        yield RawMessage(channel, log_time, int(chunk.publish_time[row]), data)

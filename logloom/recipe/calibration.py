@@ -1,0 +1,95 @@
+"""Calibrations of cameras in a recipe: one entry that stands for several columns.
+
+    front: {calibration: {camera: /cam/front/camera_info, frame: base_link}}
+
+stands for `front.k`, `front.d`, `front.model`, `front.size`, and with a frame `front.extrinsics`. They are
+columns like any other from here on: plans and versions know nothing of the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ValidationError
+
+from logloom.recipe.columns import FrameName, RecipePart, Topic, as_list
+from logloom.recipe.mistakes import Mistake, from_pydantic
+from logloom.recipe.values import LengthOfTime
+from logloom.validation import Path
+
+_KEY = "calibration"
+
+
+class Calibration(RecipePart):
+    """`calibration`: a topic of sensor_msgs/CameraInfo or foxglove.CameraCalibration.
+
+    Attributes:
+        frame: in which the camera's pose is wanted; None for no extrinsics.
+        resample, tolerance: which message counts; by default the topic's last, for all rows.
+        topics, static: with the transforms that extrinsics are made of, see `FramePair`.
+        missing: see `TopicColumn`.
+    """
+
+    camera: Topic
+    frame: FrameName | None = None
+    resample: Literal["static", "previous", "next", "nearest"] = "static"
+    tolerance: LengthOfTime | None = None
+    topics: Annotated[tuple[Topic, ...], BeforeValidator(as_list)] = ()
+    static: Annotated[tuple[Topic, ...], BeforeValidator(as_list)] = ("/tf_static",)
+    missing: Literal["fail", "unavailable"] = "unavailable"
+
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """The columns that it stands for, by the last part of their names, as a recipe has them."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        of_topic: dict[str, Any] = {"topic": self.camera, "resample": self.resample}
+        of_topic |= {key: said[key] for key in ("tolerance", "missing") if key in said}
+        matrix = "focal lengths and principal point, in pixels"
+        found: dict[str, dict[str, Any]] = {
+            "k": {**of_topic, "as": "camera_matrix", "description": matrix},
+            "d": {**of_topic, "as": "distortion", "description": "parameters of the distortion model"},
+            "model": {**of_topic, "field": "distortion_model"},
+            "size": {**of_topic, "field": ["height", "width"], "description": "height and width, in pixels"},
+        }
+        if self.frame is not None:
+            tf: dict[str, Any] = {"from": {"topic": self.camera}, "to": self.frame}
+            transforms = {"topics": list(self.topics), "static": list(self.static)}
+            of_camera = f"p_{self.frame} = M p_camera" if self.frame.isidentifier() else ""
+            found["extrinsics"] = {"tf": tf | transforms, "as": "matrix", "description": of_camera}
+        return found
+
+
+def expanded(columns: Any) -> tuple[Any, dict[Path, Path], list[Mistake]]:
+    """A recipe's columns with those that calibrations stand for.
+
+    Returns:
+        The columns; of keys of those that were put in the keys that stand for them; what is wrong.
+    """
+    if not isinstance(columns, Mapping):
+        return columns, {}, []
+    made: dict[Any, Any] = {}
+    origins: dict[Path, Path] = {}
+    mistakes: list[Mistake] = []
+    for name, column in columns.items():
+        if not (isinstance(column, Mapping) and _KEY in column):
+            made[name] = column
+            continue
+        path: Path = ("columns", str(name), _KEY)
+        beside = (key for key in column if key != _KEY)
+        mistakes += [
+            Mistake(("columns", str(name), str(key)), f"has no meaning beside `{_KEY}`") for key in beside
+        ]
+        try:
+            calibration = Calibration.model_validate(column[_KEY], by_alias=True, by_name=False)
+        except ValidationError as error:
+            mistakes += from_pydantic(error.errors(), Calibration, path)
+            continue
+        for part, said in calibration.columns().items():
+            own = f"{name}.{part}"
+            if own in columns:
+                mistakes.append(Mistake(path, f"stands for {own}, which the recipe has already"))
+            made[own] = said
+            of_own: Path = ("columns", own)
+            origins |= {of_own: path, (*of_own, "topic"): (*path, "camera"), (*of_own, "tf"): path}
+            origins |= {(*of_own, "tf", "from"): (*path, "camera"), (*of_own, "tf", "to"): (*path, "frame")}
+    return made, origins, mistakes

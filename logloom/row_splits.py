@@ -1,0 +1,151 @@
+"""Which split each row falls into, by where or when it was recorded or by a value: functions of arrays.
+
+Here: `RowSplit`, what a recipe or a program asks for; `labels_by_place`, `labels_by_time`, `labels_by_value`;
+which columns can be split by.
+Elsewhere: builds that split rows (logloom.transforms.rows), splits of a dataset that is there
+(logloom.datasets.splitting), splits of whole logs (logloom.recipe.logs).
+
+Cells are squares of a grid that begins at 0, or spans of time since the Unix epoch. A hash of a cell's number
+decides its split, so a cell stays in its split whatever drives arrive, and a row's split follows from the row
+alone:
+
+    train | train | val            rows of train nearer than the gap to the square of val are in no split, and
+    ------+-------+------          so are rows of val that near to any square of train
+    val   | train | train
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array
+from logloom.digests import share_of
+from logloom.schema import ColumnType
+
+COLUMN = "split"  # of the rows that a build splits: the name of each row's split
+NEAR = -1  # the label of rows that are in no split since they are nearer than the gap to another split's cell
+UNKNOWN = -2  # of rows that are in none since nobody knows their place, or value
+
+_REASON = "split "  # begins the reasons why rows are dropped that are in no split
+
+Labels = NDArray[np.int32]  # (N,) the number of each row's split, NEAR or UNKNOWN
+Shares = Mapping[str, Decimal]
+
+_MOST = 2**52  # numbers of cells beyond which floats tell no two places apart
+_METRES = ("", "m", "metre", "metres", "meter", "meters")
+
+
+@dataclass(frozen=True)
+class RowSplit:
+    """How rows are split.
+
+    Attributes:
+        by: "value" for that of a column.
+        shares: names in order, with their shares, which sum to 1.
+        column: of positions, or of values; "" for time.
+        cell, gap: metres, or seconds; 0 for values.
+    """
+
+    by: Literal["place", "time", "value"]
+    shares: tuple[tuple[str, Decimal], ...]
+    column: str = ""
+    cell: Decimal = Decimal(0)
+    gap: Decimal = Decimal(0)
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why rows are in no split, by label."""
+        return {NEAR: f"{_REASON}gap", UNKNOWN: f"{_REASON}without {self.column}"}
+
+
+def left_out_of(dropped: Mapping[str, int]) -> int:
+    """How many rows are in no split, of rows dropped by reason."""
+    return sum(count for reason, count in dropped.items() if reason.startswith(_REASON))
+
+
+def labels_by_place(places: Array, cell: float, gap: float, shares: Shares) -> Labels:
+    """The labels of rows by their cell of a grid.
+
+    Args:
+        places: (N, 2) float64 metres; NaN where one is unavailable.
+        cell, gap: metres; the gap is at most a cell.
+    """
+    with np.errstate(invalid="ignore"):  # of rows without a position
+        cells, within = np.floor_divide(places, cell), np.mod(places, cell)
+    return _labels(cells, within, cell, gap, shares)
+
+
+def labels_by_time(stamps: NDArray[np.int64], cell: float, gap: float, shares: Shares) -> Labels:
+    """The labels of rows by their span of time.
+
+    Args:
+        stamps: (N,) int64 ns.
+        cell, gap: seconds, at least a nanosecond a cell; the gap is at most a cell.
+    """
+    length, apart = round(cell * 1e9), round(gap * 1e9)
+    cells, within = np.divmod(stamps, length)
+    return _labels(cells[:, None], within[:, None], length, apart, shares)
+
+
+def labels_by_value(values: Sequence[Any], shares: Shares) -> Labels:
+    """The labels of rows by a text or a whole number each."""
+    names = {name: number for number, name in enumerate(shares)}
+    splits = {value: names[share_of(str(value), shares)] for value in dict.fromkeys(values)}
+    return np.array([splits[value] for value in values], np.int32)
+
+
+def _labels(cells: Array, within: Array, cell: float, gap: float, shares: Shares) -> Labels:
+    """
+    Args:
+        cells: (N, d) numbers of the cell that each row lies in; NaN and infinities: in none.
+        within: (N, d) how far from the cell's lower borders.
+    """
+    labels = np.full(len(cells), UNKNOWN, np.int32)
+    known = np.flatnonzero((np.abs(cells) < _MOST).all(axis=1))
+    numbers = cells[known].astype(np.int64)
+    unique, own = np.unique(numbers, axis=0, return_inverse=True)
+    own = own.reshape(-1)
+    names = {name: number for number, name in enumerate(shares)}
+    decided: dict[tuple[int, ...], int] = {}
+
+    def split_of(place: tuple[int, ...]) -> int:
+        if place not in decided:
+            decided[place] = names[share_of(",".join(map(str, place)), shares)]
+        return decided[place]
+
+    chosen = np.array([split_of(tuple(one)) for one in unique.tolist()], np.int32)
+    labels[known] = chosen[own]
+    for step in itertools.product((-1, 0, 1), repeat=cells.shape[1]) if gap > 0 else ():
+        beside = np.array([split_of(tuple(one)) for one in (unique + np.array(step)).tolist()], np.int32)
+        odd = np.flatnonzero((beside != chosen)[own])  # rows in a cell beside one of another split
+        inside = within[known[odd]]
+        distances = np.where(np.array(step) < 0, inside, np.where(np.array(step) > 0, cell - inside, 0))
+        labels[known[odd[np.hypot.reduce(distances.astype(np.float64), axis=1) < gap]]] = NEAR
+    return labels
+
+
+def position_problem(ctype: ColumnType) -> str | None:
+    """Why a column can't be the positions that rows are split by; None where it can."""
+    if ctype.is_ragged or len(ctype.shape) != 1 or (ctype.shape[0] or 0) < 2:
+        return f"is {ctype}; a position has two numbers or more"
+    if ctype.dtype.kind not in "fiu" or ctype.unit not in _METRES:
+        unit = f" in {ctype.unit}" if ctype.unit else ""
+        return (
+            f"is {ctype}{unit}; positions are metres in one frame for all logs, such as a map's (degrees of "
+            "latitude and longitude are none)"
+        )
+    return None
+
+
+def value_problem(ctype: ColumnType) -> str | None:
+    """Why rows can't be split by the values of a column; None where they can."""
+    if ctype.kind == "string" or (ctype.kind == "array" and not ctype.shape and ctype.dtype.kind in "biuSU"):
+        return None
+    return f"is {ctype}; rows are split by a column of texts or whole numbers"

@@ -1,0 +1,112 @@
+"""Calibrations of cameras over a log: which topics hold them, and whether they change.
+
+Here: pure functions of a log. A *calibration* is the matrix K, the distortion D, its model and the size that
+one message of sensor_msgs/CameraInfo or foxglove.CameraCalibration says.
+Elsewhere: their columns (adapters camera_matrix and distortion), the recipe's `calibration`
+(logloom.recipe.calibration), the frame of a camera (logloom.transforms.frames).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import LogloomError, LogReadError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, Messages, TopicRequest
+from logloom.resample.frames import Times
+from logloom.transforms.columns import RowPlan, Span
+from logloom.transforms.frame_notes import CALIBRATION
+
+_MATRIX = FieldSpec(adapter="camera_matrix")
+_PARTS = (
+    _MATRIX,
+    FieldSpec(adapter="distortion"),
+    FieldSpec(("distortion_model",)),
+    FieldSpec(("height", "width")),
+)
+_AT_A_TIME = 4096  # messages
+
+
+def camera_topics(log: Log) -> Iterator[str]:
+    """The topics of a log that hold calibrations, in name order."""
+    return (topic for topic in log.summary.topics if len(_parts(log, topic)) == len(_PARTS))
+
+
+def calibration_changes(log: Log, topic: str) -> Times:
+    """The log times of the messages whose calibration isn't that of the message before.
+
+    Raises:
+        LogReadError: damage, under `on_error` fail.
+    """
+    messages = log.read({topic: TopicRequest(MIN_TIME, MAX_TIME, ("log",), None)})[topic]
+    said = _said(log, messages)
+    changed = [i for i in range(1, len(said)) if said[i] != said[i - 1]]
+    return messages.log_time[np.array(changed, np.intp)]
+
+
+def calibration_note(log: Log, topic: str, span: Span) -> dict[str, int]:
+    """That messages of a span have another calibration than the topic's last one in the log, and how many.
+
+    Raises:
+        LogReadError: damage, under `on_error` fail.
+    """
+    last = log.last_message(topic)
+    messages = log.read({topic: TopicRequest(span.start, span.stop, ("log",), None)}).get(topic)
+    if messages is None or not len(last):
+        return {}
+    (whole,) = _said(log, last)
+    count = sum(said != whole for said in _said(log, messages))
+    text = f"{CALIBRATION}{topic} changes within the log; these messages differ from its last"
+    return {text: count} if count else {}
+
+
+def calibration_notes(log: Log, plan: RowPlan, span: Span) -> dict[str, int]:
+    """`calibration_note` of the topics whose calibration rows hold.
+
+    Raises:
+        LogReadError: damage, under `on_error` fail.
+    """
+    topics = {column.topic for column in plan.columns if column.spec.adapter == _MATRIX.adapter}
+    notes: dict[str, int] = {}
+    for topic in sorted(topics & log.summary.topics.keys()):
+        notes |= calibration_note(log, topic, span)
+    return notes
+
+
+def _parts(log: Log, topic: str) -> list[FieldSpec]:
+    """What messages of a topic say of a calibration."""
+    found = []
+    for spec in _PARTS:
+        try:
+            log.column_type(topic, spec)
+        except LogloomError:
+            continue
+        found.append(spec)
+    return found
+
+
+def _said(log: Log, messages: Messages) -> list[bytes]:
+    """The calibration of each message, as bytes that are equal for equal ones; none of one that lacks it."""
+    specs = _parts(log, messages.topic)
+    said: list[bytes] = []
+    for at in range(0, len(messages), _AT_A_TIME):
+        rows = np.arange(at, min(at + _AT_A_TIME, len(messages)))
+        try:
+            said += _bytes_of(messages, specs, rows)
+        except LogReadError:  # as of a camera that isn't calibrated yet: no row may want it
+            said += [_bytes_or_none(messages, specs, row) for row in np.split(rows, len(rows))]
+    return said
+
+
+def _bytes_or_none(messages: Messages, specs: Sequence[FieldSpec], row: NDArray[np.intp]) -> bytes:
+    try:
+        return _bytes_of(messages, specs, row)[0]
+    except LogReadError:
+        return b""
+
+
+def _bytes_of(messages: Messages, specs: Sequence[FieldSpec], rows: NDArray[np.intp]) -> list[bytes]:
+    parts = [messages.take(spec, rows) for spec in specs]
+    return [b"|".join(np.ascontiguousarray(part[i]).tobytes() for part in parts) for i in range(len(rows))]

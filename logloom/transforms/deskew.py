@@ -1,0 +1,103 @@
+"""Columns of points that are deskewed: what becomes of a row.
+
+Here: `Deskewing`, of a column in a span, and its plan (`deskew_plan`).
+Elsewhere: the arithmetic (logloom.resample.deskew), which times points have (point_times), choosing clouds
+(pieces), the poses that a span knows (lookups).
+
+A row depends on its tick, its cloud and the transforms within `cache` and `around` of its message time alone,
+so any partition gives the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array
+from logloom.errors import UsageError
+from logloom.io.logs.base import Log
+from logloom.recipe.columns import Deskew
+from logloom.resample.deskew import deskewed
+from logloom.resample.frames import FOUND, REASONS, Times
+from logloom.resample.kernels import Floats
+from logloom.transforms.columns import ColumnPlan, DeskewPlan, TransformPlan
+from logloom.transforms.lookups import SpanFrames
+from logloom.transforms.point_times import AXES, PointFields, PointTimes, are_measured, point_times
+
+FAR_TIME = len(REASONS)  # of a point, from its cloud's
+WHY = (*REASONS, "points' times")
+
+
+class Deskewing:
+    """Deskews the clouds of a column.
+
+    Attributes:
+        spec: what reads the times of points of a message.
+    """
+
+    def __init__(self, column: ColumnPlan, frames: SpanFrames, times: PointTimes):
+        assert column.deskew is not None
+        self._plan, self._frames, self._times = column.deskew, frames, times
+        self._offset = column.sampling.offset
+        self._fields = PointFields(column.spec)
+        self._axes = self._fields.axes(column.ctype)
+        self.spec = self._fields.of_time(times.field, times.unit)
+
+    def move(self, cloud: Array, read: Array, message_time: int, tick: int) -> tuple[Array, int]:
+        """A cloud deskewed, as a new array; or why it can't be, a position in `WHY`.
+
+        Args:
+            cloud: (n, k) or (n,) points as the column holds them.
+            read: (n,) what `spec` reads of its message.
+            message_time: of the cloud, with the column's offset.
+        """
+        plan = self._plan
+        points = np.stack([self._axis(cloud, i) for i in range(3)]).astype(np.float64)
+        measured = np.flatnonzero(are_measured(points))
+        if len(measured) == 0:
+            return cloud, FOUND
+        own = self._fields.times(read, self._times.unit)[measured]
+        # Without overflow, whatever numbers stand in the message.
+        start = message_time - self._offset if self._times.is_absolute else 0
+        limit = plan.pose.around
+        if ((own < start - limit) | (own > start + limit)).any():
+            return cloud, FAR_TIME
+        own = own + (message_time - start)  # a sensor's delay is that of its points, too
+        to = tick if plan.to == "tick" else int(own.min() if plan.to == "start" else own.max())
+        moved, reason = deskewed(points[:, measured], own, to, self._lookup)
+        if reason != FOUND:
+            return cloud, reason
+        made = cloud.copy()
+        for i in range(3):
+            self._axis(made, i)[measured] = moved[i]
+        return made, FOUND
+
+    def _axis(self, cloud: Array, i: int) -> Array:
+        return cloud[AXES[i]] if self._axes is None else cloud[:, self._axes[i]]
+
+    def _lookup(self, times: Times) -> tuple[Floats, NDArray[np.uint8]]:
+        return self._frames.lookup(self._plan.pose, times)
+
+
+def deskew_plan(
+    log: Log | None, column: ColumnPlan, wanted: Deskew, pose: TransformPlan
+) -> tuple[DeskewPlan, str]:
+    """The plan of a column whose points are deskewed, and what people should know of it.
+
+    Args:
+        log: the first that has a cloud; None where none has any. What it tells is a note only: of other logs
+            their own clouds tell.
+        pose: of the lidar at ticks.
+
+    Raises:
+        UsageError: points have no x, y and z, no field with times, or times that tell no unit.
+        LogReadError: the last cloud is damaged.
+    """
+    PointFields(column.spec).axes(column.ctype)
+    if log is None:
+        raise UsageError(f"which times points have stands in messages, and {column.topic} has none")
+    pose = replace(pose, at=column.name, around=wanted.within)
+    plan = DeskewPlan(pose, wanted.time or "", wanted.unit or "", wanted.to)
+    return plan, f"{column.name}: deskewed by {point_times(log, replace(column, deskew=plan)).words}"

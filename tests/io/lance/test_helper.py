@@ -1,0 +1,103 @@
+"""Forked processes, where pylance crashes: a helper reads for them."""
+
+import os
+import pathlib
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.foreign import open_foreign
+from logloom.io.lance import helper, pylance
+from logloom.testing.processes import in_fork, in_threads
+from logloom.testing.rows import SCHEMA, random_block
+from tests.io.lance.test_lance import FORMAT, UnitContext, lance, write
+
+
+@pylance.anywhere
+def pid_of(place):
+    return os.getpid()
+
+
+@pylance.anywhere
+def refused(place):
+    raise DatasetError(f"{place}: odd")
+
+
+@pylance.anywhere
+def killed(place):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def outcome(function, place):
+    """What a call gives, or raises, in words."""
+    try:
+        return function(place)
+    except DatasetError as error:
+        return str(error)
+
+
+def test_without_a_fork_the_process_itself_reads():
+    assert pid_of("here") == os.getpid()
+
+
+def test_a_forked_process_asks_one_helper_that_survives_errors_and_is_replaced_when_it_dies():
+    def ask():
+        asked = [pid_of, pid_of, refused, pid_of, killed, pid_of]
+        return [os.getpid(), *(outcome(function, "here") for function in asked)]
+
+    own, first, again, odd, third, died, last = in_fork(ask)
+    assert first == again == third
+    assert odd == "here: odd"
+    assert died == "here: damaged, pylance dies of it (code -9)"
+    assert len({os.getpid(), own, first, last}) == 4
+
+
+def test_the_fork_of_a_forked_process_has_a_helper_of_its_own_which_ends_with_it():
+    outer, inner = in_fork(lambda: (pid_of("here"), in_fork(lambda: pid_of("here"))))
+    assert outer != inner
+    for pid in (outer, inner):
+        assert _ends(pid)
+
+
+def _ends(pid):
+    """Whether a process ends, be it that nobody asks for its code."""
+    for _ in range(2400):
+        try:
+            if pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_threads_of_a_forked_process_read_at_the_same_time():
+    assert in_fork(lambda: in_threads(lambda n: outcome(refused, n), 20)) == [f"{n}: odd" for n in range(20)]
+
+
+def test_tables_of_ours_and_of_anybody_are_read_in_a_forked_process(tmp_path):
+    blocks = [random_block(SCHEMA, 5, 0), random_block(SCHEMA, 4, 1)]
+    write(tmp_path / "ours", blocks)
+    plain = lance.dataset(str(tmp_path / "ours")).to_table(columns=["log_id", "timestamp", "speed"])
+    lance.write_dataset(plain.replace_schema_metadata(), str(tmp_path / "anybody's"), max_rows_per_file=3)
+
+    def speeds(name):
+        rows = open_foreign(str(tmp_path / name), columns=["speed"])
+        found = np.concatenate([block.columns["speed"] for block in rows.blocks()]).tolist()
+        return found, float(rows[7]["speed"])
+
+    for name in ("ours", "anybody's"):
+        assert in_fork(lambda name=name: speeds(name)) == speeds(name)
+
+
+def test_writing_in_a_forked_process_is_refused_with_a_way_out(tmp_path):
+    def tell():
+        with pytest.raises(UsageError) as raised:
+            FORMAT.writer(tmp_path, SCHEMA, FORMAT.Options(), UnitContext("a", "a.mcap", "p0", "all"))
+        return str(raised.value)
+
+    assert in_fork(tell).endswith("start processes by spawn")
+    assert helper._idle == []

@@ -1,0 +1,135 @@
+"""Elements that worker processes make, without Beam."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import pytest
+
+from logloom.errors import DatasetError, LogloomError
+from logloom.metrics import collected, count
+from logloom.runners.fork_server import ForkServer
+from logloom.runners.inline import INLINE, Elements
+from logloom.runners.local_workers import LocalWorkers
+from logloom.runners.running import JobFailedError
+
+HERE = os.getpid()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with contextlib.closing(ForkServer([__name__])) as started:
+        yield started
+
+
+@pytest.fixture
+def start(server):
+    with contextlib.closing(LocalWorkers(server, 2, {})) as workers:
+        yield Elements([], workers)
+
+
+def squared(number):
+    count(squares=1)
+    return number * number
+
+
+def with_process(element, *others):
+    return os.getpid(), element, *others
+
+
+def up_to(number):
+    return range(number)
+
+
+def fail(element, error):
+    raise error
+
+
+def end(element, how):
+    os.kill(os.getpid(), how)
+
+
+class ParticularError(Exception):
+    """Can't be pickled: it wants two arguments."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def particular(element):
+    raise ParticularError(1, 2)
+
+
+def test_workers_make_the_elements_after_a_reshuffle_and_count_here(start):
+    here = start | INLINE.Impulse() | INLINE.FlatMap(lambda one: range(40)) | INLINE.Reshuffle()
+    with collected() as metrics:
+        made = list(here | INLINE.Map(squared) | INLINE.Reshuffle() | INLINE.Map(with_process))
+    assert sorted(square for _, square in made) == [number * number for number in range(40)]
+    assert HERE not in {process for process, _ in made}
+    assert metrics.counters == {"squares": 40}
+
+
+def test_what_one_element_becomes_goes_to_any_worker_after_a_reshuffle(start):
+    many = start | INLINE.Create([5, 0, 7]) | INLINE.FlatMap(up_to) | INLINE.Reshuffle() | INLINE.Map(squared)
+    assert sorted(many) == sorted(number * number for most in (5, 7) for number in range(most))
+
+
+def test_groups_have_all_values_and_are_made_into_elements_by_workers(start):
+    keyed = start | INLINE.Create(range(9)) | INLINE.Map(divmod, 3)
+    grouped = dict(group for _, group in keyed | INLINE.GroupByKey() | INLINE.Map(with_process))
+    assert {key: sorted(values) for key, values in grouped.items()} == {key: [0, 1, 2] for key in range(3)}
+
+
+def test_a_run_may_need_what_another_makes_while_it_is_under_way(start):
+    outer = iter(start | INLINE.Create(range(20)) | INLINE.Map(squared))
+    seen = [next(outer)]
+    side = INLINE.pvalue.AsList(start | INLINE.Create([1, 2, 3]) | INLINE.Map(squared))
+    ((_, _, others),) = start | INLINE.Create("a") | INLINE.Map(with_process, side)
+    assert sorted(others) == [1, 4, 9]
+    assert sorted([*seen, *outer]) == [number * number for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    "error", [DatasetError("of a step"), ValueError("of Python"), OSError(5, "of a disk")]
+)
+def test_an_error_of_a_step_is_raised_here_with_its_place(start, error):
+    with pytest.raises(type(error), match=str(error.args[-1])) as raised:
+        list(start | INLINE.Create([1]) | INLINE.Map(fail, error))
+    assert "in a worker process:" in raised.value.__notes__[0]
+    assert "in fail" in raised.value.__notes__[0]
+
+
+def test_an_error_that_can_not_be_pickled_is_raised_as_text(start):
+    with pytest.raises(RuntimeError, match=r"(?s)in particular.*ParticularError: 1 and 2"):
+        list(start | INLINE.Create([1]) | INLINE.Map(particular))
+
+
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [(signal.SIGKILL, "was killed, perhaps because memory ran out"), (signal.SIGTERM, "SIGTERM")],
+)
+def test_a_worker_that_ends_fails_the_run(start, number, how):
+    with pytest.raises(JobFailedError, match=f"a worker process ended before its work did: it .*{how}"):
+        list(start | INLINE.Create(range(4)) | INLINE.Map(end, number))
+
+
+def test_an_error_of_what_gives_the_elements_is_raised_as_it_is(start):
+    def elements():
+        yield 1
+        raise LogloomError("no more")
+
+    with pytest.raises(LogloomError, match="no more"):
+        list(start.replaced(elements()).spread() | INLINE.Map(squared))
+
+
+def test_large_elements_go_both_ways(start):
+    large = [bytes([number]) * (3 << 20) for number in range(6)]
+    made = {element for _, element in start | INLINE.Create(large) | INLINE.Map(with_process)}
+    assert made == set(large)
+
+
+def test_workers_do_without_threads_of_this_process(start):
+    before = threading.active_count()
+    list(start | INLINE.Create(range(4)) | INLINE.Map(squared))
+    assert threading.active_count() == before
