@@ -25,6 +25,7 @@ from benchmarks.harness import compare, in_process
 from benchmarks.report import Report
 from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.opening import open_log
+from logloom.io.video.encoders import open_encoder
 from logloom.io.video.index import video_index
 from logloom.recipe import Recipe
 from logloom.transforms.columns import RowPlan, Span
@@ -60,6 +61,7 @@ def encoded(codec: str, frames: int, size: tuple[int, int], gop: int) -> list[by
     encoder.height, encoder.width = size
     encoder.pix_fmt, encoder.time_base, encoder.framerate = "yuv420p", Fraction(1, 20), Fraction(20)
     encoder.gop_size, encoder.bit_rate, encoder.options = gop, 8_000_000, options
+    open_encoder(encoder)
     noise = np.random.default_rng(0).normal(0, 8, (*size, 3))
     y, x = np.mgrid[: size[0], : size[1]]
     packets = []

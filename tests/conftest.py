@@ -19,10 +19,6 @@ if importlib.util.find_spec("hypothesis"):  # which the environment with torch d
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 
-# Where everything is started with a real-time policy, one busy process would starve those that it waits for.
-if hasattr(os, "SCHED_FIFO") and os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR):
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-
 # Tests start a thousand processes; those that compile all they import take a third longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

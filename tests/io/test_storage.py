@@ -288,3 +288,23 @@ def test_a_folder_that_goes_while_a_file_in_it_is_written_anew_comes_back(tmp_pa
     monkeypatch.setattr(pathlib.Path, "replace", replace_once_the_folder_is_gone)
     store.replace("parts/tar/ab/entry.json", b"second")
     assert store.read("parts/tar/ab/entry.json") == b"second"
+
+
+def test_a_folder_that_goes_while_a_unit_is_published_anew_comes_back(tmp_path, monkeypatch):
+    store = Store.at(str(tmp_path))
+    (tmp_path / "parts" / "x").mkdir(parents=True)
+    (tmp_path / "parts" / "x" / "data.bin").touch()
+    real = pathlib.Path.replace
+
+    def replace_once_the_folder_is_gone(self, target):
+        monkeypatch.setattr(pathlib.Path, "replace", real)
+        shutil.rmtree(tmp_path / "parts/x")
+        return real(self, target)
+
+    with store.scratch() as folder:
+        (folder / "data.bin").write_bytes(b"anew")
+        (folder / "entry.json").write_bytes(b"{}")
+        monkeypatch.setattr(pathlib.Path, "replace", replace_once_the_folder_is_gone)
+        store.publish(folder, "parts/x", last="entry.json")
+    assert store.read("parts/x/entry.json") == b"{}"
+    assert store.read("parts/x/data.bin") == b"anew"

@@ -24,6 +24,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import UsageError
+from logloom.io.video.encoders import open_encoder
 
 Encoder = Callable[[Any], bytes]
 Decoder = Callable[[bytes], Any]
@@ -306,6 +307,7 @@ def encode_video(value: Any, fps: float = 20, form: str = "mp4", codec: str = "h
         stream = output.add_stream(codec, rate=fractions.Fraction(fps).limit_denominator(1001))
         stream.height, stream.width = frames.shape[1:3]
         stream.pix_fmt = "yuv420p"
+        open_encoder(stream.codec_context)
         for number, frame in enumerate(frames):
             picture = av.VideoFrame.from_ndarray(frame, format="rgb24")
             picture.pts = number

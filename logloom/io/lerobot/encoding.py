@@ -27,6 +27,7 @@ from logloom.errors import UsageError
 from logloom.io.lerobot.options import VideoOptions
 from logloom.io.video.bits import CLOSED, MAX_PIXELS
 from logloom.io.video.codecs import CODECS
+from logloom.io.video.encoders import open_encoder
 from logloom.io.video.frames import check_decoder, pyav
 
 _ENCODERS = {"av1": "libsvtav1", "h264": "libx264"}
@@ -110,7 +111,10 @@ class RunEncoder:
         self._frames += 1
 
     def _mux(self, frame: Any) -> None:
+        context = self._stream.codec_context
         try:
+            if not context.is_open:
+                open_encoder(context)
             self._file.mux(self._stream.encode(frame))
         except (self._av.error.FFmpegError, ValueError) as error:
             height, width = self._shape

@@ -1,8 +1,8 @@
 """Compressed video in logs: what packets are, which of them can be decoded from where, and their pictures.
 
 Here, a module each: reading bits (bits), what packets of a codec say of themselves (h264, h265, av1, vp9),
-all codecs (codecs), the index of a topic's packets (index), a look at its beginning (glimpse), and decoding
-(frames). No Beam.
+all codecs (codecs), the index of a topic's packets (index), a look at its beginning (glimpse), decoding
+(frames), and opening encoders (encoders). No Beam.
 Elsewhere: columns of video (logloom.transforms.video), single images (logloom.io.logs.decoding.images).
 
 A *packet* is one message. By the conventions of foxglove.CompressedVideo and ffmpeg_image_transport it holds

@@ -19,6 +19,7 @@ from logloom.io.lerobot.format import FORMAT
 from logloom.io.lerobot.options import VideoOptions
 from logloom.io.lerobot.video import VideoFile
 from logloom.io.storage import Store
+from logloom.io.video.encoders import open_encoder
 from logloom.schema import BYTES, ColumnType, Schema
 from tests.io.lerobot.making import START, STEP, assemble, stage
 
@@ -263,6 +264,7 @@ def recorded(codec, rows, gop, **more):
     encoder.height, encoder.width, encoder.pix_fmt = HEIGHT, WIDTH, "yuv420p"
     encoder.time_base, encoder.framerate, encoder.gop_size = Fraction(1, 10), Fraction(10), gop
     encoder.options = {**options, "g": str(gop), **more}
+    open_encoder(encoder)
     packets = []
     for row in range(rows):
         frame = av.VideoFrame.from_ndarray(pixels(row), format="rgb24").reformat(format="yuv420p")

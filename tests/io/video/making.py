@@ -11,6 +11,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Kind
 from mcap_protobuf.writer import Writer as ProtobufWriter
 
+from logloom.io.video.encoders import open_encoder
 from tests.transforms.ros2_logs import COMPRESSED, HEADER, SECOND, START, VIDEO, header, write_log
 
 ENCODERS = {"h264": "libx264", "h265": "libx265", "av1": "libsvtav1", "vp9": "libvpx-vp9"}
@@ -86,6 +87,7 @@ def stream(codec, count=40, gop=15, kind="low_delay", size=(64, 96), seed=0):
     encoder.pix_fmt, encoder.time_base, encoder.framerate = "yuv420p", Fraction(1, 20), Fraction(20)
     encoder.gop_size, encoder.thread_count = gop, 1
     encoder.options = dict(options) | ({"keyint_min": str(gop)} if codec in ("h264", "vp9") else {})
+    open_encoder(encoder)
     packets = []
     for number, pixels in enumerate(pictures(count, size, seed)):
         frame = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format="yuv420p")
