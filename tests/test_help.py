@@ -4,6 +4,9 @@ import pytest
 import typer
 
 from logloom.cli import app
+from logloom.io.foreign import kinds
+from logloom.io.formats import format_names
+from tests.pipelines.conftest import command
 
 COMMANDS = typer.main.get_command(app).commands
 COMMANDS |= {f"label {name}": command for name, command in COMMANDS["label"].commands.items()}
@@ -16,3 +19,10 @@ def test_each_argument_and_option_is_explained_in_a_sentence(name):
         assert text, f"{name} has an option without help"
         assert text[0].isupper(), text
         assert text.endswith("."), text
+
+
+def test_convert_names_all_formats_and_kinds_of_installed_packages():
+    text = command("convert", "--help").stdout
+    said = " ".join(text.replace("\u2502", " ").split())
+    assert f"Format to write: {', '.join(format_names())}." in said
+    assert f"What SRC is: {', '.join(kinds())} (default: detected)." in said

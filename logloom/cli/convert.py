@@ -52,7 +52,7 @@ class ConvertOptions:
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Format to write: bags, tar, zarr, table, parquet, l5kit or another one.",
+            help="Format to write: {formats}.",
         ),
     ]
     plain: Annotated[
@@ -66,7 +66,7 @@ class ConvertOptions:
         typer.Option(
             "--from",
             metavar="KIND",
-            help="What SRC is: granular, webdataset, l5kit, parquet, lance, zarr, table (default: detected).",
+            help="What SRC is: {kinds} (default: detected).",
         ),
     ] = None
     output: Annotated[
@@ -91,13 +91,28 @@ class ConvertOptions:
     ] = SourceDamage.fail
 
 
+class _NamingFormats(typer.core.TyperCommand):
+    """A command whose help names the formats that installed packages offer; to look costs too much before."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from logloom.io.foreign import kinds
+        from logloom.io.formats import format_names
+
+        for parameter in self.params:
+            if isinstance(parameter, typer.core.TyperOption) and parameter.help:
+                parameter.help = parameter.help.replace("{formats}", ", ".join(format_names()))
+                parameter.help = parameter.help.replace("{kinds}", ", ".join(kinds()))
+        super().format_help(ctx, formatter)
+
+
 @app.command(
+    cls=_NamingFormats,
     epilog=examples(
         "logloom convert /data/urban /data/urban-zarr --format zarr",
         "logloom convert gs://datasets/urban@7 /local/shards --format tar --plain",
         "logloom convert /data/granular /data/table --format table --options '{index: [speed]}'",
         "logloom convert s3://bucket/shards out --from webdataset --format bags --plain -c image -c label",
-    )
+    ),
 )
 @takes_groups()
 def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) -> None:

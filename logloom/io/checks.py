@@ -15,19 +15,16 @@ from typing import Any
 
 from blake3 import blake3
 
-from logloom.digests import file_digest
 from logloom.errors import DatasetError
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import Entry, FileEntry
-from logloom.io.filesystems import absolute_uri, explained, filesystem
+from logloom.io.filesystems import absolute_uri, size_and_digest
 from logloom.io.manifest import Assembled, open_root, read_assembled, version_numbers
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
-from logloom.uris import is_local
 
 CHECK = "logloom.check"  # in storage options, beside the protocols
 _IN_VIEW = re.compile(r"(?P<root>.+)/(?P<folder>v(?P<version>\d{8})/(?P<output>[^/]+))/.+")
-_PIECE = 16 << 20
 
 
 class UncheckedWarning(UserWarning):
@@ -108,8 +105,7 @@ def check_file(uri: str, options: Mapping[str, Any] | None) -> None:
     if known is None or wanted is None:
         return
     try:
-        with explained(uri, MISSING):
-            size, digest = _size_and_digest(uri, options)
+        size, digest = size_and_digest(uri, options)
     except MISSING:
         return
     known.compare(uri, wanted, size, digest)
@@ -132,20 +128,6 @@ def check_bytes(uri: str, data: bytes, options: Mapping[str, Any] | None) -> Non
     wanted = known.pending(uri) if known is not None else None
     if known is not None and wanted is not None:
         known.compare(uri, wanted, len(data), blake3(data).hexdigest())
-
-
-def _size_and_digest(uri: str, options: Mapping[str, Any] | None) -> tuple[int, str]:
-    if is_local(uri):
-        path = uri.split("://", 1)[-1]
-        with open(path, "rb") as file:
-            return file.seek(0, 2), file_digest(path)
-    fs, path = filesystem(uri, options)
-    digest, size = blake3(), 0
-    with fs.open(path, "rb", block_size=_PIECE) as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-            size += len(piece)
-    return size, digest.hexdigest()
 
 
 def unit_files(store: Store, entry: Entry) -> dict[str, FileEntry]:

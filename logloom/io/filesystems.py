@@ -1,6 +1,6 @@
 """File systems by URI, through fsspec: opened with their options and credentials.
 
-Here: `filesystem`, `stored_file`, and the parts of URIs.
+Here: `filesystem`, `stored_file`, `contents` and `size_and_digest` of a whole file, and the parts of URIs.
 Elsewhere: folders whose files appear whole (storage), requests tried again (remote), archives (zipped).
 """
 
@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import fsspec
+from blake3 import blake3
 
+from logloom.digests import file_digest
 from logloom.errors import StorageError, UsageError
 from logloom.io import retries
 from logloom.io.remote import MISSING, RemoteFiles, storage_error
@@ -21,6 +23,7 @@ from logloom.io.zipped import ZippedFiles
 from logloom.uris import chained, is_local, shown
 
 ZIP = "zip://"
+_PIECE = 16 << 20  # bytes of a stored file that are hashed at a time
 _ACCESS = "credentials in URIs"  # among storage options: the URIs as they were given, by how they are shown
 
 
@@ -162,6 +165,40 @@ def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: A
         raise
     finally:
         file.close()
+
+
+def contents(uri: str, options: Mapping[str, Any] | None = None, most: int | None = None) -> bytes:
+    """All bytes of a file, or its first `most`.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        StorageError: it can't be read.
+        UsageError: see `filesystem`.
+    """
+    fs, path = filesystem(uri, options)
+    with explained(uri, MISSING):
+        return bytes(fs.cat_file(path, start=None if most is None else 0, end=most))
+
+
+def size_and_digest(uri: str, options: Mapping[str, Any] | None = None) -> tuple[int, str]:
+    """The bytes that a file has, and their BLAKE3 in hex; it may be larger than memory.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        StorageError: it can't be read.
+        UsageError: see `filesystem`.
+    """
+    with explained(uri, MISSING):
+        if is_local(uri):
+            path = uri.split("://", 1)[-1]
+            return os.stat(path).st_size, file_digest(path)
+        fs, path = filesystem(uri, options)
+        digest, size = blake3(), 0
+        with fs.open(path, "rb", block_size=_PIECE) as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+    return size, digest.hexdigest()
 
 
 def file_name_of(uri: str) -> str:

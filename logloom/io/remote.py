@@ -1,7 +1,8 @@
 """File systems of other machines, such as object stores: requests tried again, and one kind of error.
 
 Here: `RemoteFiles`, which `logloom.io.filesystems` gives for every URI that is neither local nor in a
-zip archive, and `storage_error`, in whose words all faults of machine, network and store are told.
+zip archive; `storage_error`, in whose words all faults of machine, network and store are told; and
+`fault_of`, which tells these faults from damage where a library read the file.
 Elsewhere: how long is waited, and which clients try again themselves (logloom.io.retries).
 
 A file that isn't there is FileNotFoundError (or NotADirectoryError, IsADirectoryError), as fsspec has it; any
@@ -42,6 +43,8 @@ _REASONS = {
     errno.EACCES: "no permission",
     errno.EPERM: "no permission",
 }
+# Of a file that isn't there, and of an offset that can't be, as damage makes them.
+_OF_FILES = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL})
 
 
 def storage_error(what: str, error: BaseException) -> LogloomError:
@@ -57,6 +60,20 @@ def storage_error(what: str, error: BaseException) -> LogloomError:
     else:
         reason = f"{type(error).__name__}: {error}"
     return StorageError(f"{what}: {reason}")
+
+
+def fault_of(what: str, error: BaseException) -> LogloomError | None:
+    """The StorageError of what a library raised of a file; None where it speaks of what the file holds.
+
+    Libraries such as Arrow raise OSErrors of both kinds; only those of the system have a number.
+
+    Args:
+        what: could not be read: a URI, or more words.
+    """
+    if isinstance(error, StorageError):
+        return error
+    is_fault = isinstance(error, OSError) and error.errno and error.errno not in _OF_FILES
+    return storage_error(what, error) if is_fault else None
 
 
 class RemoteFiles(AbstractFileSystem):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.disk import PARTIAL, own_name
-from logloom.io.filesystems import explained, file_name_of, filesystem
+from logloom.io.filesystems import contents, explained, file_name_of
 from logloom.io.labels.coco import read_coco
 from logloom.io.labels.cvat import read_cvat
 from logloom.io.labels.kitti import read_kitti
@@ -21,7 +21,7 @@ from logloom.io.labels.names import Key, SentFrames
 from logloom.io.labels.segments import read_segments
 from logloom.io.labels.tool_labels import ToolFile, ToolLabel, label_table
 from logloom.io.remote import MISSING
-from logloom.uris import chained, shown
+from logloom.uris import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,13 +121,10 @@ def import_labels(
 
 
 def _bytes_of(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
-    fs, path = filesystem(uri, storage_options)
     try:
-        data: bytes = fs.cat_file(path, start=0, end=MAX_BYTES + 1)
+        data = contents(uri, storage_options, MAX_BYTES + 1)
     except MISSING:
         raise UsageError(f"{shown(uri)}: there is no such file") from None
-    except OSError as error:
-        raise StorageError(f"{shown(uri)}: can't be read: {error}") from chained(error)
     if len(data) > MAX_BYTES:
         raise DatasetError(f"{shown(uri)}: larger than {MAX_BYTES >> 30} GiB; export it in parts")
     return data

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from logloom import where
-from logloom.errors import DatasetError, LogReadError, StorageError, UsageError
-from logloom.io.filesystems import absolute_uri, filesystem, folder_of
+from logloom.errors import DatasetError, LogReadError, UsageError
+from logloom.io.filesystems import absolute_uri, contents, folder_of
 from logloom.io.l5kit.dtypes import HOST_LENGTH
 from logloom.io.metadata import canonical
 from logloom.io.remote import MISSING
 from logloom.schema import ColumnType
-from logloom.uris import chained, shown
+from logloom.uris import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,18 +148,15 @@ def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
     reader = next((reader for suffix, reader in readers.items() if path.endswith(suffix)), None)
     if reader is None:
         raise UsageError(f"{place}: a catalogue is a table: {', '.join(readers)}")
-    fs, name = filesystem(uri, storage_options)
     try:
-        data = fs.cat_file(name, start=0, end=MAX_BYTES + 1)
+        data = contents(uri, storage_options, MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise UsageError(f"{place}: larger than {MAX_BYTES >> 30} GiB, which is no catalogue")
         table = reader(pa.BufferReader(data))
     except MISSING:
         raise UsageError(f"{place}: there is no such table") from None
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{place}: no table, or a damaged one ({error})") from error
-    except OSError as error:
-        raise StorageError(f"{place}: can't be read: {error}") from chained(error)
     if table.num_rows > MAX_ROWS:
         raise UsageError(f"{place}: more than {MAX_ROWS:,} rows, which is no catalogue")
     return table

@@ -26,9 +26,10 @@ from pydantic import (
     model_validator,
 )
 
-from logloom.errors import LogloomError, RecipeError, StorageError
-from logloom.io.filesystems import filesystem
+from logloom.errors import RecipeError
+from logloom.io.filesystems import contents
 from logloom.io.formats import format_named, format_names
+from logloom.io.remote import MISSING
 from logloom.recipe import checks, yaml
 from logloom.recipe.calibration import expanded
 from logloom.recipe.columns import Column, ColumnName, LabelColumn, RecipePart
@@ -140,23 +141,14 @@ class Recipe(RecipePart):
             RecipeError: it isn't there, isn't text, or has mistakes.
             StorageError: it can't be read.
         """
-        fs, path = filesystem(uri, storage_options)
         source = _short(uri)
         try:
-            data: bytes = fs.cat_file(path, start=0, end=MAX_FILE_BYTES)
+            data = contents(uri, storage_options, MAX_FILE_BYTES)
             return cls.from_yaml(data.decode("utf-8-sig"), source)
-        except (FileNotFoundError, IsADirectoryError) as error:
+        except MISSING as error:
             raise RecipeError(f"{source}: there is no such file") from chained(error)
         except UnicodeDecodeError as error:
             raise RecipeError(f"{source}: is no text (byte {error.start} is no UTF-8)") from error
-        except OSError as error:
-            raise StorageError(f"{source}: can't be read: {error}") from chained(error)
-        except LogloomError:
-            raise
-        except Exception as error:  # every object store has errors of its own
-            raise StorageError(f"{source}: can't be read: {type(error).__name__}: {error}") from chained(
-                error
-            )
 
     def to_yaml(self) -> str:
         """The recipe as YAML, without what is default; `from_yaml` gives an equal one."""

@@ -13,19 +13,15 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 
-from blake3 import blake3
-
-from logloom.digests import file_digest
 from logloom.errors import DatasetError
 from logloom.io.assembled import AssembledEntry, SharedPortion, read_portion, read_portions
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
+from logloom.io.filesystems import size_and_digest
 from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
 from logloom.io.remote import MISSING
 from logloom.io.removals import removing
 from logloom.io.storage import Store
 from logloom.words import counted
-
-_PIECE = 8 << 20  # bytes of an object that are hashed at a time
 
 
 def finished_unit(store: Store, expected: Entry) -> Entry | None:
@@ -200,11 +196,7 @@ def check_files(store: Store, entry: Entry) -> Iterator[str]:
 def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
     """Says how a file differs from its entry."""
     try:
-        if store.local is not None:
-            size = store.path_of(name).stat().st_size
-            digest = file_digest(store.path_of(name)) if size == file.size else ""
-        else:
-            size, digest = _object_digest(store, name)
+        size, digest = size_and_digest(store.uri_of(name), store.options)
     except MISSING:
         yield f"{store.uri_of(name)}: missing"
         return
@@ -212,16 +204,6 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
         yield f"{store.uri_of(name)}: {counted(size, 'byte')}, should be {file.size}"
     elif digest != file.digest:
         yield f"{store.uri_of(name)}: its bytes changed (BLAKE3 {digest[:16]}, should be {file.digest[:16]})"
-
-
-def _object_digest(store: Store, name: str) -> tuple[int, str]:
-    """Size and BLAKE3 of an object, a piece at a time: it may be larger than memory."""
-    size, digest = 0, blake3()
-    with store.fs.open(store.fs_path(name), "rb", block_size=_PIECE) as file:
-        while piece := file.read(_PIECE):
-            size += len(piece)
-            digest.update(piece)
-    return size, digest.hexdigest()
 
 
 def assembled_problems(store: Store, part: Assembled) -> Iterator[str]:

@@ -6,20 +6,23 @@ Elsewhere: what is made of the infos (logloom.datasets.openmmlab), writing files
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.annotations import pickles
 from logloom.io.checks import check_bytes
-from logloom.io.filesystems import filesystem
+from logloom.io.filesystems import contents
+from logloom.io.remote import MISSING
 from logloom.uris import is_local
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _MAX_NAMES_BYTES = 64 << 20
+_MAX_NAME_BYTES = 255  # of a file on a disk; the system refuses to look for a longer one
 _SHOULD = {"metainfo": "should be a dict", "data_list": "should be a list"}
 
 
@@ -46,6 +49,7 @@ def load_annotations(uri: str, storage_options: Mapping[str, Any] | None = None)
 
     Raises:
         FileNotFoundError: it isn't there.
+        StorageError: it can't be read.
         TypeError: its suffix says no known format, or it holds something else than a dict.
         AnnotationError: (a ValueError) it is damaged, would run code, or lacks one of the two keys.
     """
@@ -70,7 +74,7 @@ def load(uri: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     if suffix not in LOADERS:
         known = ", ".join(f".{name}" for name in LOADERS)
         raise TypeError(f"{uri or 'ann_file'!r}: annotation files end in {known}")
-    data = _read(uri, storage_options)
+    data = contents(uri, storage_options)
     check_bytes(uri, data, storage_options)
     try:
         return LOADERS[suffix](data)
@@ -84,28 +88,21 @@ def load(uri: str, storage_options: Mapping[str, Any] | None = None) -> Any:
 
 
 def read_names(uri: str, storage_options: Mapping[str, Any] | None = None) -> list[str] | None:
-    """The lines of a text file, such as names of classes; None where there is no such file."""
-    if is_local(uri):
-        path = uri.split("://", 1)[-1]
-        if not os.path.isfile(path):
-            return None
-        with open(path, encoding="utf-8") as file:
-            return [line.rstrip("\r\n") for line in file]
-    try:
-        fs, path = filesystem(uri, storage_options)
-        data: bytes = fs.cat_file(path, start=0, end=_MAX_NAMES_BYTES)
-    except Exception:  # every store has its own way to say that there is none
+    """The lines of a text file, such as names of classes; None where there is no such file.
+
+    Raises:
+        AnnotationError: it is larger than any list of names.
+        StorageError: it can't be read, or its store doesn't say whether it is there.
+    """
+    if is_local(uri) and max(map(len, os.fsencode(uri).split(b"/"))) > _MAX_NAME_BYTES:
         return None
-    return data.decode("utf-8").splitlines()
-
-
-def _read(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
-    if is_local(uri):
-        with open(uri.split("://", 1)[-1], "rb") as file:
-            return file.read()
-    fs, path = filesystem(uri, storage_options)
-    data: bytes = fs.cat_file(path)
-    return data
+    try:
+        data = contents(uri, storage_options, _MAX_NAMES_BYTES + 1)
+    except (*MISSING, UsageError, ValueError):  # a text that can be no URI, too
+        return None
+    if len(data) > _MAX_NAMES_BYTES:
+        raise AnnotationError(f"{uri}: larger than {_MAX_NAMES_BYTES >> 20} MiB, which is no list of names")
+    return [line.rstrip("\r\n") for line in io.StringIO(data.decode("utf-8"), newline=None)]
 
 
 def _load_json(data: bytes) -> Any:

@@ -6,9 +6,10 @@ Elsewhere: files at paths and URIs (logloom.io.files), what the bytes mean (bag,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from logloom.errors import UsageError
@@ -33,6 +34,7 @@ class ByteFile(Protocol):
 
         Raises:
             DatasetError: the file is gone, or ends earlier.
+            StorageError: it can't be read.
         """
         ...
 
@@ -74,22 +76,24 @@ class PathFile:
 
     @property
     def size(self) -> int:
-        with self._lock:
-            return int(self._opened().seek(0, os.SEEK_END))
+        with self._reading() as stream:
+            return int(stream.seek(0, os.SEEK_END))
 
     def read(self, offset: int, size: int) -> bytes:
-        with self._lock:
-            stream = self._opened()
+        with self._reading() as stream:
             stream.seek(offset)
             return whole(bytes(stream.read(size)), offset, size, self.name)
 
-    def _opened(self) -> Any:
-        if self._stream is None or self._pid != os.getpid():  # a position can't be shared across a fork
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """The open file, for one thread."""
+        with self._lock:
             try:
-                self._stream, self._pid = self._path.open("rb"), os.getpid()
+                if self._stream is None or self._pid != os.getpid():  # a fork can't share a position
+                    self._stream, self._pid = self._path.open("rb"), os.getpid()
+                yield self._stream
             except OSError as error:
                 raise failure(self.name, error) from error
-        return self._stream
 
 
 def open_file(where: Any, options: Mapping[str, Any] | None = None) -> ByteFile:

@@ -14,10 +14,13 @@ import subprocess  # nosec B404 # starts this Python only
 import sys
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP
 from typing import Any
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.remote import storage_error
 
+_CRASHES = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP}  # that a process brings about itself
 _STDERR = 2  # `sys.stderr` may be no file, as in notebooks
 
 
@@ -50,15 +53,18 @@ def helped(function: Callable[..., Any], arguments: Any, options: Mapping[str, A
 
     Raises:
         DatasetError: the helper died of it; names the first argument.
+        StorageError: there can be no helper now, or something else ended it, such as a lack of memory.
         Exception: what the function raises.
     """
-    helper = _taken()
+    try:
+        helper = _taken()
+    except OSError as refused:
+        raise storage_error(f"{arguments[0]}: a process for pylance", refused) from refused
     try:
         helper.connection.send((function.__module__, function.__qualname__, arguments, options))
         result, error = helper.connection.recv()
     except (EOFError, OSError) as died:
-        code = helper.close()
-        raise DatasetError(f"{arguments[0]}: damaged, pylance dies of it (code {code})") from died
+        raise _death(arguments[0], helper.close()) from died
     except BaseException:  # its answer, which comes late, must not be the next one's
         helper.close()
         raise
@@ -66,6 +72,14 @@ def helped(function: Callable[..., Any], arguments: Any, options: Mapping[str, A
     if error is not None:
         raise error
     return result
+
+
+def _death(place: str, code: int) -> LogloomError:
+    if -code in _CRASHES:
+        return DatasetError(f"{place}: damaged, pylance dies of it (code {code})")
+    return StorageError(
+        f"{place}: the process that reads it was ended (code {code}), as happens where memory is short"
+    )
 
 
 def _taken() -> _Helper:

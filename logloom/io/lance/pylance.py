@@ -11,18 +11,23 @@ import contextlib
 import functools
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.extras import needed
+from logloom.io.remote import fault_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_NUMBER = re.compile(r"\(os error (\d+)\)")
+# What Rust's clients of stores say of a request; a file that isn't there, or is too short, is damage.
+_REFUSED = re.compile("Error performing (?!.*(404 Not Found|416 Range))|lacked (the necessary|valid auth)")
 _PANIC = "PanicException"  # what fails in Rust unforeseen; no Exception, and named by no module
 _forked = False  # whether this process was forked by one that had imported pylance
 
@@ -69,14 +74,28 @@ def anywhere(function: Callable[P, T]) -> Callable[P, T]:
 
 @contextlib.contextmanager
 def damage(place: str) -> Iterator[None]:
-    """What pylance says in the block against a file or table at `place` is a DatasetError that names it."""
+    """What pylance says in the block against a file or table at `place` names it.
+
+    Raises:
+        DatasetError: it is damaged.
+        StorageError: the machine or the store refused.
+    """
     try:
         yield
-    except DatasetError:
+    except LogloomError:
         raise
     except BaseException as error:
         known = isinstance(error, pa.ArrowException | ValueError | RuntimeError | OSError | KeyError)
         if not known and type(error).__name__ != _PANIC:
             raise
-        said = str(error).partition(", /")[0]  # where it stands in pylance's own source isn't told
-        raise DatasetError(f"{place}: no Lance data, or damaged ({said:.300})") from error
+        said = f"{str(error).partition(', /')[0]:.300}"  # where it stands in pylance's own source isn't told
+        if _REFUSED.search(str(error)):
+            raise StorageError(f"{place}: {said}") from error
+        damage = DatasetError(f"{place}: no Lance data, or damaged ({said})")
+        raise fault_of(place, _with_number(error)) or damage from error
+
+
+def _with_number(error: BaseException) -> BaseException:
+    """The system's error that pylance met, which only the text of its own tells; else that one."""
+    found = _NUMBER.search(str(error))
+    return OSError(int(found[1]), os.strerror(int(found[1]))) if found else error

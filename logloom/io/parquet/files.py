@@ -23,6 +23,7 @@ from logloom.io.fetching import failure
 from logloom.io.filesystems import stored_file
 from logloom.io.folders import content_of, files_of
 from logloom.io.pieces import Batch, DatasetPiece, RawRows
+from logloom.io.remote import MISSING, fault_of
 from logloom.io.storage import Store
 
 SUFFIXES = (".parquet", ".pq")
@@ -107,9 +108,8 @@ def open_parquet(store: Store, name: str) -> Iterator[Any]:
         opened = store.fs.open(uri, "rb") if store.local is not None else stored_file(uri, store.options)
         with opened as stream, pq.ParquetFile(stream, page_checksum_verification=True) as file:
             yield file
-    except FileNotFoundError:
-        raise DatasetError(f"{uri}: there is no such file") from None
+    except MISSING as error:
+        raise failure(uri, error) from error
     except (pa.ArrowException, OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno:  # the system's; those of damage have no number
-            raise failure(uri, error) from error
-        raise DatasetError(f"{uri}: no Parquet file, or a damaged one ({error})") from error
+        damage = DatasetError(f"{uri}: no Parquet file, or a damaged one ({error})")
+        raise fault_of(uri, error) or damage from error

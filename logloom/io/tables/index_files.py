@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from logloom.errors import DatasetError
 from logloom.io.checks import check_file
 from logloom.io.filesystems import stored_file
+from logloom.io.remote import fault_of
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import HASH_BYTES
 from logloom.io.tables.where import index_columns, mask
@@ -111,7 +112,12 @@ def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> 
 
 @contextlib.contextmanager
 def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Iterator[Any]:
-    """What pyarrow can read a file from; its errors become DatasetErrors that name the file."""
+    """What pyarrow can read a file from; what it raises in the block names the file.
+
+    Raises:
+        DatasetError: the file is missing or damaged.
+        StorageError: it can't be read.
+    """
     check_file(uri, storage_options)
     local = contextlib.nullcontext(uri.split("://", 1)[-1])
     try:
@@ -120,7 +126,8 @@ def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Itera
     except FileNotFoundError as error:
         raise DatasetError(f"{uri}: this index file is missing; build the table again") from error
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise DatasetError(f"{uri}: this index file is damaged ({error}); build the table again") from error
+        damage = DatasetError(f"{uri}: this index file is damaged ({error}); build the table again")
+        raise fault_of(uri, error) or damage from error
 
 
 def read_part(uri: str, storage_options: Mapping[str, Any] | None = None) -> pa.Table:

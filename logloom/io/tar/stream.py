@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
+from logloom.io.fetching import failure
 from logloom.io.filesystems import filesystem
+from logloom.io.remote import fault_of
 from logloom.io.tar.headers import BLOCK
 from logloom.io.tar.members import TarCutShort, group, walk
 from logloom.uris import is_local
@@ -61,11 +63,9 @@ def open_stream(
         else:
             fs, path = filesystem(name, options)
             raw = fs.open(path, "rb")
-    except FileNotFoundError as error:
-        raise DatasetError(f"{name}: there is no such file") from error
+        return decompressed(raw, name)
     except OSError as error:
-        raise StorageError(f"{name}: {error.strerror or error}") from error
-    return decompressed(raw, name)
+        raise failure(name, error) from error
 
 
 class _Pipe(io.RawIOBase):
@@ -177,7 +177,8 @@ class _Unpacked(io.RawIOBase):
             except LogloomError:
                 raise
             except Exception as error:  # zlib.error and zstandard's have nothing else in common
-                raise DatasetError(f"{self.name}: damaged compression ({error})") from error
+                damage = DatasetError(f"{self.name}: damaged compression ({error})")
+                raise fault_of(self.name, error) or damage from error
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]
@@ -201,6 +202,7 @@ def stream_samples(
 
     Raises:
         DatasetError: damage, a cut, or members that are refused; names archive and offset.
+        StorageError: the stream can't be read.
     """
     cursor = _StreamCursor(stream, name or str(getattr(stream, "name", "archive")))
     members = ((name, offset, cursor.payload(size, max_bytes)) for name, offset, size in walk(cursor))
@@ -210,6 +212,9 @@ def stream_samples(
     except TarCutShort:
         if not allow_truncated:
             raise
+    except OSError as error:
+        damage = DatasetError(f"{cursor.name}: at byte {cursor.position}: can't be read ({error})")
+        raise fault_of(cursor.name, error) or damage from error
 
 
 class _StreamCursor:

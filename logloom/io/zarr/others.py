@@ -12,6 +12,7 @@ from typing import Any
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.filesystems import filesystem
+from logloom.io.remote import fault_of
 from logloom.io.storage import Store
 
 FILES = ("zarr.json", ".zgroup", ".zmetadata", ".zattrs")  # one of them makes a folder a group
@@ -28,6 +29,7 @@ def find_groups(store: Store) -> tuple[Groups, dict[str, str]]:
 
     Raises:
         DatasetError: no group, or a damaged one.
+        StorageError: it can't be read.
         UsageError: there are no arrays.
     """
     import zarr
@@ -40,7 +42,8 @@ def find_groups(store: Store) -> tuple[Groups, dict[str, str]]:
             group = zarr.open_group(_zarr_store(store), mode="r", use_consolidated=False)
         found = dict(_with_arrays(group, "", store, unreadable))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{store.uri}: no zarr group that can be read ({error})") from error
+        damage = DatasetError(f"{store.uri}: no zarr group that can be read ({error})")
+        raise fault_of(store.uri, error) or damage from error
     if not found:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in unreadable.items())
         raise UsageError(f"{store.uri}: a zarr group without arrays has no rows{reasons and f' ({reasons})'}")
@@ -59,6 +62,8 @@ def _with_arrays(
         except json.JSONDecodeError:
             raise
         except Exception as error:  # each type and codec has errors of its own
+            if (fault := fault_of(f"{store.uri}/{place}", error)) is not None:
+                raise fault from error
             if any(store.exists(f"{place}/{file}") for file in ("zarr.json", ".zarray", ".zgroup")):
                 unreadable[place] = str(error) or type(error).__name__
             continue

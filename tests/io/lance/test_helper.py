@@ -2,13 +2,14 @@
 
 import os
 import pathlib
+import resource
 import signal
 import time
 
 import numpy as np
 import pytest
 
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.foreign import open_foreign
 from logloom.io.lance import helper, pylance
 from logloom.testing.processes import in_fork, in_threads
@@ -31,12 +32,17 @@ def killed(place):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pylance.anywhere
+def crashed(place):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def outcome(function, place):
     """What a call gives, or raises, in words."""
     try:
         return function(place)
-    except DatasetError as error:
-        return str(error)
+    except LogloomError as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def test_without_a_fork_the_process_itself_reads():
@@ -45,14 +51,25 @@ def test_without_a_fork_the_process_itself_reads():
 
 def test_a_forked_process_asks_one_helper_that_survives_errors_and_is_replaced_when_it_dies():
     def ask():
-        asked = [pid_of, pid_of, refused, pid_of, killed, pid_of]
+        asked = [pid_of, pid_of, refused, pid_of, crashed, pid_of]
         return [os.getpid(), *(outcome(function, "here") for function in asked)]
 
     own, first, again, odd, third, died, last = in_fork(ask)
     assert first == again == third
-    assert odd == "here: odd"
-    assert died == "here: damaged, pylance dies of it (code -9)"
+    assert odd == "DatasetError: here: odd"
+    assert died == "DatasetError: here: damaged, pylance dies of it (code -11)"
     assert len({os.getpid(), own, first, last}) == 4
+
+
+def test_a_helper_that_is_killed_or_can_not_be_started_is_a_fault_of_the_machine_and_no_damage():
+    def ask():
+        found = outcome(killed, "here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        return found, outcome(pid_of, "here")
+
+    died, none = in_fork(ask)
+    assert died.startswith("StorageError: here: the process that reads it was ended (code -9)")
+    assert none == "StorageError: here: a process for pylance: Too many open files"
 
 
 def test_the_fork_of_a_forked_process_has_a_helper_of_its_own_which_ends_with_it():
@@ -75,7 +92,9 @@ def _ends(pid):
 
 
 def test_threads_of_a_forked_process_read_at_the_same_time():
-    assert in_fork(lambda: in_threads(lambda n: outcome(refused, n), 20)) == [f"{n}: odd" for n in range(20)]
+    assert in_fork(lambda: in_threads(lambda n: outcome(refused, n), 20)) == [
+        f"DatasetError: {n}: odd" for n in range(20)
+    ]
 
 
 def test_tables_of_ours_and_of_anybody_are_read_in_a_forked_process(tmp_path):

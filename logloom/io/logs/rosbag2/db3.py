@@ -39,7 +39,7 @@ from logloom.io.logs.inflate import inflate, is_deflated, joined
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag2.copies import UnpackedFile
-from logloom.io.logs.rosbag2.pages import PagedFile, connected, limit_steps
+from logloom.io.logs.rosbag2.pages import REFUSALS, PagedFile, connected, limit_steps
 from logloom.io.logs.rosbag2.trees import leaves, tails
 from logloom.io.retries import is_forbidden
 
@@ -341,6 +341,8 @@ def _rows(database: apsw.Connection, order: str) -> tuple[Int64s, str]:
         problem = ""
         try:
             batch.extend(islice(found, _BATCH))
+        except REFUSALS:
+            raise
         except apsw.Error as error:
             problem = str(error)
         rows = np.array(batch, np.int64).reshape(-1, 4)

@@ -19,7 +19,9 @@ from typing import Any
 
 import apsw
 
+from logloom.errors import LogReadError, StorageError
 from logloom.io.caches import LruCache
+from logloom.io.files import open_local
 from logloom.io.logs.ranges import MIB, LogFile
 
 PAGES: LruCache[bytes] = LruCache(32 * MIB, size=len)
@@ -31,6 +33,7 @@ _GAP = 64 << 10  # bytes between two wanted pages that cost less than a request 
 _BATCH = 8 * MIB  # bytes requested at once
 _REQUESTS = 64  # at once
 _RANGE = MIB  # a longer one is requested in parts, at once
+REFUSALS = (apsw.CantOpenError, apsw.IOError, apsw.NoMemError)  # of the machine; no damage brings them about
 
 
 class PagedFile:
@@ -171,7 +174,21 @@ def connected(source: PagedFile | str, longest: int) -> Iterator[apsw.Connection
 
     Raises:
         apsw.Error: sqlite can't open it.
+        StorageError: the machine refused, here or in the block.
+        LogReadError: the local file is gone.
     """
+    try:
+        with _connected(source, longest) as database:
+            yield database
+    except REFUSALS as error:
+        if not isinstance(source, str):
+            raise
+        open_local(source, LogReadError, is_sized=False)  # which says why, if it can't be opened now either
+        raise StorageError(f"{source}: {error}") from error
+
+
+@contextlib.contextmanager
+def _connected(source: PagedFile | str, longest: int) -> Iterator[apsw.Connection]:
     path, vfs = (
         (f"//{os.path.abspath(source)}", None) if isinstance(source, str) else (str(id(source)), "logloom")
     )

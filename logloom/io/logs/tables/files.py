@@ -2,7 +2,8 @@
 
 Here: their schema, their groups of rows, and some columns of some groups; nothing else is fetched.
 Elsewhere: what columns mean (columns), rows as messages (log).
-Arrow checks what it reads; whatever it refuses becomes a LogReadError that names the file.
+Arrow checks what it reads; whatever it refuses becomes a LogReadError that names the file;
+faults of the machine become StorageErrors.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.tables.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.magic import PARQUET
+from logloom.io.remote import fault_of
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
 
@@ -56,6 +58,7 @@ class TableFile(Protocol):
 
         Raises:
             LogReadError: the file is damaged.
+            StorageError: it can't be read.
         """
         ...
 
@@ -100,9 +103,10 @@ class _BaseTableFile:
             raise
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise LogReadError(
+            damage = LogReadError(
                 f"{self.uri}: can't be read as {self.encoding}: {reason}. Write it again, or leave it out."
-            ) from error
+            )
+            raise fault_of(self.uri, error) or damage from error
 
     def _check_size(self, num_bytes: int, what: str) -> None:
         limit = min(self._options.max_chunk_bytes, allowance(self._file.size))
