@@ -101,6 +101,15 @@ def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
+    """The type of which an extension's values are stored.
+
+    Raises:
+        ValueError: their axes would stand in another order.
+    """
+    if isinstance(kind, pa.FixedShapeTensorType) and list(order := kind.permutation or ()) != sorted(order):
+        raise ValueError(
+            f"a tensor whose axes are permuted {order}; transpose it, or leave it out by --columns"
+        )
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 

@@ -187,6 +187,18 @@ def test_a_name_that_occurs_twice_is_refused_and_never_gives_another_columns_val
     assert [row["b"] for row in rows] == arrays[names.index("b")].to_pylist()
 
 
+@pytest.mark.parametrize("wrap", [lambda kind: kind, pa.list_, lambda kind: pa.struct([("t", kind)])])
+def test_tensors_of_permuted_axes_are_refused_and_others_have_their_shape(tmp_path, read, wrap):
+    tensor = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[0, 1])
+    values = pa.ExtensionArray.from_storage(tensor, pa.array([[*range(6)]], pa.list_(pa.int32(), 6)))
+    odd = wrap(pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0]))
+    pq.write_table(pa.table({"v": values, "odd": pa.nulls(1, odd)}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=r"column odd: a tensor whose axes are permuted \[1, 0\]"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    _, rows = read(tmp_path / "x.parquet", columns=["v"])
+    assert rows[0]["v"].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 def test_a_struct_with_two_fields_of_one_name_is_refused(tmp_path):
     kind = pa.struct([("x", pa.string()), ("x", pa.string())])
     pq.write_table(pa.table({"s": pa.array([None], kind)}), tmp_path / "x.parquet")
