@@ -19,10 +19,12 @@ from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign import open_foreign
 from logloom.io.lerobot import LeRobotOptions, LeRobotReader, episode_tables
-from logloom.io.lerobot.episodes import file_name, segments_of
+from logloom.io.lerobot.episodes import file_name, make_episodes, segments_of
 from logloom.io.lerobot.features import mapping_of
 from logloom.io.lerobot.format import FORMAT
+from logloom.io.lerobot.options import MAX_FILE_BYTES
 from logloom.io.storage import Store
+from logloom.schema import ColumnType, Schema
 from tests.io.lerobot.making import (
     FEATURES,
     HEIGHT,
@@ -91,7 +93,7 @@ def test_a_dropped_row_ends_an_episode_and_a_longer_gap_may_be_allowed(tmp_path)
     assert reader.stamps.tolist() == block.timestamp.tolist()
 
 
-@pytest.mark.parametrize("apart", [99_000_000, 101_000_000, 50_000_000])
+@pytest.mark.parametrize("apart", [99_000_000, 101_000_000, 50_000_000, 150_000_000])
 def test_rows_that_are_no_frames_are_an_error_that_names_both(apart, tmp_path):
     block = make_block(3, 0)
     block.columns["timestamp"][2] = block.columns["timestamp"][1] + apart
@@ -110,6 +112,11 @@ def test_a_clock_of_another_rate_is_an_error_before_any_row(tmp_path):
 def test_rows_of_which_no_two_are_neighbours_are_an_error(tmp_path):
     with pytest.raises(UsageError, match="no two rows lie 100 ms apart"):
         assemble(tmp_path, [make_block(5, 0, frames=range(0, 10, 2))])
+
+
+def test_logs_of_one_row_each_say_nothing_of_the_rate(tmp_path):
+    folder, _ = assemble(tmp_path, [make_block(1, number, f"log{number}") for number in range(2)])
+    assert [episode["length"] for episode in episodes_of(folder)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -343,13 +350,17 @@ def test_an_image_that_fits_no_file_is_an_error(tmp_path):
         assemble(tmp_path, [block], options(file_bytes=1 << 16))
 
 
-def test_an_episode_lasts_half_an_hour_at_most(tmp_path):
-    from logloom.schema import ColumnType, Schema
+def numbers_block(rows):
+    """Rows of one number, a frame apart, with the options and the schema of a dataset of them."""
+    block = Block("car", "p", 0, {"timestamp": START + np.arange(rows) * STEP, "x": np.zeros(rows, "<f4")})
+    chosen = {"fps": 10, "features": {"action": "x"}}
+    return block, chosen, Schema({"x": ColumnType(np.dtype("<f4"))})
 
-    schema = Schema({"x": ColumnType(np.dtype("<f4"))})
-    chosen = LeRobotOptions.model_validate({"fps": 10, "features": {"action": "x"}, "file_bytes": 1 << 17})
-    times = START + np.arange(40_000) * STEP
-    block = type(make_block(1, 0))("car", "p", 0, {"timestamp": times, "x": np.zeros(40_000, "<f4")})
+
+@pytest.mark.parametrize("file_bytes", [1 << 17, MAX_FILE_BYTES])
+def test_an_episode_lasts_half_an_hour_at_most_however_small_its_rows_are(tmp_path, file_bytes):
+    block, chosen, schema = numbers_block(40_000)
+    chosen = LeRobotOptions.model_validate({**chosen, "file_bytes": file_bytes})
     folder, _ = assemble(tmp_path, [block], chosen, schema)
     lengths = [episode["length"] for episode in episodes_of(folder)]
     assert sum(lengths) == 40_000
@@ -357,6 +368,27 @@ def test_an_episode_lasts_half_an_hour_at_most(tmp_path):
     stamps = np.array(frames_of(folder)["timestamp"], np.float32).astype(np.float64)
     exact = np.concatenate([np.arange(length) / 10 for length in lengths])
     assert np.abs(stamps - exact).max() < 1e-4
+
+
+def test_segments_of_half_an_hour_begin_where_a_file_may(tmp_path):
+    chosen = LeRobotOptions.model_validate({"fps": 1, "features": {"action": "x"}})
+    rows, times = 4000, np.arange(4000) * 10**9
+    sizes, begins = np.ones((rows, 1), np.int64), np.arange(rows) % 700 == 0
+    found = segments_of(times, sizes, begins, np.zeros(rows, np.int64), chosen, "car")
+    assert [segment[0] for segment in found] == [1400, 1400, 1200]
+    whole = segments_of(times[:1800], sizes[:1800], begins[:1800], np.zeros(1800, np.int64), chosen, "car")
+    assert [segment[0] for segment in whole] == [1800]  # as before there was a limit
+
+
+def test_a_longer_segment_that_an_earlier_version_staged_is_refused(tmp_path):
+    block, chosen, schema = numbers_block(18_001)
+    chosen = LeRobotOptions.model_validate(chosen)
+    (unit,) = stage(tmp_path, [block], chosen, schema)
+    (first, *others) = unit.unit["segments"]
+    assert (first[0], len(others)) == (18_000, 1)
+    unit.unit["segments"] = [[18_001, *first[1:]]]
+    with pytest.raises(UsageError, match=r"car: rows from \d+ to \d+ ns are 18001 frames.* new root"):
+        make_episodes([unit], chosen)
 
 
 @settings(max_examples=40)
