@@ -38,6 +38,7 @@ from tests.io.lerobot.making import (
     picture,
     stage,
 )
+from tests.io.parquet.test_parquet import claim_rows
 
 
 def episodes_of(folder):
@@ -484,6 +485,26 @@ def write_others(folder, lengths=(4, 3), fps=10, **info):
     return folder, values
 
 
+EPISODES, TASKS, FILE = (
+    "meta/episodes/chunk-000/file-000.parquet",
+    "meta/tasks.parquet",
+    "data/chunk-000/file-000.parquet",
+)
+
+
+def rewrite(path, *, twice=None, **columns):
+    """Gives a Parquet file other columns, of which None is none; `twice` names one that is there twice."""
+    table = pq.read_table(path)
+    for name, values in columns.items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        if values is not None:
+            table = table.append_column(name, values)
+    if twice:
+        table = table.append_column(twice, table[twice])
+    pq.write_table(table.replace_schema_metadata(None), path)
+
+
 def test_a_dataset_of_others_opens_with_an_episode_for_each_log(tmp_path):
     folder, values = write_others(tmp_path / "pick")
     rows = logloom.datasets.open(str(folder))
@@ -508,6 +529,8 @@ def test_a_dataset_of_others_opens_with_an_episode_for_each_log(tmp_path):
         ({"data_path": "{chunk_index.__class__}.parquet"}, "no such file"),
         ({"data_path": "data/nowhere.parquet"}, "don't follow each other|no such file"),
         ({"fps": 0}, "fps"),
+        ({"fps": 1e-300}, "fps"),
+        ({"fps": 1e9}, "fps"),
         ({"features": {"x": {"dtype": "float32", "shape": "many"}}}, "features"),
     ],
 )
@@ -523,6 +546,84 @@ def test_rows_that_a_file_lacks_are_an_error(tmp_path):
     pq.write_table(pa.table(values[1]).slice(1), folder / "data/chunk-000/file-001.parquet")
     with pytest.raises(DatasetError, match=r"file-001\.parquet: 2 frames, its episodes have 3"):
         list(LeRobotReader(str(folder)).blocks())
+
+
+def test_rows_that_a_footer_merely_claims_are_damage_however_they_are_read(tmp_path):
+    folder, values = write_others(tmp_path / "pick", (79, 3))
+    path = folder / "data/chunk-000/file-000.parquet"
+    pq.write_table(pa.table(values[0]).slice(0, 77), path)
+    claim_rows(path, 79)
+    reader = LeRobotReader(str(folder))
+    for read in (lambda: reader[78], lambda: list(reader.blocks())):
+        with pytest.raises(DatasetError, match=r"file-000\.parquet.*77"):
+            read()
+
+
+@pytest.mark.parametrize("log_ids", [None, pa.array(["a"])])
+def test_frames_that_episodes_merely_claim_take_no_memory(tmp_path, log_ids):
+    claimed = 10**13
+    folder, _ = write_others(tmp_path / "pick", (4,), total_frames=claimed)
+    rewrite(folder / EPISODES, length=pa.array([claimed]), log_id=log_ids)
+    with pytest.raises(DatasetError, match=r"file-000\.parquet: 4 frames, its episodes have 10000000000000"):
+        _ = logloom.datasets.open(str(folder)).index
+    with pytest.raises(DatasetError, match=r"file-000\.parquet: 4 frames"):
+        _ = LeRobotReader(str(folder)).stamps
+
+
+def test_times_that_no_clock_holds_are_an_error(tmp_path):
+    claimed = 10**7
+    folder, _ = write_others(tmp_path / "pick", (4,), fps=0.001, total_frames=claimed)
+    rewrite(folder / EPISODES, length=pa.array([claimed]))
+    with pytest.raises(DatasetError, match=r"10000000 frames at 0\.001 fps last too long"):
+        _ = LeRobotReader(str(folder)).stamps
+
+
+NO_TEXT = pa.Array.from_buffers(pa.string(), 1, [None, *pa.array([b"\xff"]).buffers()[1:]])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        (TASKS, {"twice": "task_index"}),
+        (TASKS, {"task_index": pa.array([[0]])}),
+        (TASKS, {"task_index": pa.array([1])}),
+        (TASKS, {"__index_level_0__": NO_TEXT}),
+        (EPISODES, {"twice": "length"}),
+        (EPISODES, {"tasks": pa.chunked_array([NO_TEXT])}),
+        (EPISODES, {"length": pa.array([[4]])}),
+        (FILE, {"twice": "reward"}),
+        (FILE, {"reward": pa.array([[{"x": 1}]] * 4)}),
+        (FILE, {"reward": pa.array(["1"] * 4)}),
+    ],
+)
+def test_tables_that_hold_something_else_are_an_error_that_names_the_file(tmp_path, file, damage):
+    folder, _ = write_others(tmp_path / "pick", (4,))
+    rewrite(folder / file, **damage)
+    with pytest.raises(DatasetError) as told:
+        list(LeRobotReader(str(folder)).blocks())
+    assert str(folder / file).removesuffix("/chunk-000/file-000.parquet") in str(told.value)
+
+
+def test_files_of_episodes_of_different_types_are_an_error_that_names_their_folder(tmp_path):
+    folder, _ = write_others(tmp_path / "pick", (4,))
+    other = folder / EPISODES.replace("file-000", "file-001")
+    other.write_bytes((folder / EPISODES).read_bytes())
+    rewrite(other, length=pa.array(["four"]))
+    with pytest.raises(DatasetError, match="meta/episodes: damaged"):
+        len(LeRobotReader(str(folder)))
+
+
+def test_a_shape_that_no_memory_holds_leaves_the_feature_out(tmp_path):
+    huge = {"dtype": "float32", "shape": [2**62 - 1] * 20, "names": None}
+    folder, _ = write_others(tmp_path / "pick")
+    info = info_of(folder)
+    many = {**huge, "shape": [1] * 100}
+    info["features"] |= {"huge": huge, "many": many}
+    (folder / "meta/info.json").write_text(json.dumps(info))
+    reader = LeRobotReader(str(folder))
+    assert [*reader.left_out] == ["said", "huge", "many"]
+    assert len(reader.left_out["huge"]) < 100
+    assert len(list(reader.blocks())) == 2
 
 
 def test_the_options_of_a_recipe_say_how_rows_become_such_a_dataset_again():
