@@ -9,7 +9,8 @@ value, any other struct a column for each field (`image.bytes`). A null is a row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ from logloom.blocks import Array, Ragged, Values, fill_missing
 from logloom.errors import UsageError
 from logloom.io.survey import RawColumn
 from logloom.schema import BYTES, STRING, ColumnType
+
+_TWICE = "the name occurs twice; rename one"
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,24 @@ class ArrowColumn:
 def columns_of(schema: pa.Schema) -> list[ArrowColumn]:
     """The columns that a table becomes, those that can't be read among them."""
     found: list[ArrowColumn] = []
+    twice = _repeated(schema.names)
     for field in schema:
         try:
+            if field.name in twice:
+                raise ValueError(_TWICE)
             found += _columns(field, (field.name,))
         except ValueError as error:
             found.append(ArrowColumn(field.name, (field.name,), field.type, None, str(error)))
-    return found
+    # A struct's field may be called as a column beside it is.
+    same = _repeated(column.name for column in found)
+    return [
+        replace(column, problem=_TWICE) if column.name in same and not column.problem else column
+        for column in found
+    ]
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def chosen(columns: Sequence[ArrowColumn], names: Sequence[str] | None, place: str) -> list[ArrowColumn]:
@@ -61,13 +76,15 @@ def chosen(columns: Sequence[ArrowColumn], names: Sequence[str] | None, place: s
     found = [column for column in columns if names is None or column.name in names]
     problems = [f"{place}: column {column.name}: {column.problem}" for column in found if column.problem]
     if problems:
-        raise UsageError("\n".join(problems))
+        raise UsageError("\n".join(dict.fromkeys(problems)))
     return found
 
 
 def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
     kind = _storage(field.type)
     if pa.types.is_struct(kind) and not _is_plain(kind):
+        if twice := _repeated(inner.name for inner in kind):
+            raise ValueError(f"{', '.join(sorted(twice))}: {_TWICE}")
         for inner in kind:
             yield from _columns(inner, (*path, inner.name))
         return
@@ -84,6 +101,15 @@ def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
+    """The type of which an extension's values are stored.
+
+    Raises:
+        ValueError: their axes would stand in another order.
+    """
+    if isinstance(kind, pa.FixedShapeTensorType) and list(order := kind.permutation or ()) != sorted(order):
+        raise ValueError(
+            f"a tensor whose axes are permuted {order}; transpose it, or leave it out by --columns"
+        )
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
@@ -154,11 +180,15 @@ def raw_columns(batch: pa.RecordBatch, columns: Sequence[ArrowColumn]) -> dict[s
     """Some rows.
 
     Raises:
-        ValueError: a null within a list or struct, lists of lists that make no array, a time out of range.
+        ValueError: a null within a list or struct, lists of lists that make no array, a time out of range;
+            a column isn't there.
     """
     found = {}
     for column in columns:
-        array = batch.column(batch.schema.get_field_index(column.path[0]))
+        index = batch.schema.get_field_index(column.path[0])
+        if index < 0:
+            raise ValueError(f"{column.name}: not there, or there twice")
+        array = batch.column(index)
         for name in column.path[1:]:
             # Not `field`: a null struct's fields are nulls.
             array = pc.struct_field(array, name)

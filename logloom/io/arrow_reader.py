@@ -17,6 +17,7 @@ from logloom.blocks import Block, Values, concatenate, take
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.arrow_layout import LOG_ID, TIME, ArrowLayout
+from logloom.io.folders import content_of
 from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
@@ -99,6 +100,24 @@ class TableReader(BatchedSource):
 
     def __len__(self) -> int:
         return int(self._bounds[-1])
+
+    def content(self) -> tuple[str, int]:
+        """What tells the file from others, and its bytes; see `content_of` (logloom.io.folders)."""
+        return content_of(self._store, [self._name])
+
+    def groups(self) -> list[tuple[str, int, int]]:
+        """(place, start, stop) of rows that are read, or damaged, alone: groups with a name, else all.
+
+        Raises:
+            DatasetError: the file is damaged.
+        """
+        if not self.group_name:
+            return [(self.place, 0, len(self))]
+        bounds = itertools.pairwise(self._bounds.tolist())
+        return [
+            (f"{self.place}: {self.group_name} {number}", start, stop)
+            for number, (start, stop) in enumerate(bounds)
+        ]
 
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None

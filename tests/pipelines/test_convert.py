@@ -393,6 +393,19 @@ def test_damaged_parts_of_a_version_are_left_out_listed_and_tried_again(built, t
     assert columns_of(root) == before
 
 
+@pytest.mark.parametrize("kind", ["lance", "parquet"])
+def test_plain_tables_of_ours_convert_to_the_same_rows_where_damage_is_skipped(built, tmp_path, kind):
+    folder = PlainFolder.at(str(tmp_path / kind))
+    plan = plan_convert(
+        open_source(str(built)), folder.work.uri, kind, options={"images": {"camera.front": "jpg"}}
+    )
+    done = convert(plan)
+    folder.publish(done.manifest, done.view, kind)
+    source = open_source(str(tmp_path / kind), on_error="skip")
+    convert(plan_convert(source, str(tmp_path / "root"), "zarr", on_error="skip"))
+    assert digested(tmp_path / "root") == digested(built)
+
+
 def test_what_a_format_refuses_stops_a_conversion_that_skips_too(tmp_path, monkeypatch):
     def refuse(*arguments):
         raise UsageError("no room for this name")

@@ -15,6 +15,7 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.arrow_layout import ArrowLayout, ImageOptions, layout_problems
+from logloom.io.arrow_pieces import TypedFiles
 from logloom.io.chained import UnitsSource
 from logloom.io.lance.assemble import ClosedLance, LancePlanJson, make_file, plan_assembly, problems
 from logloom.io.lance.manifest import DATA, VERSIONS, newest, read_manifest
@@ -132,11 +133,13 @@ class LanceFormat(AssembledFormat):
         from logloom.io.lance.others import LanceTable
         from logloom.io.surveyed import SurveyedSource
 
-        found = _told(store) if how.get("on_error") != "skip" else None
-        if found is not None:
-            files, units = found
-            return UnitsSource(store, self.name, units, files)
-        return SurveyedSource(LanceTable(store), columns, **how)
+        found = _told(store)
+        if found is None:
+            return SurveyedSource(LanceTable(store), columns, **how)
+        files, units = found
+        if how.get("on_error") == "skip":
+            return SurveyedSource(TypedFiles(store.uri, self.name, units), columns, **how)
+        return UnitsSource(store, self.name, units, files)
 
 
 def _told(store: Store) -> tuple[list[str], list[LanceReader]] | None:

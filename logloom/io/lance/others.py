@@ -57,7 +57,10 @@ class LanceTable(RawRows):
         for start in range(0, rows, step):
             asked = number, roots, start, min(step, rows - start)
             for batch in _rows(self.place, self._options, self._version, *asked):
-                yield raw_columns(batch, columns)
+                try:
+                    yield raw_columns(batch, columns)
+                except ValueError as error:
+                    raise DatasetError(f"{piece.place}: {error}") from error
 
 
 def _table(place: str, options: Mapping[str, Any], version: int | None) -> Any:

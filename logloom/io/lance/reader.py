@@ -13,7 +13,6 @@ import contextlib
 import os
 import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ from logloom.io.filesystems import explained, stored_file
 from logloom.io.lance.pylance import anywhere, damage, lance
 from logloom.io.rows import batched
 from logloom.io.stretches import Ints
+from logloom.io.temporary import remove_with
 
 _GROUP_BYTES = 4 << 20  # of a file, that are read at a time where all rows are
 _BATCH_ROWS = 1024
@@ -44,16 +44,10 @@ class _Copy:
 
     def __init__(self, uri: str, options: Mapping[str, Any] | None):
         handle, self.path = tempfile.mkstemp(prefix="logloom-", suffix=".lance")
-        weakref.finalize(self, _remove, self.path, os.getpid())
+        remove_with(self, self.path)
         with os.fdopen(handle, "wb") as target, stored_file(uri, options) as source:
             shutil.copyfileobj(source, target, 1 << 20)
             self.nbytes = target.tell()
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:  # a fork must not take the file away from its parent
-        with contextlib.suppress(OSError):
-            os.unlink(path)
 
 
 _copies: LruCache[_Copy] = LruCache(_COPIED_BYTES, least=1)

@@ -3,7 +3,7 @@
 Here: pure functions: rows of a unit into segments, segments of all units into episodes, episodes into files.
 Elsewhere: what segments are told by (stage), what becomes of episodes (assemble).
 
-    rows      . . . . .   . . . . . . . .        a gap, and bytes by which a segment is full
+    rows      . . . . .   . . . . . . . .        a gap, and bytes or rows by which a segment is full
     segments |---------| |-----|---------|       of a unit
     episodes |---------| |------------------…    go on in the log's next unit
 
@@ -44,7 +44,7 @@ def is_gap(before: int, after: int, options: LeRobotOptions, place: str) -> bool
         UsageError: they lie neither a frame nor a gap apart.
     """
     apart = after - before
-    if apart < 1.5 * options.step and abs(apart - options.step) > _TOLERANCE:
+    if apart <= 1.5 * options.step and abs(apart - options.step) > _TOLERANCE:
         raise UsageError(
             f"{place}: rows at {before} and {after} ns lie {apart / 1e6:g} ms apart, frames of fps: "
             f"{options.fps} {options.step / 1e6:g} ms; say `clock: {{rate: {options.fps}}}`, or another fps"
@@ -86,12 +86,19 @@ def segments_of(
     Raises:
         UsageError: rows are no frames.
     """
-    most = options.file_bytes // _SEGMENTS
+    most_bytes, most_rows = options.file_bytes // _SEGMENTS, _most_rows(options)
+    starts = np.append(np.flatnonzero(begins), len(times))
+    # From each row to the next one that may begin a file.
+    counts = starts[starts.searchsorted(np.arange(len(times)), side="right")] - np.arange(len(times))
     found: list[list[Any]] = []
-    rows = zip(times.tolist(), sizes.tolist(), begins.tolist(), tasks.tolist(), strict=True)
-    for time, own, may_begin, task in rows:
+    columns = (times, sizes, begins, counts, tasks)
+    for time, own, may_begin, count, task in zip(*(one.tolist() for one in columns), strict=True):
         last = found[-1] if found else None
-        is_full = last is not None and may_begin and max(_sum(last[3], own)) > most
+        is_full = (
+            last is not None
+            and may_begin
+            and (max(_sum(last[3], own)) > most_bytes or last[0] + count > most_rows)
+        )
         if last is None or is_gap(last[2], time, options, place) or is_full:
             found.append([1, time, time, own, [task]])
         else:
@@ -99,6 +106,11 @@ def segments_of(
             if task not in last[4]:
                 last[4].append(task)
     return found
+
+
+def _most_rows(options: LeRobotOptions) -> int:
+    """Rows of an episode."""
+    return MAX_SECONDS * options.fps
 
 
 def _sum(sizes: Sequence[int], more: Sequence[int]) -> tuple[int, ...]:
@@ -150,7 +162,8 @@ def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[
     for log_id, own in by_log(units, lambda unit: [part[1:3] for part in unit.unit["segments"]]).items():
         segments = [one for unit in own for one in _segments(numbers[id(unit)], unit)]
         found += _episodes_of(log_id, segments, options)
-    if len(found) == sum(episode.rows for episode in found) > 1:
+    num_logs = len({episode.log_id for episode in found})
+    if num_logs < len(found) == sum(episode.rows for episode in found):
         raise UsageError(
             f"outputs: lerobot: no two rows lie {options.step / 1e6:g} ms apart, as frames of fps: "
             f"{options.fps} do; make fps the clock's rate"
@@ -188,7 +201,7 @@ def _episodes_of(
         joined = _sum(total, segment.sizes) if own else segment.sizes
         if own and (
             is_gap(own[-1].times[1], segment.times[0], options, log_id)
-            or rows + num > MAX_SECONDS * options.fps
+            or rows + num > _most_rows(options)
             or any(_file_size(size, rows + num) > options.file_bytes for size in joined)
         ):
             yield _episode(log_id, own, rows, total)
@@ -210,6 +223,12 @@ def _check_size(log_id: str, segment: _EpisodeSegment, rows: int, options: LeRob
         raise UsageError(
             f"{log_id}: rows from {first} to {last} ns take {max(segment.sizes)} bytes, and must fit into "
             f"one file: outputs: {{lerobot: {{file_bytes: {options.file_bytes}}}}}"
+        )
+    if rows > _most_rows(options):
+        first, last = segment.times
+        raise UsageError(
+            f"{log_id}: rows from {first} to {last} ns are {rows} frames in one piece, as earlier versions "
+            f"staged them; an episode has {_most_rows(options)} at most: build into a new root"
         )
 
 

@@ -6,8 +6,10 @@ Elsewhere: writing these files (files), the frames (reader).
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +36,7 @@ _NUMBERS = frozenset(
     {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
     | {"bool", "float16", "float32", "float64"}
 )
-_MAX_ELEMENTS = 1 << 28
+_MAX_AXES, _MAX_ELEMENTS = 32, 1 << 28
 _MAX_SECONDS = 1e9  # of a video
 
 
@@ -54,7 +56,7 @@ class InfoJson(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     codebase_version: str
-    fps: float = Field(gt=0, le=1e6)
+    fps: float = Field(ge=1e-3, le=1e6)
     total_episodes: Count
     total_frames: Count
     data_path: str
@@ -87,8 +89,8 @@ def _type_of(feature: FeatureJson) -> ColumnType | str:
         return STRING
     if feature.dtype not in _NUMBERS:
         return f"{feature.dtype} isn't read"
-    if not 0 < int(np.prod(feature.shape, dtype=np.float64)) <= _MAX_ELEMENTS:
-        return f"of shape {feature.shape}"
+    if len(feature.shape) > _MAX_AXES or not 0 < math.prod(feature.shape) <= _MAX_ELEMENTS:
+        return f"of shape {feature.shape!s:.80}"
     return ColumnType(np.dtype(feature.dtype), () if feature.shape == (1,) else feature.shape)
 
 
@@ -156,13 +158,23 @@ def read_tasks(store: Store, needed: int) -> list[str]:
     names = [name for name in table.column_names if name != "task_index"]
     if "task_index" not in table.column_names or not names:
         raise DatasetError(f"{place}: no tasks by their numbers")
-    numbers, texts = table["task_index"].to_pylist(), table[names[0]].to_pylist()
-    found = dict(zip(numbers, texts, strict=True))
-    if sorted(found, key=str) != sorted(range(len(texts)), key=str) or not all(
-        isinstance(t, str) for t in texts
+    with _decoding(place):
+        texts = table[names[0]].to_pylist()
+        found = dict(zip(table["task_index"].to_pylist(), texts, strict=True))
+    if any(number not in found for number in range(len(texts))) or not all(
+        isinstance(text, str) for text in texts
     ):
         raise DatasetError(f"{place}: tasks aren't numbered from 0, or are no texts")
     return [found[number] for number in range(len(texts))]
+
+
+@contextlib.contextmanager
+def _decoding(place: str) -> Iterator[None]:
+    """What pyarrow or Python says in the block against a table is a DatasetError that names its file."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{place}: damaged ({type(error).__name__}: {error!s:.200})") from error
 
 
 @dataclass(frozen=True)
@@ -196,8 +208,9 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
         with open_parquet(store, f"{EPISODES}/{name}") as file:
             names = [one for one in file.schema_arrow.names if not one.startswith("stats/")]
             tables.append(file.read(names, use_threads=False))
-    table: Any = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
-    told = {name: table[name].to_pylist() for name in table.column_names}
+    with _decoding(place):
+        table: Any = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+        told = {name: table[name].to_pylist() for name in table.column_names}
     chunks, files = told.get(f"{DATA}/chunk_index", []), told.get(f"{DATA}/file_index", [])
     lengths, starts = told.get("length", []), told.get("dataset_from_index", [])
     numbers = [*chunks, *files, *lengths, *starts]

@@ -41,10 +41,11 @@ from logloom.io.parquet.files import open_parquet
 from logloom.io.rows import batched
 from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns, DatasetSource
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
-from logloom.schema import TIMESTAMP, ColumnType, Schema
+from logloom.schema import MAX_TIME, TIMESTAMP, ColumnType, Schema
 
 _KEPT_BYTES = 128 << 20  # of row groups
 _PACKETS_AT_ONCE = 64
+_CLAIMED_ROWS = 1 << 24  # more are counted in the files before memory is taken for them
 _NO_FEATURE = FeatureJson(dtype="string", shape=(1,))  # `task`
 _STAMP, _TASK_INDEX = "timestamp_ns", "task_index"
 
@@ -108,6 +109,9 @@ class LeRobotReader(BatchedSource, DatasetSource):
                     raise DatasetError(f"{self.place}: the episodes of log {log_id} don't follow each other")
                 rows[log_id], before = rows.get(log_id, 0) + length, log_id
             own = Stretches.of_logs([*rows], [*rows.values()])
+        if own.num_rows > _CLAIMED_ROWS:
+            for file in range(len(episodes.files)):
+                self._group_bounds(file)
         self._checked(range(own.num_rows), self._known)
         return own
 
@@ -127,10 +131,11 @@ class LeRobotReader(BatchedSource, DatasetSource):
 
     @cached_property
     def _made_stamps(self) -> Ints:
-        lengths = self._episodes.lengths
-        starts = np.cumsum(lengths) - lengths
-        frames = np.arange(int(lengths.sum())) - np.repeat(starts, lengths)
-        stamps: Ints = np.rint(frames * (1e9 / self._info.fps)).astype(np.int64)
+        rows, lengths, step = len(self), self._episodes.lengths, 1e9 / self._info.fps
+        if len(lengths) and float(lengths.max()) * step >= MAX_TIME:
+            raise DatasetError(f"{self.place}: {lengths.max()} frames at {self._info.fps} fps last too long")
+        frames = np.arange(rows) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        stamps: Ints = np.rint(frames * step).astype(np.int64)
         return stamps
 
     # --- rows -------------------------------------------------------------------------------------------
@@ -276,12 +281,12 @@ class LeRobotReader(BatchedSource, DatasetSource):
             with open_parquet(self._store, self._episodes.files[file]) as opened:
                 metadata = opened.metadata
                 counts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-            found = np.cumsum([0, *counts], dtype=np.int64)
-            if found[-1] != self._episodes.file_rows[file]:
+            if min(counts, default=0) < 0 or sum(counts) != self._episodes.file_rows[file]:
                 raise DatasetError(
-                    f"{self._place(file)}: {found[-1]} frames, its episodes have "
+                    f"{self._place(file)}: {sum(counts)} frames, its episodes have "
                     f"{self._episodes.file_rows[file]}"
                 )
+            found = np.cumsum([0, *counts], dtype=np.int64)
             self._groups.put(key, found)
         return found
 
@@ -294,6 +299,7 @@ class LeRobotReader(BatchedSource, DatasetSource):
         key = (file, group, name)
         found: Values | None = self._groups.get(key)
         if found is None:
+            start, stop = self._group_bounds(file)[group : group + 2].tolist()
             with open_parquet(self._store, self._episodes.files[file]) as opened:
                 if name not in opened.schema_arrow.names:
                     raise DatasetError(
@@ -301,9 +307,11 @@ class LeRobotReader(BatchedSource, DatasetSource):
                     )
                 table = opened.read_row_group(group, columns=[name], use_threads=False)
             try:
+                if len(table) != stop - start:  # which pyarrow doesn't compare
+                    raise ValueError(f"{len(table)} frames instead of {stop - start}")
                 column = table.column(name)
                 found = feature_values(pa.concat_arrays(column.chunks), self._stored_type(name))
-            except (ValueError, pa.ArrowException) as error:
+            except (ValueError, KeyError, pa.ArrowException) as error:
                 raise DatasetError(f"{self._place(file)}: row group {group}: {name}: {error}") from error
             if keep:
                 self._groups.put(key, found)
@@ -355,4 +363,6 @@ def feature_values(array: Any, ctype: ColumnType) -> Values:
 
 
 def _leaf(kind: Any) -> ColumnType:
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise ValueError(f"{kind} values, which are no numbers")
     return ColumnType(np.dtype(kind.to_pandas_dtype()))

@@ -11,13 +11,16 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from logloom.errors import DatasetError
 from logloom.io.arrow_layout import ArrowLayout, ImageOptions, layout_problems
+from logloom.io.arrow_pieces import TypedFiles
 from logloom.io.braces import braceexpand
 from logloom.io.chained import UnitsSource
 from logloom.io.folders import files_of, walk
 from logloom.io.parquet.files import SUFFIXES, ParquetFiles
 from logloom.io.parquet.reader import ParquetReader
 from logloom.io.parquet.writer import ParquetWriter
+from logloom.io.pieces import RawRows
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
@@ -104,15 +107,28 @@ class ParquetFormat(Format):
         """See `rows`."""
         from logloom.io.surveyed import SurveyedSource
 
-        raw = ParquetFiles(store)
+        raw: RawRows = ParquetFiles(store)
         units = self.units(store)
-        if how.get("on_error") != "skip" and all(unit.told is not None for unit in units):
-            return UnitsSource(store, self.name, units)
+        skips = how.get("on_error") == "skip"
+        if all(_is_told(unit, skips) for unit in units):
+            if not skips:
+                return UnitsSource(store, self.name, units)
+            raw = TypedFiles(store.uri, self.name, units)
         return SurveyedSource(raw, columns, **how)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """What the view of a version calls a unit's files."""
         return {ROWS: f"{number:06d}.parquet"} if ROWS in files else {}
+
+
+def _is_told(unit: ParquetReader, skips: bool) -> bool:
+    """Whether a file says what its columns were; so, too, where it is damaged and may be left out."""
+    try:
+        return unit.told is not None
+    except DatasetError:
+        if not skips:
+            raise
+        return True
 
 
 FORMAT = ParquetFormat()

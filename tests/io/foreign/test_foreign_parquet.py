@@ -171,10 +171,53 @@ def test_a_type_without_counterpart_is_refused_by_the_columns_name(tmp_path, val
     assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).schema.columns) == ["ok"]
 
 
+@pytest.mark.parametrize(
+    ("names", "odd"),
+    [(["a", "a", "b"], "a"), (["b", "s.x", "s"], r"s\.x"), (["s", "b", "s"], "s")],
+)
+def test_a_name_that_occurs_twice_is_refused_and_never_gives_another_columns_values(
+    tmp_path, read, names, odd
+):
+    struct = pa.array([{"x": 1, "t": "u"}, {"x": 2, "t": "v"}])
+    arrays = [struct if name == "s" else pa.array([len(names), number]) for number, name in enumerate(names)]
+    pq.write_table(pa.Table.from_arrays(arrays, names=names), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=f"x.parquet: row group 0: column {odd}: the name occurs twice"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    _, rows = read(tmp_path / "x.parquet", columns=["b"])
+    assert [row["b"] for row in rows] == arrays[names.index("b")].to_pylist()
+
+
+@pytest.mark.parametrize("wrap", [lambda kind: kind, pa.list_, lambda kind: pa.struct([("t", kind)])])
+def test_tensors_of_permuted_axes_are_refused_and_others_have_their_shape(tmp_path, read, wrap):
+    tensor = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[0, 1])
+    values = pa.ExtensionArray.from_storage(tensor, pa.array([[*range(6)]], pa.list_(pa.int32(), 6)))
+    odd = wrap(pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0]))
+    pq.write_table(pa.table({"v": values, "odd": pa.nulls(1, odd)}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=r"column odd: a tensor whose axes are permuted \[1, 0\]"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    _, rows = read(tmp_path / "x.parquet", columns=["v"])
+    assert rows[0]["v"].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_struct_with_two_fields_of_one_name_is_refused(tmp_path):
+    kind = pa.struct([("x", pa.string()), ("x", pa.string())])
+    pq.write_table(pa.table({"s": pa.array([None], kind)}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match="column s: x: the name occurs twice"):
+        open_foreign(str(tmp_path / "x.parquet"))
+
+
 def test_a_null_within_a_list_is_an_error_that_names_file_and_column(tmp_path):
     pq.write_table(pa.table({"v": pa.array([[1], [None]], pa.list_(pa.int8()))}), tmp_path / "x.parquet")
     with pytest.raises(DatasetError, match=r"x\.parquet: row group 0: v: a null within"):
         open_foreign(str(tmp_path / "x.parquet"))
+
+
+def test_a_null_within_a_list_of_a_lance_table_is_an_error_that_names_table_and_column(tmp_path):
+    lance = pytest.importorskip("lance")
+    rows = pa.table({"v": pa.array([[1], [None]], pa.list_(pa.int8()))})
+    lance.write_dataset(rows, str(tmp_path / "drive.lance"))
+    with pytest.raises(DatasetError, match=r"drive\.lance: fragment 0: v: a null within"):
+        open_foreign(str(tmp_path / "drive.lance"))
 
 
 def test_files_of_different_types_are_an_error_that_names_the_file(tmp_path):

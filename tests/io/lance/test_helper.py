@@ -1,17 +1,22 @@
 """Forked processes, where pylance crashes: a helper reads for them."""
 
+import gc
+import multiprocessing
 import os
 import pathlib
 import resource
 import signal
+import tempfile
 import time
 
+import fsspec
 import numpy as np
 import pytest
 
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.foreign import open_foreign
 from logloom.io.lance import helper, pylance
+from logloom.io.temporary import remove_with
 from logloom.testing.processes import in_fork, in_threads
 from logloom.testing.rows import SCHEMA, random_block
 from tests.io.lance.test_lance import FORMAT, UnitContext, lance, write
@@ -110,6 +115,49 @@ def test_tables_of_ours_and_of_anybody_are_read_in_a_forked_process(tmp_path):
 
     for name in ("ours", "anybody's"):
         assert in_fork(lambda name=name: speeds(name)) == speeds(name)
+
+
+class Owner:
+    """What a temporary file belongs to."""
+
+
+def read_remote(folder, tempdir, answer):
+    """Reads a row of a table that lies elsewhere; tells the temporary files that it made."""
+    tempfile.tempdir = tempdir
+    memory = fsspec.filesystem("memory")
+    memory.put(folder, "/remote", recursive=True)
+    rows = open_foreign("memory://remote")
+    answer.send((float(rows[2]["speed"]), os.listdir(tempdir)))
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_copies_of_remote_files_end_with_the_worker_process_that_made_them(tmp_path, method):
+    block = random_block(SCHEMA, 5, 0)
+    write(tmp_path / "table", [block])
+    (tmp_path / "temporary").mkdir()
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe(duplex=False)
+    arguments = str(tmp_path / "table"), str(tmp_path / "temporary"), theirs
+    worker = context.Process(target=read_remote, args=arguments)
+    worker.start()
+    theirs.close()
+    speed, (copy,) = ours.recv()
+    worker.join()
+    assert copy.endswith(".lance")
+    assert (worker.exitcode, os.listdir(tmp_path / "temporary")) == (0, [])
+    np.testing.assert_equal(speed, float(block.columns["speed"][2]))
+
+
+def test_a_copy_goes_with_its_object_and_a_fork_leaves_it_to_its_parent(tmp_path):
+    path = tmp_path / "copy"
+    path.touch()
+    owners = [Owner()]
+    remove_with(owners[0], str(path))
+    in_fork(owners.clear)
+    assert path.exists()
+    owners.clear()
+    gc.collect()
+    assert not path.exists()
 
 
 def test_writing_in_a_forked_process_is_refused_with_a_way_out(tmp_path):

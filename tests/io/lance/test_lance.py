@@ -106,6 +106,24 @@ def test_a_table_that_lance_appended_to_and_deleted_from_opens_with_what_is_left
     assert len(left) == 11
 
 
+def test_a_table_has_the_same_rows_where_damage_is_skipped_and_damaged_files_are_left_out(tmp_path):
+    folder, blocks = tmp_path / "table", [random_block(SCHEMA, 5, n, log) for n, log in enumerate("ab")]
+    write(folder, blocks, images=IMAGES)
+    source = open_foreign(str(folder), on_error="skip")
+    assert (source.schema, source.has_stamps) == (SCHEMA, True)
+    assert digests_of_rows(source.blocks(), SCHEMA) == digests_of_rows(blocks, SCHEMA)
+    first, _ = lance.dataset(str(folder)).get_fragments()
+    (file,) = first.metadata.files
+    path = folder / "data" / file.path
+    path.write_bytes(path.read_bytes()[:100])
+    for _ in ("damaged", "gone"):
+        left = open_foreign(str(folder), on_error="skip")
+        assert digests_of_rows(left.blocks(), SCHEMA) == digests_of_rows(blocks[1:], SCHEMA)
+        (lost,) = [log.record for log in left.logs() if log.record.status == "skipped"]
+        assert file.path in lost.reasons[0]
+        path.unlink(missing_ok=True)
+
+
 def test_an_image_that_is_not_there_is_null(tmp_path):
     block = random_block(Schema({"camera.front": BYTES}), 2, 0)
     block.columns["camera.front"] = Ragged.from_bytes([b"", b"\xff\xd8jpg"])

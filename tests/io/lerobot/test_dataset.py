@@ -19,10 +19,12 @@ from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign import open_foreign
 from logloom.io.lerobot import LeRobotOptions, LeRobotReader, episode_tables
-from logloom.io.lerobot.episodes import file_name, segments_of
+from logloom.io.lerobot.episodes import file_name, make_episodes, segments_of
 from logloom.io.lerobot.features import mapping_of
 from logloom.io.lerobot.format import FORMAT
+from logloom.io.lerobot.options import MAX_FILE_BYTES
 from logloom.io.storage import Store
+from logloom.schema import ColumnType, Schema
 from tests.io.lerobot.making import (
     FEATURES,
     HEIGHT,
@@ -36,6 +38,7 @@ from tests.io.lerobot.making import (
     picture,
     stage,
 )
+from tests.io.parquet.test_parquet import claim_rows
 
 
 def episodes_of(folder):
@@ -91,7 +94,7 @@ def test_a_dropped_row_ends_an_episode_and_a_longer_gap_may_be_allowed(tmp_path)
     assert reader.stamps.tolist() == block.timestamp.tolist()
 
 
-@pytest.mark.parametrize("apart", [99_000_000, 101_000_000, 50_000_000])
+@pytest.mark.parametrize("apart", [99_000_000, 101_000_000, 50_000_000, 150_000_000])
 def test_rows_that_are_no_frames_are_an_error_that_names_both(apart, tmp_path):
     block = make_block(3, 0)
     block.columns["timestamp"][2] = block.columns["timestamp"][1] + apart
@@ -110,6 +113,11 @@ def test_a_clock_of_another_rate_is_an_error_before_any_row(tmp_path):
 def test_rows_of_which_no_two_are_neighbours_are_an_error(tmp_path):
     with pytest.raises(UsageError, match="no two rows lie 100 ms apart"):
         assemble(tmp_path, [make_block(5, 0, frames=range(0, 10, 2))])
+
+
+def test_logs_of_one_row_each_say_nothing_of_the_rate(tmp_path):
+    folder, _ = assemble(tmp_path, [make_block(1, number, f"log{number}") for number in range(2)])
+    assert [episode["length"] for episode in episodes_of(folder)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -343,13 +351,17 @@ def test_an_image_that_fits_no_file_is_an_error(tmp_path):
         assemble(tmp_path, [block], options(file_bytes=1 << 16))
 
 
-def test_an_episode_lasts_half_an_hour_at_most(tmp_path):
-    from logloom.schema import ColumnType, Schema
+def numbers_block(rows):
+    """Rows of one number, a frame apart, with the options and the schema of a dataset of them."""
+    block = Block("car", "p", 0, {"timestamp": START + np.arange(rows) * STEP, "x": np.zeros(rows, "<f4")})
+    chosen = {"fps": 10, "features": {"action": "x"}}
+    return block, chosen, Schema({"x": ColumnType(np.dtype("<f4"))})
 
-    schema = Schema({"x": ColumnType(np.dtype("<f4"))})
-    chosen = LeRobotOptions.model_validate({"fps": 10, "features": {"action": "x"}, "file_bytes": 1 << 17})
-    times = START + np.arange(40_000) * STEP
-    block = type(make_block(1, 0))("car", "p", 0, {"timestamp": times, "x": np.zeros(40_000, "<f4")})
+
+@pytest.mark.parametrize("file_bytes", [1 << 17, MAX_FILE_BYTES])
+def test_an_episode_lasts_half_an_hour_at_most_however_small_its_rows_are(tmp_path, file_bytes):
+    block, chosen, schema = numbers_block(40_000)
+    chosen = LeRobotOptions.model_validate({**chosen, "file_bytes": file_bytes})
     folder, _ = assemble(tmp_path, [block], chosen, schema)
     lengths = [episode["length"] for episode in episodes_of(folder)]
     assert sum(lengths) == 40_000
@@ -357,6 +369,27 @@ def test_an_episode_lasts_half_an_hour_at_most(tmp_path):
     stamps = np.array(frames_of(folder)["timestamp"], np.float32).astype(np.float64)
     exact = np.concatenate([np.arange(length) / 10 for length in lengths])
     assert np.abs(stamps - exact).max() < 1e-4
+
+
+def test_segments_of_half_an_hour_begin_where_a_file_may(tmp_path):
+    chosen = LeRobotOptions.model_validate({"fps": 1, "features": {"action": "x"}})
+    rows, times = 4000, np.arange(4000) * 10**9
+    sizes, begins = np.ones((rows, 1), np.int64), np.arange(rows) % 700 == 0
+    found = segments_of(times, sizes, begins, np.zeros(rows, np.int64), chosen, "car")
+    assert [segment[0] for segment in found] == [1400, 1400, 1200]
+    whole = segments_of(times[:1800], sizes[:1800], begins[:1800], np.zeros(1800, np.int64), chosen, "car")
+    assert [segment[0] for segment in whole] == [1800]  # as before there was a limit
+
+
+def test_a_longer_segment_that_an_earlier_version_staged_is_refused(tmp_path):
+    block, chosen, schema = numbers_block(18_001)
+    chosen = LeRobotOptions.model_validate(chosen)
+    (unit,) = stage(tmp_path, [block], chosen, schema)
+    (first, *others) = unit.unit["segments"]
+    assert (first[0], len(others)) == (18_000, 1)
+    unit.unit["segments"] = [[18_001, *first[1:]]]
+    with pytest.raises(UsageError, match=r"car: rows from \d+ to \d+ ns are 18001 frames.* new root"):
+        make_episodes([unit], chosen)
 
 
 @settings(max_examples=40)
@@ -452,6 +485,26 @@ def write_others(folder, lengths=(4, 3), fps=10, **info):
     return folder, values
 
 
+EPISODES, TASKS, FILE = (
+    "meta/episodes/chunk-000/file-000.parquet",
+    "meta/tasks.parquet",
+    "data/chunk-000/file-000.parquet",
+)
+
+
+def rewrite(path, *, twice=None, **columns):
+    """Gives a Parquet file other columns, of which None is none; `twice` names one that is there twice."""
+    table = pq.read_table(path)
+    for name, values in columns.items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        if values is not None:
+            table = table.append_column(name, values)
+    if twice:
+        table = table.append_column(twice, table[twice])
+    pq.write_table(table.replace_schema_metadata(None), path)
+
+
 def test_a_dataset_of_others_opens_with_an_episode_for_each_log(tmp_path):
     folder, values = write_others(tmp_path / "pick")
     rows = logloom.datasets.open(str(folder))
@@ -476,6 +529,8 @@ def test_a_dataset_of_others_opens_with_an_episode_for_each_log(tmp_path):
         ({"data_path": "{chunk_index.__class__}.parquet"}, "no such file"),
         ({"data_path": "data/nowhere.parquet"}, "don't follow each other|no such file"),
         ({"fps": 0}, "fps"),
+        ({"fps": 1e-300}, "fps"),
+        ({"fps": 1e9}, "fps"),
         ({"features": {"x": {"dtype": "float32", "shape": "many"}}}, "features"),
     ],
 )
@@ -491,6 +546,84 @@ def test_rows_that_a_file_lacks_are_an_error(tmp_path):
     pq.write_table(pa.table(values[1]).slice(1), folder / "data/chunk-000/file-001.parquet")
     with pytest.raises(DatasetError, match=r"file-001\.parquet: 2 frames, its episodes have 3"):
         list(LeRobotReader(str(folder)).blocks())
+
+
+def test_rows_that_a_footer_merely_claims_are_damage_however_they_are_read(tmp_path):
+    folder, values = write_others(tmp_path / "pick", (79, 3))
+    path = folder / "data/chunk-000/file-000.parquet"
+    pq.write_table(pa.table(values[0]).slice(0, 77), path)
+    claim_rows(path, 79)
+    reader = LeRobotReader(str(folder))
+    for read in (lambda: reader[78], lambda: list(reader.blocks())):
+        with pytest.raises(DatasetError, match=r"file-000\.parquet.*77"):
+            read()
+
+
+@pytest.mark.parametrize("log_ids", [None, pa.array(["a"])])
+def test_frames_that_episodes_merely_claim_take_no_memory(tmp_path, log_ids):
+    claimed = 10**13
+    folder, _ = write_others(tmp_path / "pick", (4,), total_frames=claimed)
+    rewrite(folder / EPISODES, length=pa.array([claimed]), log_id=log_ids)
+    with pytest.raises(DatasetError, match=r"file-000\.parquet: 4 frames, its episodes have 10000000000000"):
+        _ = logloom.datasets.open(str(folder)).index
+    with pytest.raises(DatasetError, match=r"file-000\.parquet: 4 frames"):
+        _ = LeRobotReader(str(folder)).stamps
+
+
+def test_times_that_no_clock_holds_are_an_error(tmp_path):
+    claimed = 10**7
+    folder, _ = write_others(tmp_path / "pick", (4,), fps=0.001, total_frames=claimed)
+    rewrite(folder / EPISODES, length=pa.array([claimed]))
+    with pytest.raises(DatasetError, match=r"10000000 frames at 0\.001 fps last too long"):
+        _ = LeRobotReader(str(folder)).stamps
+
+
+NO_TEXT = pa.Array.from_buffers(pa.string(), 1, [None, *pa.array([b"\xff"]).buffers()[1:]])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        (TASKS, {"twice": "task_index"}),
+        (TASKS, {"task_index": pa.array([[0]])}),
+        (TASKS, {"task_index": pa.array([1])}),
+        (TASKS, {"__index_level_0__": NO_TEXT}),
+        (EPISODES, {"twice": "length"}),
+        (EPISODES, {"tasks": pa.chunked_array([NO_TEXT])}),
+        (EPISODES, {"length": pa.array([[4]])}),
+        (FILE, {"twice": "reward"}),
+        (FILE, {"reward": pa.array([[{"x": 1}]] * 4)}),
+        (FILE, {"reward": pa.array(["1"] * 4)}),
+    ],
+)
+def test_tables_that_hold_something_else_are_an_error_that_names_the_file(tmp_path, file, damage):
+    folder, _ = write_others(tmp_path / "pick", (4,))
+    rewrite(folder / file, **damage)
+    with pytest.raises(DatasetError) as told:
+        list(LeRobotReader(str(folder)).blocks())
+    assert str(folder / file).removesuffix("/chunk-000/file-000.parquet") in str(told.value)
+
+
+def test_files_of_episodes_of_different_types_are_an_error_that_names_their_folder(tmp_path):
+    folder, _ = write_others(tmp_path / "pick", (4,))
+    other = folder / EPISODES.replace("file-000", "file-001")
+    other.write_bytes((folder / EPISODES).read_bytes())
+    rewrite(other, length=pa.array(["four"]))
+    with pytest.raises(DatasetError, match="meta/episodes: damaged"):
+        len(LeRobotReader(str(folder)))
+
+
+def test_a_shape_that_no_memory_holds_leaves_the_feature_out(tmp_path):
+    huge = {"dtype": "float32", "shape": [2**62 - 1] * 20, "names": None}
+    folder, _ = write_others(tmp_path / "pick")
+    info = info_of(folder)
+    many = {**huge, "shape": [1] * 100}
+    info["features"] |= {"huge": huge, "many": many}
+    (folder / "meta/info.json").write_text(json.dumps(info))
+    reader = LeRobotReader(str(folder))
+    assert [*reader.left_out] == ["said", "huge", "many"]
+    assert len(reader.left_out["huge"]) < 100
+    assert len(list(reader.blocks())) == 2
 
 
 def test_the_options_of_a_recipe_say_how_rows_become_such_a_dataset_again():

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 
 import fsspec
 import numpy as np
@@ -25,6 +26,7 @@ from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.testing.rows import SCHEMA, TYPES, cut, random_block
+from tests.files import flip
 
 PIXELS = ColumnType(np.dtype("u1"), (None, None, None))
 
@@ -274,6 +276,44 @@ def test_a_schema_that_makes_no_sense_is_an_error_that_names_the_file(folder, tm
         pq.write_table(table.replace_schema_metadata({b"logloom": text}), tmp_path / "x.parquet")
         with pytest.raises(DatasetError, match=r"x\.parquet: metadata of the schema"):
             open_foreign(str(tmp_path / "x.parquet"))
+
+
+@pytest.mark.parametrize("columns", [None, ["camera.*", "speed"]])
+def test_a_plain_folder_has_the_same_rows_where_damage_is_skipped(tmp_path, columns):
+    raw = PIXELS
+    schema = Schema({**SCHEMA.columns, "raw": raw}, SCHEMA.sampled)
+    blocks = []
+    for number, log_id in enumerate("ab"):
+        pixels = [np.full((2, row, 3), row, np.uint8) for row in range(1, 7)]
+        block = random_block(SCHEMA, 6, number, log_id)
+        blocks.append(Block(log_id, "p", 0, {**block.columns, "raw": Ragged.from_rows(pixels, raw)}))
+    images = {"camera.front": "jpg", "raw": "png"}
+    write(tmp_path / "plain", blocks, schema, images=images, row_group_bytes=400)
+    source = open_foreign(str(tmp_path / "plain"), columns=columns, on_error="skip")
+    chosen = schema.part(columns)
+    assert (source.schema, source.has_stamps, source.notes) == (chosen, True, ())
+    assert digests_of_rows(source.blocks(None, 200), chosen) == digests_of_rows(blocks, chosen)
+    assert [log.record.status for log in source.logs()] == ["whole", "whole"]
+
+
+def test_damaged_row_groups_of_a_plain_folder_are_left_out_and_all_others_keep_their_types(folder):
+    path, blocks = folder
+    (path / "000002.parquet").write_bytes(b"PAR1 and no more")
+    metadata = pq.read_metadata(path / "000000.parquet")
+    flip(path / "000000.parquet", metadata.row_group(0).column(1).data_page_offset + 40)  # a timestamp
+    with pytest.raises(DatasetError, match=r"000002\.parquet"):
+        open_foreign(str(path))
+    source = open_foreign(str(path), on_error="skip")
+    lost = metadata.row_group(0).num_rows
+    assert 0 < lost < len(blocks[0])
+    left = [Block("a", "p", 0, blocks[0].take(slice(lost, None))), blocks[1]]
+    assert source.schema == SCHEMA
+    assert digests_of_rows(source.blocks(), SCHEMA) == digests_of_rows(left, SCHEMA)
+    reasons = [log.record.reasons[0] for log in source.logs() if log.record.status == "skipped"]
+    assert [re.search(r"\d{6}\.parquet", reason)[0] for reason in reasons] == [
+        "000000.parquet",
+        "000002.parquet",
+    ]
 
 
 def test_rows_that_a_footer_merely_claims_take_no_memory(folder, tmp_path):

@@ -6,10 +6,8 @@ Elsewhere: what the files hold (db3, logloom.io.logs.mcap).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -19,6 +17,7 @@ from logloom.errors import LogReadError, StorageError
 from logloom.io.locks import Lock
 from logloom.io.logs.compression import MAX_RATIO
 from logloom.io.logs.ranges import MAX_REQUEST, LogFile
+from logloom.io.temporary import remove_with
 
 MAX_UNPACKED = 64 << 30
 FREE_UNPACKED = 1 << 30  # bytes that any packed file may hold
@@ -62,7 +61,7 @@ class UnpackedCopy:
     def _make(self) -> str:
         try:
             handle, path = tempfile.mkstemp(prefix="logloom-")
-            weakref.finalize(self, _remove, path, os.getpid())
+            remove_with(self, path)
             with os.fdopen(handle, "wb") as target:
                 self._fill(target)
         except OSError as error:
@@ -97,12 +96,6 @@ class UnpackedCopy:
                     frame = None if frame.eof else frame
         if frame is not None:
             self._problem = "its zstd data end early"
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:  # a fork must not take the file away from its parent
-        with contextlib.suppress(OSError):
-            os.unlink(path)
 
 
 class UnpackedFile(LogFile):
