@@ -194,8 +194,8 @@ python:
 	else echo "no chromium on PATH, and only root can install Debian's: pages are not looked at in tests"; fi
 	touch $@
 
-# ROS's own tf2 as Debian packs it, unpacked and not installed. Elsewhere, and where Debian's Python isn't 3.11, there
-# is none, and the tests against it are skipped.
+# ROS's own tf2 and message_filters as Debian packs them, unpacked and not installed. Elsewhere, and where Debian's
+# Python isn't 3.11, there are none, and the tests against them are skipped.
 .cache/tf2/.installed: tests/interop/debian-tf2.txt
 	rm -rf $(@D) && mkdir -p $(@D)/packages
 	-cd $(@D)/packages && apt-get download $$(cat $(CURDIR)/$<) && \

@@ -30,6 +30,7 @@ from logloom.pipelines.standing import changed_logs, standing, task_of
 from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
+from logloom.recipe.mistakes import Mistake
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.derive import load_files, modules_of, read_files
 from logloom.transforms.finish import skipped_record
@@ -84,6 +85,7 @@ def plan_build(
         >>> plan.up_to_date
         True
     """
+    _check_outputs(recipe)
     store = Store.at(root, storage_options)
     check_root(store)
     check_verify(verify)
@@ -104,6 +106,17 @@ def plan_build(
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared)))
     notes += tuple(_waiting(store, recipe, logs, before))
     return _against_parent(job, recipe, parent, before, logs, compared, notes)
+
+
+def _check_outputs(recipe: Recipe) -> None:
+    """Recipes that are only read from (`head`, Beam) need no outputs.
+
+    Raises:
+        RecipeError: it has none.
+    """
+    if not recipe.outputs:
+        why = "a build writes at least one; name a format, such as `outputs: {table: {}}`"
+        raise recipe.places.error([Mistake(("outputs",), why)])
 
 
 def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:

@@ -1,7 +1,11 @@
 """The original clients, each in an environment of its own; `make interop` makes these."""
 
+import contextlib
+import json
+import os
 import pathlib
 import subprocess
+import tempfile
 
 import pytest
 
@@ -35,3 +39,35 @@ def runner(environment, what):
         return done.stdout
 
     return run
+
+
+@contextlib.contextmanager
+def debian_ros(script: str, package: str):
+    """Runs a script of this folder where ROS's own packages are; gives a function that asks it, in JSON.
+
+    Args:
+        package: of Python, that the script imports.
+    """
+    unpacked = REPOSITORY / ".cache" / "tf2"
+    packages = unpacked / "usr/lib/python3/dist-packages"
+    if not (packages / package).exists():
+        pytest.skip(f"no {package} here ({packages}); `make interop` fetches it where apt-get has it")
+    libraries = ":".join(str(folder) for folder in (unpacked / "usr/lib").glob("*-linux-gnu"))
+    env = os.environ | {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": libraries}
+    command = ["/usr/bin/python3", str(pathlib.Path(__file__).parent / script)]
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryFile() as said,  # no pipe, which tf2's warnings would fill
+        subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=said, text=True) as process,
+    ):
+
+        def ask(question: object) -> object:
+            print(json.dumps(question), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+            if not answer:
+                said.seek(0)
+                pytest.fail(f"{script} died: {said.read()[-4000:].decode()}")
+            return json.loads(answer)
+
+        yield ask
+        process.stdin.close()

@@ -1,9 +1,9 @@
-"""Lookups by ROS's own tf2; runs where tf2 is, with a JSON file of transforms and lookups as argument.
+"""Lookups by ROS's own tf2; runs where tf2 is. Each line of stdin asks for some, in JSON:
 
     {"transforms": [[child, parent, stamp or null, position, quaternion], ...],
      "lookups": [[source, target, time], ...]}
 
-Prints a JSON list: of each lookup [x, y, z, qx, qy, qz, qw], or why there is none.
+Prints a JSON list for each line: of each lookup [x, y, z, qx, qy, qz, qw], or why there is none.
 """
 
 import json
@@ -44,7 +44,7 @@ def lookup(buffer, source, target, time):
     return [place.x, place.y, place.z, turn.x, turn.y, turn.z, turn.w]
 
 
-with open(sys.argv[1]) as file:
-    asked = json.load(file)
-known = buffer_of(asked["transforms"])
-print(json.dumps([lookup(known, *each) for each in asked["lookups"]]))
+for line in sys.stdin:
+    asked = json.loads(line)
+    known = buffer_of(asked["transforms"])
+    print(json.dumps([lookup(known, *each) for each in asked["lookups"]]), flush=True)

@@ -19,6 +19,7 @@ from logloom.errors import (
     LogloomError,
     LogReadError,
     ReadBackError,
+    RecipeError,
     UsageError,
 )
 from logloom.io.entries import ENTRY, unit_folder
@@ -54,6 +55,14 @@ def test_messages_and_ticks_are_all_accounted_for(built):
         assert record.planned == record.rows + sum(record.dropped.values())
     for _, entry in entries_of(store, manifest.logs):
         assert entry.tally["planned"] == entry.rows + sum(entry.tally["dropped"].values())
+
+
+def test_a_recipe_without_outputs_is_refused_before_a_log_is_opened(drive, tmp_path, opened):
+    text = drive.text[: drive.text.index("outputs:")]
+    with pytest.raises(RecipeError, match=r"^drive\.yaml: outputs: a build writes at least one; name a"):
+        plan_build(Recipe.from_yaml(text, source="drive.yaml"), str(tmp_path / "root"))
+    assert opened == []
+    assert not (tmp_path / "root").exists()
 
 
 def test_two_processes_give_the_same_bytes_as_one(drive, built, tmp_path):

@@ -239,7 +239,11 @@ def rewritten(place, change):
     [
         (lambda t: t.drop_columns("log_id"), "a.parquet: on: no column 'log_id'"),
         (lambda t: t.append_column("poly", [[[[1.0]]] * len(t)]), "a row can't hold poly"),
-        (lambda t: t.append_column("ids", [[[1, 2]] * len(t)]), "whose length differs"),
+        (
+            lambda t: t.append_column("ids", pa.array([[]] * len(t), pa.list_(pa.int64()))),
+            "write `field: ids` with `expect: one`",
+        ),
+        (lambda t: t.append_column("at", [[{"ids": [1, 2]}] * len(t)]), "at.ids has no fixed length"),
         (lambda t: t.set_column(4, "score", pa.array([1] * len(t))), "score <i8 in"),
         (lambda t: t.set_column(1, "timestamp", pa.array([0.5] * len(t))), "can't hold nanoseconds"),
         (
@@ -263,6 +267,42 @@ def test_a_table_that_does_not_fit_is_an_error_that_names_it(place, change, said
     assert said in str(caught.value)
     assert "columns.objects" in str(caught.value)
     assert "parquet" in str(caught.value)
+
+
+def with_plain_lists(place):
+    """As pandas and polars write them: the type of `box` says no length."""
+    for path in place.glob("labels/*.parquet"):
+        table = pq.read_table(path)
+        boxes = table["box"].cast(pa.list_(pa.float64()))
+        pq.write_table(table.set_column(3, "box", boxes), path, row_group_size=7)
+
+
+@pytest.mark.parametrize("field", ["", "field: [class, box], ", "field: box, "])
+def test_lists_of_one_length_are_arrays_though_their_type_says_no_length(place, field):
+    with_plain_lists(place)
+    columns = f"objects: {{table: labels/*.parquet, {field}tolerance: 20ms}}"
+    build_at(recipe(place, columns), place / "root")
+    first = logloom.datasets.open(str(place / "root"), output="table")[0]["objects"]
+    boxes = first["box"] if first.dtype.names else first
+    assert boxes.dtype == np.float64
+    assert boxes.tolist() == [[0, 0, 1, 1], [1, 0, 2, 1]]
+
+
+def test_a_list_of_another_length_is_an_error_that_says_which_and_one_label_a_time_holds_it(place):
+    with_plain_lists(place)
+    path = place / "labels" / "b.parquet"
+    table = pq.read_table(path)
+    boxes = pa.array([[0.0] * 4] * 4 + [[1.0, 2.0]] + [[0.0] * 4] * 3)
+    pq.write_table(table.set_column(3, "box", boxes)[::2], path)
+    for field in ("", "field: box, ", "field: [box, score], "):
+        with pytest.raises(RecipeError) as caught:
+            plan_build(recipe(place, f"objects: {{table: labels/*.parquet, {field}}}"), str(place / "root"))
+        assert f"{path}, row 2: box has 2 items here and 4 in the first label" in str(caught.value)
+        assert "write `field: box` with `expect: one`" in str(caught.value)
+    one = "objects: {table: labels/b.parquet, field: box, expect: one}"
+    build_at(recipe(place, one), place / "root")
+    rows = logloom.datasets.open(str(place / "root"), output="table")
+    assert [row["objects"].tolist() for row in rows if len(row["objects"])] == [[0] * 4, [0] * 4, [1, 2]]
 
 
 @pytest.mark.parametrize("field", ["[pos.x, class]", "pos.at"])

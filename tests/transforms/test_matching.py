@@ -126,10 +126,17 @@ def test_as_many_topics_as_a_recipe_may_name_are_matched():
     assert len(found(topics, 0, far)[0]) == 2
 
 
-@given(st.lists(st.lists(st.integers(-9, 9), min_size=2, max_size=3), min_size=1, max_size=20))
+JITTER = st.lists(st.lists(st.integers(-9, 9), min_size=2, max_size=3), min_size=1, max_size=20)
+
+
+def well_apart(jitter):
+    """Times of as many topics as the first jitter has: steps of 100, with their own jitter."""
+    return [[100 * i + own[k % len(own)] for i, own in enumerate(jitter, 1)] for k in range(len(jitter[0]))]
+
+
+@given(JITTER)
 def test_sets_that_lie_well_apart_are_those_of_ros(jitter):
-    num = len(jitter[0])
-    topics = [[100 * i + own[k % len(own)] for i, own in enumerate(jitter)] for k in range(num)]
+    topics = well_apart(jitter)
     assert found(topics, 0, 40)[0] == sorted(approximate_time(topics, 40))
 
 

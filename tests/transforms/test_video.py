@@ -12,6 +12,7 @@ from logloom.blocks import Block, concatenate
 from logloom.errors import LogReadError, RecipeError, UsageError
 from logloom.io.logs.opening import open_log
 from logloom.io.video import frames as frames_module
+from logloom.io.video.index import made_index
 from logloom.recipe import Recipe
 from logloom.transforms.resolve import resolve
 from logloom.transforms.rows import build_blocks, reconcile
@@ -95,6 +96,20 @@ def test_rows_are_the_same_to_the_bit_however_a_log_is_cut(tmp_path, codec, kind
             assert [np.asarray(v).tobytes() for v in cut[name]] == [
                 np.asarray(v).tobytes() for v in whole[name]
             ]
+
+
+def test_rows_past_several_keyframes_250_packets_apart_are_those_of_the_whole_stream(tmp_path):
+    found = stream("h264", count=510, gop=250)
+    log = open_log([write_video(tmp_path / "a.mcap", "foxglove", found)])
+    assert made_index(log, "/video").keys["packet"].tolist() == [0, 250, 500]
+    plan = planned(log, recipe())
+    whole, account, _ = built(log, plan)
+    assert_rows(whole, expected_at(found, whole["timestamp"], int(10**9 / 20)))
+    assert (account.messages, account.refused) == (510, 0)
+    cut, same, _ = built(log, dataclasses.replace(plan, rows=120))
+    assert same == account
+    for name in whole:
+        assert [np.asarray(v).tobytes() for v in cut[name]] == [np.asarray(v).tobytes() for v in whole[name]]
 
 
 def test_a_span_decodes_forward_once_from_the_keyframe_before_its_halo(tmp_path, monkeypatch):

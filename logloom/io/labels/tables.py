@@ -4,16 +4,19 @@ Here: `LabelTable`, which reads the files of one table whole and gives each log 
 Elsewhere: files of tables (logloom.io.logs.tables), what a root keeps of labels (stored).
 Integer times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`;
 timestamps bring their unit.
+Where a row holds many labels, each list of a column has as many items as the first: pandas stores no lengths
+of lists, and labels side by side need one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from logloom.blocks import Values, concatenate, empty, take
@@ -21,7 +24,7 @@ from logloom.errors import UsageError
 from logloom.io.labels.stored import LogLabels
 from logloom.io.logs.base import FieldSpec, OpenOptions, TopicInfo
 from logloom.io.logs.decoding import adapters
-from logloom.io.logs.decoding.definitions import Struct
+from logloom.io.logs.decoding.definitions import Field, Struct
 from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.tables.columns import ROOT, definition_of, structured, structured_type, values_of
@@ -30,6 +33,7 @@ from logloom.io.logs.tables.names import UNITS
 from logloom.io.logs.tables.times import times_of
 from logloom.schema import MIN_TIME, ColumnType, dtype_to_json
 from logloom.uris import shown
+from logloom.words import counted
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,13 @@ class LabelTable:
         self._choice = choice
         self._uris = sorted(uris)
         files = [table_file(uri, OpenOptions(storage_options=options or {})) for uri in self._uris]
-        self.item = _same_item(files, choice)
+        lengths = {} if choice.one else _lengths(files, choice)
+        self.item = _same_item(files, choice, lengths)
         self.ctype = self.item if choice.one else replace(self.item, shape=(None, *self.item.shape))
         parts = [
-            part for number, file in enumerate(files) for part in _parts(file, number, choice, self.item)
+            part
+            for number, file in enumerate(files)
+            for part in _parts(file, number, choice, self.item, lengths)
         ]
         codes = pa.chunked_array([p.log_ids for p in parts], pa.string()).combine_chunks().dictionary_encode()
         if isinstance(codes, pa.ChunkedArray):
@@ -134,8 +141,52 @@ class _LabelRows:
     values: Values
 
 
-def _root_of(file: TableFile, choice: LabelChoice) -> tuple[Struct, tuple[str, ...]]:
+def _lengths(files: Sequence[TableFile], choice: LabelChoice) -> dict[str, int]:
+    """How many items the first list has, of each column whose type doesn't say so; none of empty lists."""
+    found: dict[str, int] = {}
+    for file in files:
+        names = file.schema.names
+        wanted = [
+            name
+            for name in _tops(choice.fields or names)
+            if names.count(name) == 1 and _has_no_length(file.schema.field(name).type)
+        ]
+        for at in range(len(file.groups)):
+            wanted = [name for name in wanted if name not in found]
+            if not wanted:
+                break
+            table = file.read(at, wanted)
+            lists = {name: table.column(name).drop_null() for name in wanted}
+            found |= {name: len(column[0]) for name, column in lists.items() if len(column)}
+    return {name: length for name, length in found.items() if length}
+
+
+def _has_no_length(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _tops(fields: Iterable[str]) -> list[str]:
+    """The columns of the table in which some fields lie."""
+    return list(dict.fromkeys(field.split(".")[0].split("[")[0] for field in fields))
+
+
+def _with_lengths(schema: pa.Schema, lengths: Mapping[str, int]) -> pa.Schema:
+    fields = [
+        field.with_type(pa.list_(field.type.value_type, lengths[field.name]))
+        if field.name in lengths and _has_no_length(field.type)
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields)
+
+
+def _root_of(
+    file: TableFile, choice: LabelChoice, lengths: Mapping[str, int]
+) -> tuple[Struct, tuple[str, ...]]:
     """The definition of a file's columns, and those that a label holds.
+
+    Args:
+        lengths: of lists whose type has none.
 
     Raises:
         UsageError: a column is missing, or can't be held.
@@ -147,7 +198,7 @@ def _root_of(file: TableFile, choice: LabelChoice) -> tuple[Struct, tuple[str, .
                 f"{shown(file.uri)}: on: no column {name!r}, which says of what log or time a label is; "
                 f"there are {', '.join(names[:20])}"
             )
-    definition = definition_of(file.schema).encode()
+    definition = definition_of(_with_lengths(file.schema, lengths)).encode()
     root = parse(TopicInfo("labels", ROOT, "table", "ros2msg", definition, 0, 0, 0))
     rest = tuple(name for name in names if name not in (choice.log_id, choice.time))
     if not rest:
@@ -176,10 +227,24 @@ def _item(root: Struct, fields: Sequence[str], choice: LabelChoice) -> ColumnTyp
             f"field: expect: one takes one column, and there are {', '.join(fields)}: name it, and write "
             "a column of the recipe for each"
         )
+    for name in fields:
+        field = root.field(name)
+        if field is not None and (path := _varying(field, name)):
+            raise UsageError(
+                f"{path} has no fixed length, so a row can't hold many labels with it: {_ways(name)}"
+            )
     return ColumnType(structured_type(root, fields, choice.width))
 
 
-def _same_item(files: Sequence[TableFile], choice: LabelChoice) -> ColumnType:
+def _varying(field: Field, path: str) -> str | None:
+    """The first array in a column that has no fixed length; None where all have one."""
+    if field.array is not None and field.array.length is None:
+        return path
+    inside = field.type.fields if isinstance(field.type, Struct) else ()
+    return next((found for f in inside if (found := _varying(f, f"{path}.{f.name}"))), None)
+
+
+def _same_item(files: Sequence[TableFile], choice: LabelChoice, lengths: Mapping[str, int]) -> ColumnType:
     """The type of a label in all files.
 
     Raises:
@@ -189,7 +254,7 @@ def _same_item(files: Sequence[TableFile], choice: LabelChoice) -> ColumnType:
     for file in files:
         place = shown(file.uri)
         try:
-            item = _item(*_root_of(file, choice), choice)
+            item = _item(*_root_of(file, choice, lengths), choice)
         except UsageError as error:
             raise error if str(error).startswith(place) else UsageError(f"{place}: {error}") from error
         if found and item not in found:
@@ -207,12 +272,14 @@ def _words(item: ColumnType) -> str:
     return str(item)
 
 
-def _parts(file: TableFile, number: int, choice: LabelChoice, item: ColumnType) -> Iterator[_LabelRows]:
-    root, fields = _root_of(file, choice)
-    tops = [field.split(".")[0].split("[")[0] for field in fields]
+def _parts(
+    file: TableFile, number: int, choice: LabelChoice, item: ColumnType, lengths: Mapping[str, int]
+) -> Iterator[_LabelRows]:
+    root, fields = _root_of(file, choice, lengths)
     for at, group in enumerate(file.groups):
-        table = file.read(at, list(dict.fromkeys([choice.log_id, choice.time, *tops])))
+        table = file.read(at, _tops([choice.log_id, choice.time, *fields]))
         try:
+            _refuse_other_lengths(table, lengths)
             yield _LabelRows(
                 number,
                 group.first + np.arange(len(table)),
@@ -224,6 +291,28 @@ def _parts(file: TableFile, number: int, choice: LabelChoice, item: ColumnType) 
             raise UsageError(f"{shown(file.uri)}, row {group.first + error.row}: {error}") from error
         except (UsageError, pa.ArrowException) as error:
             raise UsageError(f"{shown(file.uri)}: {error}") from error
+
+
+def _refuse_other_lengths(table: pa.Table, lengths: Mapping[str, int]) -> None:
+    for name, length in lengths.items():
+        if name not in table.column_names:  # of another file
+            continue
+        found = pc.fill_null(pc.list_value_length(table.column(name)), length).to_numpy()
+        other = np.flatnonzero(found != length)
+        if len(other):
+            here = counted(int(found[other[0]]), "item")
+            raise UnfitError(
+                int(other[0]),
+                f"{name} has {here} here and {length} in the first label, so a row can't hold many labels "
+                f"with it: {_ways(name)}",
+            )
+
+
+def _ways(name: str) -> str:
+    return (
+        f"write `field: {name}` with `expect: one`, store lists of one length, or leave it out "
+        "(`field` names the columns to take)"
+    )
 
 
 def _values(
