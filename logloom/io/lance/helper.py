@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from logloom.errors import DatasetError
+from logloom.interpreter import import_environment, module_command
 
 _STDERR = 2  # `sys.stderr` may be no file, as in notebooks
 
@@ -29,11 +30,11 @@ class _Helper:
         self.connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                module_command(__name__, str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 stdout=_STDERR,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=import_environment(),
             )
 
     def close(self) -> int:
