@@ -25,6 +25,7 @@ from logloom.recipe import Recipe
 PURE = [
     "logloom.blocks",
     "logloom.inference",
+    "logloom.interpreter",
     "logloom.io.purged",
     "logloom.io.lerobot.encoding",
     "logloom.io.video.codecs",

@@ -38,6 +38,7 @@ VALUES = (
         "batches",
         "digests",
         "software",
+        "interpreter",
         "validation",
         "metrics",
     ),

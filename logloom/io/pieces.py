@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from logloom.errors import DatasetError
+from logloom.interpreter import process_pool
 from logloom.io.stretches import Ints
 from logloom.io.survey import RawColumn, SeenColumn, UnfitValuesError
 
@@ -169,12 +170,7 @@ def survey_all(
 ) -> list[Survey | DatasetError]:
     if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
         return [_surveyed(batches, piece, names) for piece in pieces]
-    import multiprocessing  # the training side comes by here, and starts no processes
-    from concurrent.futures import ProcessPoolExecutor
-
-    # Not fork: threads of the caller (progress, fsspec) may hold locks.
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(min(num_workers, len(pieces)), context) as pool:
+    with process_pool(min(num_workers, len(pieces))) as pool:
         count = len(pieces)
         return list(pool.map(_surveyed, [batches] * count, pieces, [names] * count))
 

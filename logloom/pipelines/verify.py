@@ -10,18 +10,17 @@ from __future__ import annotations
 import array
 import itertools
 import math
-import multiprocessing
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from logloom.errors import DatasetError
+from logloom.interpreter import process_pool
 from logloom.io.ahead import ahead, in_order
 from logloom.io.entries import Entry, FileEntry, read_log_part, unit_folder
 from logloom.io.filesystems import with_access
@@ -322,9 +321,7 @@ def run_tasks(tasks: Iterable[Task], num_workers: int) -> Iterator[list[Any]]:
     if len(first) < 2:
         yield from map(_run_task, first)
         return
-    # Not fork: threads of the caller (progress, fsspec) may hold locks.
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(num_workers, context) as pool:
+    with process_pool(num_workers) as pool:
         yield from in_order(pool, _run_task, itertools.chain(first, coming), 4 * num_workers)
 
 

@@ -25,6 +25,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, NoReturn
 
 from logloom.extras import spare_pandas, without_collection
+from logloom.interpreter import import_environment, module_command
 from logloom.runners.local_workers import work
 from logloom.runners.worker import end_after
 
@@ -81,11 +82,11 @@ class ForkServer:
         self._lock = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                module_command(__name__, str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 stdout=_STDERR,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=import_environment(),
                 start_new_session=True,  # Ctrl-C is for this process alone
             )
         loaded = list(sys.modules)  # other threads may import meanwhile

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Self
 
 from logloom.errors import LogloomError
+from logloom.interpreter import import_environment, module_command
 
 LOOPBACK = "127.0.0.1"  # nothing that is started here listens elsewhere; `localhost` may be another address
 
@@ -124,13 +125,13 @@ def start_worker(
         temporary: variables that name the folder of its temporary files.
         printed: takes what it prints; our own standard error by default.
     """
-    command = [sys.executable, "-m", "logloom.runners.worker", "--with_parent", f"--id={worker_id}"]
+    command = module_command("logloom.runners.worker", "--with_parent", f"--id={worker_id}")
     return subprocess.Popen(
         [*command, *(f"--{name}_endpoint={url}" for name, url in endpoints.items())],
         stdin=subprocess.PIPE,
         stdout=printed or sys.stderr,
         stderr=printed,
-        env={**os.environ, **temporary},
+        env={**import_environment(), **temporary},
         start_new_session=True,
     )
 

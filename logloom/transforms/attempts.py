@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
+from logloom.interpreter import import_environment, module_command
 from logloom.io.disk import is_running
 from logloom.io.manifest import runs_folder
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
@@ -194,10 +195,10 @@ def _in_child(job: Job, work: Work) -> tuple[Any, str]:
     """
     task = pickle.dumps((job, work))
     with subprocess.Popen(  # nosec B603 # this Python
-        [sys.executable, "-m", "logloom.transforms.attempts"],
+        module_command("logloom.transforms.attempts"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=import_environment(),
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None

@@ -68,7 +68,7 @@ def synced(log: Log, plan: RowPlan, clock: SyncClock, messages: Mapping[str, Mes
             break
         margin *= _GROWTH
         wider = (MIN_TIME, MAX_TIME)
-        if margin <= _WIDEST * clock.margin:
+        if margin <= _widest(log.summary, clock):
             near = _bounds(log.summary, clock, span, margin)
             wider = (near[0] if lacks_start else start, near[1] if lacks_stop else stop)
         for part in (Span(wider[0], start), Span(stop, wider[1])):
@@ -109,10 +109,16 @@ def _bounds(summary: LogSummary, clock: SyncClock, span: Span, margin: int) -> t
     """The times within `margin` of a span; open where nothing of the log lies beyond them."""
     start, stop = widened(span, margin)
     if clock.max_delay is None:  # stamps may lie anywhere
-        return (MIN_TIME, MAX_TIME) if margin > summary.last - summary.first else (start, stop)
+        return start, stop
     is_all_before = start <= summary.first - clock.max_delay
     is_all_after = stop > summary.last + clock.max_delay
     return MIN_TIME if is_all_before else start, MAX_TIME if is_all_after else stop
+
+
+def _widest(summary: LogSummary, clock: SyncClock) -> int:
+    """The widest margin that is tried before the whole log is read."""
+    widest = _WIDEST * clock.margin
+    return min(widest, summary.last - summary.first) if clock.max_delay is None else widest
 
 
 def _read(log: Log, plan: RowPlan, clock: SyncClock, part: Span) -> list[Times]:

@@ -105,3 +105,34 @@ def test_sensors_half_a_period_apart_are_matched_from_end_to_end_once(tmp_path, 
         assert len(read) <= len(spans) + 30
         read.clear()
     assert found[50].shape == (2, 1500)
+
+
+def test_stamps_far_from_their_log_times_give_the_same_sets_however_a_log_is_partitioned(tmp_path):
+    """As of a log that was replayed a hundred times faster than it was recorded."""
+    step, found = SECOND // 10, {}
+    said = {
+        topic: (SPEED, [(START + i * 1_000_000, message) for i, (_, message) in enumerate(recorded)])
+        for topic, recorded in (
+            ("/a", speeds(200, start=START - 10 * SECOND, step=step)),
+            ("/b", speeds(200, start=START - 10 * SECOND + step // 2, step=step)),
+        )
+    }
+    path = write_log(tmp_path / "drive.mcap", said)
+    for rows in (9999, 40):
+        text = f"""
+            name: replayed
+            logs: x
+            time: {{by: [header], max_delay: none}}
+            clock: {{sync: [/a, /b], within: 60ms}}
+            partition: {{rows: {rows}}}
+            columns: {{a: {{topic: /a, field: speed}}, b: {{topic: /b, field: speed}}}}
+        """
+        log = open_log([path])
+        plan, _ = resolve(Recipe.from_yaml(text), {"drive": log})
+        spans = plan_spans(log.summary, plan)
+        assert (len(spans) > 1) == (rows == 40)
+        parts = [build_blocks(log, "drive", plan, span, max_bytes=1 << 20) for span in spans]
+        blocks = [block for part in parts for block in part]
+        found[rows] = np.concatenate([np.stack([b.columns["a"], b.columns["b"]]) for b in blocks], axis=1)
+    assert found[9999].shape == (2, 200)
+    np.testing.assert_array_equal(found[40], found[9999])

@@ -18,6 +18,7 @@ from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP
 from typing import Any
 
 from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.interpreter import import_environment, module_command
 from logloom.io.remote import storage_error
 
 _CRASHES = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP}  # that a process brings about itself
@@ -32,11 +33,11 @@ class _Helper:
         self.connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                module_command(__name__, str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 stdout=_STDERR,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=import_environment(),
             )
 
     def close(self) -> int:

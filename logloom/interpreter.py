@@ -1,0 +1,66 @@
+"""Further processes of this Python: they import what this one can, and nothing of the current folder.
+
+`python -m` and `python -c` look for modules in the current folder first, so that any file there that has the
+name of one of Python's would run. Nothing is taken from there unless it is on this process' own path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+_SAFE = "PYTHONSAFEPATH"
+_starting = threading.Lock()
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module in this Python.
+
+    >>> module_command("logloom", "plan")[1:]
+    ['-P', '-m', 'logloom', 'plan']
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def import_environment() -> dict[str, str]:
+    """The environment in which such a command finds the modules that this process does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(_folders(sys.path))}
+
+
+def _folders(path: Sequence[str]) -> Iterator[str]:
+    """Folders of an import path; "" is the current one, as in interactive sessions."""
+    for folder in path:
+        if folder:
+            yield folder
+        else:
+            with contextlib.suppress(FileNotFoundError):  # it was removed
+                yield os.getcwd()
+
+
+def process_pool(num_workers: int) -> ProcessPoolExecutor:
+    """Processes of Python's own fork server.
+
+    They are no forks of this process: threads of it (progress, fsspec) may hold locks.
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import forkserver
+
+    with _starting:
+        before = os.environ.get(_SAFE)
+        os.environ[_SAFE] = "1"
+        try:
+            forkserver.ensure_running()  # its processes get this one's path with their work
+        finally:
+            if before is None:
+                del os.environ[_SAFE]
+            else:
+                os.environ[_SAFE] = before
+    return ProcessPoolExecutor(num_workers, multiprocessing.get_context("forkserver"))
