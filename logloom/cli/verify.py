@@ -79,6 +79,8 @@ def verify(
     print_message(f"made by {_made_by(report)}; committed by {_packages(report.committed_by)}")
     proof = "manifest and logs" if against_logs else "manifest"
     verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
+    if report.purged:
+        verdict += f"; not counting {counted(report.purged, 'purged log')}"
     print_message(
         f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
         f"all outputs, {human_bytes(report.bytes)}: {verdict}"

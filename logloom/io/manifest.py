@@ -243,13 +243,13 @@ def check_root(store: Store) -> None:
     """Makes sure that a folder is a root of logloom, or may become one.
 
     Raises:
-        UsageError: it holds other things.
+        UsageError: it holds other things, and no versions.
     """
     for place in (store.local, *store.local.parents) if store.local is not None else ():
         if place.is_file():
             raise UsageError(f"{place}: is a file; --to wants a folder")
     strange = [name for name in store.names() if not is_root_name(name)]
-    if strange:
+    if strange and not any(all_versions(store)):  # beside versions lies whatever somebody put there
         raise UsageError(
             f"{store.uri}: not a logloom root, it holds {', '.join(strange[:3])}"
             f"{' …' if len(strange) > 3 else ''}; choose an empty or new folder"
@@ -322,9 +322,12 @@ def resolve_version(store: Store, version: int | str) -> int:
     number = int(text) if _DIGITS.fullmatch(text) else tags.get(str(version))
     if number is not None and number in numbers:
         return number
-    known = ", ".join([*map(str, numbers[-5:]), *sorted(tags)])
+    known = ", ".join([*map(str, numbers[-5:]), *sorted(tag for tag in tags if tags[tag] in numbers)])
     if number in removed:
-        raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc`; there are {known}")
+        named = f" ({version})" if str(version) in tags else ""
+        raise UsageError(
+            f"{store.uri}: version {number}{named} was removed by `logloom gc`; there are {known}"
+        )
     raise UsageError(f"{store.uri}: no version {version!r:.100}; there are {known}")
 
 

@@ -1,8 +1,8 @@
 """Metadata: JSON that says what lies in a dataset, read as if a stranger had written it.
 
 Here: strict JSON, values checked against types by pydantic, the types of names that become paths, and
-canonical JSON (sorted keys, no spaces), so that equal content is equal bytes; `ChosenColumns`, which the
-options of outputs are made of.
+canonical JSON (sorted keys, no spaces), so that equal content is equal bytes; objects that hold their own
+digest (`sealed`); `ChosenColumns`, which the options of outputs are made of.
 Elsewhere: what the files say (logloom.io.entries, logloom.io.manifest and the formats), joining names to a
 folder (logloom.io.storage), pydantic's errors in words (logloom.validation).
 """
@@ -14,9 +14,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
+from blake3 import blake3
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -103,6 +104,41 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def canonical(value: Any) -> bytes:
     """JSON bytes that are equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def sealed(value: Mapping[str, Any]) -> bytes:
+    """Canonical JSON of an object, with the digest of the rest in its `digest`; `unsealed` reads it.
+
+    For files that no manifest names, so that nothing else tells bit rot in them.
+
+    >>> sealed({"a": 1})[:17]
+    b'{"a":1,"digest":"'
+    """
+    return canonical({**value, "digest": _digest(value)})
+
+
+def unsealed(value: Any, source: str, way_out: str) -> Any:
+    """An object without its digest; one of before, which has none, as it is.
+
+    Args:
+        value: as `parsed` gives it.
+        source, way_out: as of `parsed`.
+
+    Raises:
+        DatasetError: the digest is that of other values.
+    """
+    if not isinstance(value, dict) or "digest" not in value:
+        return value
+    rest = {name: item for name, item in value.items() if name != "digest"}
+    if value["digest"] != _digest(rest):
+        raise DatasetError(
+            f"{source}: damaged or changed, its values don't match the digest in it; {way_out}"
+        )
+    return rest
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return blake3(canonical(value)).hexdigest()
 
 
 def _hint(way_out: str) -> str:

@@ -9,7 +9,7 @@ Elsewhere: erasing (logloom.pipelines.purge), logs of which some time was erased
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,8 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from logloom.errors import PurgedError
-from logloom.io.metadata import STRICT, Count, Int64, Text, canonical, checked, parsed
+from logloom.errors import DatasetError, PurgedError
+from logloom.io.metadata import STRICT, Count, Int64, Text, checked, parsed, sealed, unsealed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.schema import TimeRanges
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 TOMBSTONES = "versions/purged"
 _FILE = re.compile(r"[0-9a-f]{64}\.json")
+_WAY_OUT = (
+    "put it back from a backup. Without one remove it, run `logloom repair` for the versions that have its "
+    "log, then purge that once more; the next build would take the log in again"
+)
 _BATCH = 4096  # names that are Python objects at a time
 
 
@@ -100,13 +104,32 @@ def write_tombstone(store: Store, tombstone: Tombstone) -> None:
     for before in _tombstones(store):
         if before.log == tombstone.log:
             tombstone = before.merged(tombstone)
-    store.replace(f"{TOMBSTONES}/{tombstone.log}.json", canonical(asdict(tombstone)))
+    store.replace(f"{TOMBSTONES}/{tombstone.log}.json", sealed(asdict(tombstone)))
 
 
-def _tombstones(store: Store) -> Iterator[Tombstone]:
+def _tombstones(store: Store) -> list[Tombstone]:
+    """
+    Raises:
+        DatasetError: some are damaged; names all of these.
+    """
+    stones, problems = [], []
     for name in filter(_FILE.fullmatch, store.names(TOMBSTONES)):
-        place = f"{TOMBSTONES}/{name}"
-        yield checked(Tombstone, parsed(store.read(place), store.uri_of(place)), store.uri_of(place))
+        try:
+            stones.append(_read_tombstone(store, name))
+        except DatasetError as error:
+            problems.append(str(error))
+    if problems:
+        raise DatasetError("\n".join(problems))
+    return stones
+
+
+def _read_tombstone(store: Store, name: str) -> Tombstone:
+    place = store.uri_of(f"{TOMBSTONES}/{name}")
+    value = parsed(store.read(f"{TOMBSTONES}/{name}"), place, _WAY_OUT)
+    stone = checked(Tombstone, unsealed(value, place, _WAY_OUT), place, _WAY_OUT)
+    if name != f"{stone.log}.json":
+        raise DatasetError(f"{place}: what stands for another log, {stone.log}; {_WAY_OUT}")
+    return stone
 
 
 class Purged:
@@ -206,7 +229,7 @@ def check_purged(store: Store, place: str, *, part: str = "", folder: str = "") 
         PurgedError: it was.
     """
     try:
-        stones = list(_tombstones(store))
+        stones = _tombstones(store)
     except MISSING:
         return
     for stone in stones:

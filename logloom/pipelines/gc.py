@@ -129,8 +129,7 @@ def collect_garbage(
     store = Store.at(root, storage_options)
     if not {"versions", UNITS, "runs"}.intersection(store.names()):
         raise UsageError(f"not a logloom root, it has neither versions nor units; {no_version_at(store)}")
-    if not any(all_versions(store)):
-        check_root(store)  # a stranger's folder may have one of these names, too
+    check_root(store)  # a stranger's folder may have one of these names, too
     store = as_laid_out(store)
     now = time.time() if dry_run else now_of(store)
     check_grace(store, grace_s, now)
@@ -267,12 +266,21 @@ class _Collection:
         """Removes units, portions and assembled outputs that nobody needs."""
         looked_at = 0
         for output in self._store.names(UNITS):
+            if self._is_file(f"{UNITS}/{output}"):
+                self.done.unknown.append(f"{UNITS}/{output}")
+                continue
             names = unit_names(self._store, output, on_stranger=self.done.unknown.append)
             while batch := list(itertools.islice(names, _BATCH)):
                 looked_at += len(batch)
                 if output != TABLE or self._has_tables:
                     self._units_of(output, batch)
                 self._on_progress(looked_at, looked_at)
+
+    def _is_file(self, name: str) -> bool:
+        store = self._store
+        if store.local is not None:
+            return store.path_of(name).is_file()
+        return bool(store.fs.isfile(store.fs_path(name)))
 
     def _units_of(self, output: str, names: Sequence[str]) -> None:
         found = itertools.compress(names, ~self._needed.has_units(output, names))

@@ -121,7 +121,7 @@ def head(
         wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
         for index in range(first, min(entry.rows, first + count - len(shown))):
             values = reader.row(index, wanted)
-            found = explainer.why(record, int(values["timestamp"])) if explainer else None
+            found = explainer.why(record, int(values["timestamp"]), names) if explainer else None
             shown.append(ShownRow(values, reader.schema, names, record, entry, folder, found))
         if len(shown) >= count:
             break

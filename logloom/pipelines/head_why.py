@@ -6,13 +6,13 @@ Elsewhere: choosing messages (logloom.transforms.lineage), the rows themselves (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from logloom.errors import LogloomError
+from logloom.errors import LogloomError, UsageError
 from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import Log, MessagePlace
 from logloom.io.logs.opening import open_log
@@ -24,8 +24,12 @@ from logloom.recipe import DerivedColumn, LabelColumn, Recipe, Rows, TopicColumn
 from logloom.recipe.logs import open_options
 from logloom.recipe.yaml import flow
 from logloom.transforms.columns import RowPlan
+from logloom.transforms.deskew import deskew_plan
 from logloom.transforms.lineage import Lineage, Source, trace
+from logloom.transforms.lineage_poses import PoseLineage, trace_motion, trace_pose
 from logloom.transforms.resolve import resolve
+from logloom.transforms.resolve_frames import pose_plan, transform_plan
+from logloom.words import counted
 
 RecipeColumn = TopicColumn | DerivedColumn | TransformColumn | LabelColumn
 
@@ -37,6 +41,8 @@ class Why:
     Attributes:
         columns: the recipe's; none of a version that was converted.
         lineages: of each column that comes from a topic of the log.
+        poses: of each column of poses, and of each whose points are moved by them.
+        lacking: why other columns of these kinds have none, by name.
         is_read: whether the log was there to look into.
         has_files: whether it consists of several files, so that places name theirs.
         problem: why other columns have no lineage.
@@ -44,6 +50,8 @@ class Why:
 
     columns: Mapping[str, RecipeColumn] = field(default_factory=dict)
     lineages: Mapping[str, Lineage] = field(default_factory=dict)
+    poses: Mapping[str, PoseLineage] = field(default_factory=dict)
+    lacking: Mapping[str, str] = field(default_factory=dict)
     is_read: bool = False
     has_files: bool = False
     problem: str = ""
@@ -55,16 +63,38 @@ class Why:
             age: as the output holds it, for where the logs say nothing.
         """
         column, lineage = self.columns.get(name), self.lineages.get(name)
+        places: list[tuple[str, ...]]
         if lineage is None:
             stored = "" if age is None else _milliseconds(age)
-            return [(name, value, "", "", stored, self._source(column))]
+            places = [("", "", stored, self._source(column))]
+        else:
+            places = self._messages(lineage)
+        if pose := self.poses.get(name):
+            places += self._hops(pose)
+        if reason := self.lacking.get(name):
+            places.append(("", "", "", reason))
+        for base in bases_of(self.columns, name):
+            places += [line[2:] for line in self.lines(base, "", None)]
+        return [(name, value, *places[0]), *(("", "", *more) for more in places[1:])]
+
+    def _messages(self, lineage: Lineage) -> list[tuple[str, ...]]:
         topic = lineage.column.topic
         places = [self._line(source, topic) for source in lineage.used]
         if lineage.reason:
             places = [("", "", "", f"{topic}: no usable message: {lineage.reason}")]
             places += [self._line(source, "nearest") for source in lineage.nearest]
-        places = places or [("", "", "", f"{topic}: no message")]
-        return [(name, value, *places[0]), *(("", "", *more) for more in places[1:])]
+        for one in lineage.keyframes:
+            what = f"{counted(one.packets, 'packet')} decoded from the keyframe"
+            places.append(self._line(one.key, what))
+        return places or [("", "", "", f"{topic}: no message")]
+
+    def _hops(self, pose: PoseLineage) -> Iterator[tuple[str, ...]]:
+        for hop in pose.hops:
+            held = "static" if hop.is_static else hop.topic
+            what = f"{hop.child} in {hop.parent}, {held}" if hop.parent else f"{hop.child}: nearest of {held}"
+            yield from (self._line(source, what) for source in hop.used)
+        if pose.reason:
+            yield "", "", "", f"no pose of {pose.source} in {pose.target}: {pose.reason}"
 
     def recipe_line(self, name: str) -> str:
         """What the recipe says of a column, as YAML on one line; "" of a column that isn't the recipe's."""
@@ -98,10 +128,17 @@ class Why:
         """See docs/commands.md; without `age` and `available`."""
         column, lineage = self.columns.get(name), self.lineages.get(name)
         if isinstance(column, DerivedColumn):
-            return {"topic": None, "derived_from": list(column.from_), "function": column.derive}
+            bases = {base: self.to_json(base) for base in bases_of(self.columns, name)}
+            made = {"derived_from": list(column.from_), "function": column.derive}
+            return {"topic": None, **made, "columns": bases}
         if isinstance(column, TransformColumn):
             pose = {**dict(zip(("from", "to"), column.tf.words, strict=True)), "at": column.at}
-            return {"topic": None, "pose": pose, "topics": [*column.tf.topics, *column.tf.static]}
+            return {
+                "topic": None,
+                "pose": pose,
+                "topics": [*column.tf.topics, *column.tf.static],
+                **self._pose_json(name),
+            }
         if isinstance(column, LabelColumn):
             return {"topic": None, "labels": column.table, "tolerance": column.tolerance}
         if lineage is None:
@@ -110,9 +147,50 @@ class Why:
             return {"topic": topic, "messages": none, "reason": self._reason(column)}
         found: dict[str, Any] = {"topic": lineage.column.topic, "policy": lineage.column.sampling.policy}
         found["messages"] = [_as_json(source) for source in lineage.used]
+        if lineage.keyframes:
+            found["keyframes"] = [{**_as_json(one.key), "packets": one.packets} for one in lineage.keyframes]
+        if name in self.poses or name in self.lacking:
+            found["motion"] = self._pose_json(name)
         if lineage.reason:
             found |= {"reason": lineage.reason, "nearest": [_as_json(source) for source in lineage.nearest]}
         return found
+
+    def _pose_json(self, name: str) -> dict[str, Any]:
+        pose = self.poses.get(name)
+        if pose is None:
+            return {"hops": None, "reason": self.lacking.get(name, self.problem)}
+        hops = [
+            {
+                "child": hop.child,
+                "parent": hop.parent or None,
+                "topic": hop.topic,
+                "static": hop.is_static,
+                "messages": [_as_json(source) for source in hop.used],
+            }
+            for hop in pose.hops
+        ]
+        return {"times": list(pose.times), "hops": hops, **({"reason": pose.reason} if pose.reason else {})}
+
+
+def bases_of(columns: Mapping[str, RecipeColumn], name: str) -> list[str]:
+    """The columns of the recipe that one of it is derived from, be it from their ages alone."""
+    column = columns.get(name)
+    if not isinstance(column, DerivedColumn):
+        return []
+    bases = (base if base in columns else base.rpartition(".")[0] for base in column.from_)
+    return [base for base in dict.fromkeys(bases) if base in columns]
+
+
+def with_bases(columns: Mapping[str, RecipeColumn], names: Iterable[str]) -> list[str]:
+    """Those of the names that are the recipe's, and all that these are derived from."""
+    found: dict[str, None] = {}
+    left = [name for name in names if name in columns]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found[name] = None
+            left += bases_of(columns, name)
+    return list(found)
 
 
 def iso8601(time_ns: int) -> str:
@@ -158,8 +236,12 @@ class Explainer:
         else:
             self._recipe = Recipe.model_validate(manifest.recipe)
 
-    def why(self, record: LogRecord, tick: int) -> Why:
-        """The lineage of a row; logs that are gone, damaged or changed are no error, but its `problem`."""
+    def why(self, record: LogRecord, tick: int, names: Iterable[str] | None = None) -> Why:
+        """The lineage of a row; logs that are gone, damaged or changed are no error, but its `problem`.
+
+        Args:
+            names: the columns whose poses are looked up again, which may read much of a log; None for all.
+        """
         if self._recipe is None:
             return Why(problem=self._problem)
         columns = self._recipe.columns
@@ -173,8 +255,17 @@ class Explainer:
             found = dict(trace(log, plan, tick)) if plan else {}
         except (LogloomError, OSError) as error:
             return Why(columns, problem=f"the log can't be read: {error}")
-        several = len(record.uris) > 1
-        return Why(columns, found, True, several, "the log has no message of this topic")
+        several, poses = len(record.uris) > 1, dict[str, PoseLineage]()
+        lacking: dict[str, str] = {}
+        for name in columns if names is None else with_bases(columns, names):
+            try:
+                pose = _pose(self._recipe, log, name, columns[name], found, tick)
+            except (LogloomError, OSError) as error:
+                lacking[name] = f"transforms can't be told: {error}"
+                continue
+            if pose is not None:
+                poses[name] = pose
+        return Why(columns, found, poses, lacking, True, several, "the log has no message of this topic")
 
     def _open(self, recipe: Recipe, record: LogRecord) -> tuple[Log, RowPlan | None] | str:
         try:
@@ -187,6 +278,36 @@ class Explainer:
             return log, _plan_of(recipe, record.log_id, log, topics)
         except (LogloomError, OSError) as error:
             return f"the log can't be read: {error}"
+
+
+def _pose(
+    recipe: Recipe,
+    log: Log,
+    name: str,
+    column: RecipeColumn,
+    found: Mapping[str, Lineage],
+    tick: int,
+) -> PoseLineage | None:
+    """The lineage of poses that a column is made of; None where it is made of none.
+
+    Args:
+        found: of the columns that come from topics.
+    """
+    if isinstance(column, TransformColumn):
+        plan = transform_plan(name, column, recipe.time.max_delay)
+        at = found.get(column.at) if column.at else None
+        if column.at and (at is None or not at.used):
+            raise UsageError(f"{column.at} has no message whose time could be looked up")
+        time = tick - at.used[-1].age if at else tick
+        return trace_pose(log, plan, [time], tick)
+    if not isinstance(column, TopicColumn) or column.deskew is None or name not in found:
+        return None
+    own = found[name]
+    if not own.used:
+        return None
+    pose = pose_plan(name, column.deskew.pair(column.topic), own.column.max_delay)
+    motion, _ = deskew_plan(log, own.column, column.deskew, pose)
+    return trace_motion(log, replace(own.column, deskew=motion), own.used[-1], tick)
 
 
 def _plan_of(recipe: Recipe, log_id: str, log: Log, topics: set[str]) -> RowPlan | None:

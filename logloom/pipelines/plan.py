@@ -94,6 +94,7 @@ def plan_build(
     parent, following = next_version(store)
     before = Before(parent)
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
+    logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
     allowed = [*allow_derive, *modules_of(python)]
     row_plan, notes = logs.resolve(allowed)

@@ -97,7 +97,6 @@ class PlanLogs(Mapping[str, Outline]):
 
         Raises:
             RecipeError: `logs` or `log_id` are wrong.
-            UsageError: all logs are left out, or may still be written.
         """
         self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
         self._topics = named_topics(recipe)
@@ -115,7 +114,10 @@ class PlanLogs(Mapping[str, Outline]):
         found = expand_logs(recipe, base, store.options, folders)
         self._bags_told = folders.bags_told
         access = access_to(store.options, found)
-        self.files, self.unsettled = self._to_build(found, left_out, folders.now_ns, access)
+        self.unsettled = set[str]()
+        self._waiting: dict[str, Outline] = {}  # to hold the recipe to, where all logs wait
+        self._found = found
+        self.files = self._to_build(left_out, folders.now_ns, access)
         self._rows = self._before.recall(self.files)
         self._states = np.where(self._rows >= 0, State.REMEMBERED, State.NEW).astype(np.int8)
         self.opened: dict[str, Outline] = {}
@@ -130,22 +132,40 @@ class PlanLogs(Mapping[str, Outline]):
                 [with_labels(said, self.labels.digests_of(log_id)) for log_id, said in told]
             )
 
-    def _to_build(
-        self, found: LogList, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]
-    ) -> tuple[LogList, set[str]]:
-        """The logs that are these, and those that may still be written."""
-        listed = len(found)
-        found = _without(found, left_out)
-        unsettled = set()
+    def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
+        """The logs that are these; notes those that may still be written."""
+        found = _without(self._found, left_out)
         if self._recipe.settle is not None:
-            unsettled = _changing(found, now_ns - self._recipe.settle, access)
-            found = _without(found, unsettled)
-        if listed and not len(found):
-            raise UsageError(
-                f"none of {counted(listed, 'log')} is to be built: {len(unsettled)} may still "
-                "be written, by the recipe's `settle`, and somebody dropped the others"
-            )
-        return (found if self._limit is None else found.take(np.arange(len(found))[: self._limit])), unsettled
+            self.unsettled = _changing(found, now_ns - self._recipe.settle, access)
+            found = _without(found, self.unsettled)
+        return found if self._limit is None else found.take(np.arange(len(found))[: self._limit])
+
+    def hold_to_waiting(self, before: Before) -> None:
+        """Where all logs wait or were dropped, opens some that wait to hold the recipe to.
+
+        Nothing is made of these: of what they hold by now, only which topics it has counts.
+
+        Args:
+            before: the newest version, whose rows of them stay.
+
+        Raises:
+            UsageError: it has none of those that wait, or none of them can be read yet.
+        """
+        listed = len(self._found)
+        if len(self.files) or not listed:
+            return
+        names = sorted(self.unsettled)
+        known = self._found.rows_of(
+            [n for n, row in zip(names, before.rows_of(names), strict=True) if row >= 0]
+        )
+        found = {log.log_id: self._open(log) for log in self._found.at(_spread(known, SAMPLE))}
+        self._waiting = {name: log for name, log in found.items() if not isinstance(log, str)}
+        if self._waiting:
+            return
+        waits = f"{len(names)} may still be written, by the recipe's `settle`: build again later"
+        dropped = f"{listed - len(names)} left the dataset by `logloom drop`"
+        said = [waits] * bool(names) + [dropped] * (listed > len(names))
+        raise UsageError(f"none of {counted(listed, 'log')} is to be built: {'; '.join(said)}")
 
     def __getitem__(self, log_id: str) -> Outline:
         if log_id not in self.opened:
@@ -310,7 +330,7 @@ class PlanLogs(Mapping[str, Outline]):
             except LogloomError:
                 # Without those that turned out to be unreadable, where these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
-        return resolve(self._recipe, self, allow_derive, labels=self.labels.types)
+        return resolve(self._recipe, self or self._waiting, allow_derive, labels=self.labels.types)
 
     def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
         """Logs with their positions."""

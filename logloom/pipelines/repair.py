@@ -51,6 +51,7 @@ from logloom.pipelines.verify import (
     check_view,
     damaged_labels,
     damaged_refusal_lists,
+    problems_beside,
     read_parts,
     reading_of,
     run_tasks,
@@ -217,6 +218,9 @@ class _Mending:
         labels = list(damaged_labels(store, manifest, manifest.logs))
         found += labels
         self._done += [Mended(one.log_id, "", one.message, WAY_OUT) for one in labels if not dry_run]
+        beside = problems_beside(store, manifest.version)
+        found += beside
+        self._done += [Mended("", "", *one.message.split(": ", 1)) for one in beside if not dry_run]
         if not dry_run:
             self._mend_views(readable)
             write_digest(store, manifest.version, store.read(version_file(manifest.version)))

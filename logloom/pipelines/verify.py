@@ -31,6 +31,7 @@ from logloom.io.purged import Purged
 from logloom.io.removals import are_in, key_of
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.tags import tag_problems
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs
 from logloom.pipelines.verify_logs import check_spans, derive_again, job_again, task_of
 from logloom.pipelines.view import view_files
@@ -158,7 +159,7 @@ class _Checking:
         purged: logs that were.
         made_by: how many units which software made, of the logs that were looked at.
         lost: shards and parts of logs that can't be read.
-        findings: what is wrong else, by what parts of logs say, by the view, and of saved intervals.
+        findings: what is wrong else, by what parts of logs say, by the view, and of tags and intervals.
     """
 
     def __init__(self, store: Store, manifest: Manifest, sample: str, job: LogJob | None):
@@ -179,7 +180,7 @@ class _Checking:
         self.units = self.rows = self.bytes = self.purged = 0
         self.made_by: Counter[tuple[tuple[str, str], ...]] = Counter()
         self.lost: list[Finding] = []
-        self.findings = [Finding("", "", problem) for problem in problems_of(store, manifest.version)]
+        self.findings = problems_beside(store, manifest.version)
 
     def tasks(self) -> Iterator[Task]:
         """What is to be done in processes; what needs no payload is checked meanwhile."""
@@ -252,6 +253,11 @@ class _Checking:
             yield Task(_check_log_statistics, (reading.store, record, counted, self._has_every_log))
             self.num_tasks += 1
         yield from tasks
+
+
+def problems_beside(store: Store, number: int) -> list[Finding]:
+    """What is wrong with what people made of a version: tags, and intervals that were saved with it."""
+    return [Finding("", "", text) for text in (*tag_problems(store), *problems_of(store, number))]
 
 
 def sampled_logs(version: int, count: int, sample: str) -> tuple[Sequence[int], str]:

@@ -79,6 +79,21 @@ class Extrapolation:
     limit: int = 0
 
 
+@dataclass(frozen=True)
+class Hop:
+    """A step of a lookup, from a frame to its parent.
+
+    Attributes:
+        child, parent: frames; "" where the child has no parent at that time.
+        rows: of the table: the transform that holds, or the two that the time lies between or beside; of a
+            child without a parent those nearest to the time.
+    """
+
+    child: str
+    parent: str
+    rows: tuple[int, ...]
+
+
 class FrameTree:
     """The transforms of a log, or of a part of it.
 
@@ -152,6 +167,42 @@ class FrameTree:
                 block = slice(at, at + BLOCK)
                 self._fill_sorted(ends, times[block], rule, poses[:, block], reasons[block])
         return poses, reasons
+
+    def hops(self, source: str, target: str, time: int, rule: Extrapolation) -> tuple[list[Hop], int]:
+        """The transforms that one lookup uses, from the source up and down to the target.
+
+        Returns:
+            The hops; and `FOUND`, or why the lookup fails, a position in `REASONS`: then the hops are those
+            up to where either end has no parent.
+        """
+        times, edges = np.array([time], np.int64), dict[int, _Edge]()
+        chains = [self._number.get(source, -1)], [self._number.get(target, -2)]
+        with np.errstate(all="ignore"):
+            up, down = (self._climb(chain, slice(None), times, rule, edges) for chain in chains)
+        assert isinstance(up, int)  # at one time nothing forks
+        assert isinstance(down, int)
+        shared = next((frame for frame in chains[0] if frame in chains[1]), None)
+        reason = FOUND if shared is not None else next((end for end in (down, up) if end != NO_PATH), NO_PATH)
+        rise, fall = (
+            chain[: chain.index(shared)] if shared is not None else [f for f in chain if f >= 0]
+            for chain in chains
+        )
+        return [self._hop(frame, edges[frame], time) for frame in (*rise, *reversed(fall))], reason
+
+    def _hop(self, frame: int, edge: _Edge, time: int) -> Hop:
+        name = self.names[frame]
+        parent = int(edge.parent[0]) if edge.only is None else edge.only
+        if frame in self._static:
+            return Hop(name, self.names[parent], (self._static[frame],))
+        if parent >= 0:
+            first = int(edge.lo[0])
+            return Hop(name, self.names[parent], self._rows(first, first + 1 + int(edge.w[0] != 0)))
+        first, stop = self._bounds[frame : frame + 2].tolist()
+        after = first + int(np.searchsorted(self._stamp[first:stop], time))
+        return Hop(name, "", self._rows(max(first, after - 1), min(stop, after + 1)))
+
+    def _rows(self, first: int, stop: int) -> tuple[int, ...]:
+        return tuple(self._order[first:stop].tolist())
 
     def _fill_sorted(
         self,

@@ -39,6 +39,7 @@ class LogFrames:
 
     Attributes:
         topic: (n,) of each transform of `table`, as a position in `topics`.
+        position: (n,) of its message, as of `Messages`.
         unusable: what is wrong with transforms that can't be used, and the log times of their messages.
         slashed: names as messages have them that begin with a slash, and likewise.
     """
@@ -46,6 +47,7 @@ class LogFrames:
     table: TransformTable
     topics: tuple[str, ...]
     topic: NDArray[np.intp]
+    position: Times
     unusable: Mapping[str, Times]
     slashed: Mapping[str, Times]
 
@@ -255,6 +257,7 @@ class _TransformReading:
             TransformTable(tuple(self._names), *columns),
             self._topics,
             topic,
+            position[order],
             {text: np.concatenate(times) for text, times in self._unusable.items()},
             {text: np.concatenate(times) for text, times in self._slashed.items()},
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
+from logloom.io.logs.decoding.adapters import VIDEO
 from logloom.transforms.columns import ColumnPlan, RowPlan, Sampling, Span, SyncClock
 from logloom.transforms.pieces import Sampled, requests_of
 from logloom.transforms.resample import Indices, Times
@@ -38,6 +39,19 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Keyframe:
+    """What a picture of video is decoded from.
+
+    Attributes:
+        key: the packet that decoding begins with.
+        packets: how many are decoded, from that one up to the picture's own.
+    """
+
+    key: Source
+    packets: int
+
+
+@dataclass(frozen=True)
 class Lineage:
     """What stands behind a column's value at a tick.
 
@@ -46,12 +60,14 @@ class Lineage:
         reason: why the value is unavailable; "" where it isn't.
         nearest: of an unavailable value, the messages that came nearest to being used: one, or for a policy
             that takes a message on either side of the tick, up to one on each side.
+        keyframes: of pictures of video, one for each of `used`.
     """
 
     column: ColumnPlan
     used: tuple[Source, ...]
     reason: str = ""
     nearest: tuple[Source, ...] = ()
+    keyframes: tuple[Keyframe, ...] = ()
 
 
 def trace(log: Log, plan: RowPlan, tick: int) -> dict[str, Lineage]:
@@ -97,7 +113,8 @@ def _trace(
     )
     used = sampled.used(0)
     if sampled.available[0]:
-        return Lineage(column, _sources(log, column, messages, used, tick))
+        keyframes = _keyframes(log, column, messages.position[used], tick)
+        return Lineage(column, _sources(log, column, messages, used, tick), keyframes=keyframes)
     if sampling.rules.by_clock:
         return Lineage(column, (), "the message that the clock matched can't be used")
     nearest = _nearest(log, column, tick)
@@ -118,6 +135,21 @@ def _sources(
             messages.time[rows].tolist(), messages.log_time[rows].tolist(), places, strict=True
         )
     )
+
+
+def _keyframes(log: Log, column: ColumnPlan, positions: Times, tick: int) -> tuple[Keyframe, ...]:
+    video = video_of(log, column) if column.spec.adapter == VIDEO else None
+    if video is None or not len(positions):
+        return ()
+    packets, numbers = video.index.packets, video.index.numbers_of(positions)
+    first = packets["start"][numbers]
+    places = log.places(column.topic, packets["position"][first])
+    times = packets["log_time"][first].tolist()
+    found = [
+        Keyframe(Source(time, time, tick - time, place), count)
+        for time, place, count in zip(times, places, (numbers - first + 1).tolist(), strict=True)
+    ]
+    return tuple(found)
 
 
 def _missing(sampling: Sampling) -> str:

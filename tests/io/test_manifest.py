@@ -32,6 +32,7 @@ from logloom.io.shards import LogRecord, shard_of, table_of
 from logloom.io.storage import Store
 from tests.conftest import REPOSITORY
 from tests.files import flip
+from tests.pipelines.roots import commit_version
 
 
 def make_entry(partition: str = "0-10", start: int = 0) -> Entry:
@@ -161,6 +162,12 @@ def test_a_folder_with_other_things_is_no_root(tmp_path):
     with pytest.raises(UsageError, match="is a file"):
         check_root(Store.at(str(tmp_path / "holiday.jpg")))
     check_root(Store.at(str(tmp_path / "new")))
+
+
+def test_beside_versions_may_lie_what_is_somebodys(tmp_path):
+    commit_version(Store.at(str(tmp_path)), 1, ["a"])
+    (tmp_path / "mine.txt").write_bytes(b"")
+    check_root(Store.at(str(tmp_path)))
 
 
 def test_a_root_may_carry_a_version():

@@ -7,7 +7,7 @@ import pytest
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.metadata import canonical
 from logloom.io.storage import Store
-from logloom.io.tags import TAGS, change_tags, check_tag, read_tags
+from logloom.io.tags import TAGS, change_tags, check_tag, read_tags, tag_problems
 from tests import faulty
 
 
@@ -91,6 +91,37 @@ def test_a_damaged_file_of_tags_is_named(store, data):
     store.create(f"{TAGS}/notes.txt", b"")
     with pytest.raises(DatasetError, match=r"tags/00000003\.json: "):
         read_tags(store)
+
+
+def test_a_bit_that_flips_moves_no_tag(store):
+    change_tags(store, lambda tags: {"gold": 3})
+    change_tags(store, lambda tags: {**tags, "paper": 1})
+    name = f"{TAGS}/00000002.json"
+    store.replace(name, store.read(name).replace(b'"gold":3', b'"gold":2'))
+    with pytest.raises(DatasetError, match=r"00000002\.json: damaged or changed.*backup, or remove it"):
+        read_tags(store)
+    (problem,) = tag_problems(store)
+    assert "00000002.json" in problem
+    store.remove(name)
+    assert read_tags(store) == {"gold": 3}
+    assert list(tag_problems(store)) == []
+
+
+def test_the_tags_of_one_change_arent_those_of_another(store):
+    for number in (1, 2):
+        change_tags(store, lambda tags, number=number: {**tags, f"t{number}": number})
+    first, second = (f"{TAGS}/0000000{number}.json" for number in (1, 2))
+    store.replace(second, store.read(first))
+    with pytest.raises(DatasetError, match=r"00000002\.json: the tags after another change, 1"):
+        read_tags(store)
+
+
+def test_changes_of_before_hold_no_digest_and_are_read(store):
+    tags = {"digest": 1, "tags": 2, "change": 3}
+    store.create(f"{TAGS}/00000001.json", canonical(tags))
+    assert read_tags(store) == tags
+    assert list(tag_problems(store)) == []
+    assert change_tags(store, lambda tags: {**tags, "new": 4}) == {**tags, "new": 4} == read_tags(store)
 
 
 @pytest.mark.parametrize(

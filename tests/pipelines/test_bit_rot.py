@@ -17,7 +17,9 @@ from logloom.errors import DatasetError
 from logloom.io.assembled import read_portions
 from logloom.io.entries import unit_folder
 from logloom.io.manifest import open_root, read_manifest
+from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
 from logloom.io.storage import Store
+from logloom.io.tags import change_tags
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.repair import Repair, repair
@@ -30,15 +32,20 @@ from tests.pipelines.conftest import digests
 RNG = random.Random(16)
 ALL = bool(os.environ.get("LOGLOOM_EVERY_FILE"))
 WAYS = ["flipped", "cut", "emptied", "swapped", "gone"]
+BESIDE = re.compile("versions/(tags|purged)/")  # nothing but themselves says that they are there
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> pathlib.Path:
-    """A version of two drives in all formats; each test leaves it as it found it."""
+    """A version of two drives in all formats, tags and tombstones; each test leaves it as it found it."""
     folder = tmp_path_factory.mktemp("rot")
     make_drives(folder / "logs", seconds=1)
     recipe = Recipe.from_yaml(demo_recipe(folder / "logs") + OUTPUTS.replace("FORMAT", "3"))
     build(plan_build(recipe, str(folder / "root")), num_workers=1)
+    store = Store.at(str(folder / "root"))
+    for name in ("gold", "paper"):
+        change_tags(store, lambda tags, name=name: {**tags, name: 1})
+        write_tombstone(store, Tombstone(digest_of_log(name), (name,), (), (), sizes=(10,)))
     return folder / "root"
 
 
@@ -122,6 +129,8 @@ def test_a_damaged_file_is_named_never_read_wrongly_and_built_again(root, expect
     assert len(kinds) > 35
     some = [RNG.choice(names) for names in kinds[number :: len(WAYS)]]
     for name in [name for names in kinds for name in names] if ALL else some:
+        if WAYS[number] == "gone" and BESIDE.match(name):
+            continue
         change = damaged(root, name, WAYS[number])
         before = {place: (root / place).read_bytes() for place in change}
         for place, data in change.items():
@@ -144,6 +153,27 @@ def test_a_damaged_file_is_named_never_read_wrongly_and_built_again(root, expect
             assert unrepaired == "", name
         assert digests(root) == sound, name
     assert verify(str(root), num_workers=1).findings == ()
+
+
+@pytest.mark.parametrize("how", WAYS[:-1])
+def test_damaged_tags_and_tombstones_are_named(root, how):
+    RNG.seed(how)
+    sound = digests(root)
+    names = [name for name in sound if BESIDE.match(name)]
+    assert len(names) == 4
+    for name in names:
+        change = damaged(root, name, how)
+        before = {place: (root / place).read_bytes() for place in change}
+        for place, data in change.items():
+            put(root / place, data)
+        for check in (verify, repair):
+            said = said_by(check, root)
+            assert all(place in said for place in change), (check, said)
+        for place, data in before.items():
+            put(root / place, data)
+    assert digests(root) == sound
+    assert said_by(verify, root) == "checked"
+    assert said_by(repair, root) == ""
 
 
 def test_swapped_entries_of_an_assembled_output_and_of_its_portions_are_both_named(root):

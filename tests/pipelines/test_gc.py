@@ -73,7 +73,8 @@ def test_what_nobody_needs_goes_once_it_is_old_and_all_else_stays_to_the_byte(st
     commit_version(store, 1, ["a", "b"])
     age(store.local, 30)
     (store.local / "parts/tar/notes.txt").write_text("somebody's")
-    (store.local / "mine.txt").write_text("somebody's")
+    for name in ("mine.txt", "parts/notes.txt"):
+        (store.local / name).write_text("somebody's")
     before = contents(store.local)
     write_unit(store, made_up_unit("old"))
     write_log_part(store, [made_up_unit("old")])
@@ -95,7 +96,7 @@ def test_what_nobody_needs_goes_once_it_is_old_and_all_else_stays_to_the_byte(st
         "runs": 1,
         "scratch": 1,
     }
-    assert told.unknown == ["mine.txt", "parts/tar/notes.txt"]
+    assert told.unknown == ["mine.txt", "parts/notes.txt", "parts/tar/notes.txt"]
     done = collect_garbage(str(store.local))
     assert dataclasses.replace(done, dry_run=True) == told
     left = contents(store.local)
@@ -498,6 +499,20 @@ def test_of_gc_and_whoever_tags_a_version_meanwhile_one_gives_way(store, monkeyp
         assert read_tags(store) == {"gold": 2}
     with pytest.raises(UsageError, match="was removed") if first == "gc" else contextlib.nullcontext():
         tag(store, 1, ["late"])
+
+
+def test_a_tag_of_a_version_that_was_removed_is_none_to_choose(store):
+    for number in (1, 2):
+        commit_version(store, number, ["a"])
+    tag(store, 1, ["gold"])
+    tag(store, 2, ["paper"])
+    assert collect_garbage(str(store.local), keep=Keep(last=1, tags="none")).removed == (1,)
+    with pytest.raises(
+        UsageError, match=r"version 1 \(gold\) was removed by `logloom gc`; there are 2, paper$"
+    ):
+        read_manifest(store, "gold")
+    with pytest.raises(UsageError, match=r"no version 'silver'; there are 2, paper$"):
+        read_manifest(store, "silver")
 
 
 def test_a_grace_is_a_duration_as_recipes_have_them(tmp_path):

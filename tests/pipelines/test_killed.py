@@ -1,4 +1,4 @@
-"""kill -9 of a build, or of a worker of it, at moments spread over it: the next one ends in the same bytes.
+"""kill -9 of a build, of a worker of it, or of it with all its workers: the next one ends in the same bytes.
 
 LOGLOOM_EVERY_CALL=1 kills at 60 moments instead of a few.
 Elsewhere: builds killed amid a fortnight (tests/pipelines/test_fortnight.py), workers of engines
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -84,22 +85,52 @@ def workers_of(process: int) -> list[int]:
     return [leaf for child in below for leaf in workers_of(child) or [child]]
 
 
+def built_cleanly(text: str, folder: pathlib.Path) -> tuple[dict[str, str], int]:
+    """Writes a recipe and builds it; gives the digests, and how many units there are."""
+    (folder / "drive.yaml").write_text(text)
+    build_at(Recipe.from_yaml(text), folder / "clean")
+    units = len(list((folder / "clean/parts").rglob("entry.json")))
+    return digests(folder / "clean"), units
+
+
+@contextlib.contextmanager
+def building_until(folder: pathlib.Path, root: pathlib.Path, units: int) -> Iterator[subprocess.Popen[str]]:
+    """A build by two workers, in a process group of its own, that has so many units, or is over."""
+    command = [sys.executable, "-m", "logloom", "build", str(folder / "drive.yaml"), "--to", str(root)]
+    with subprocess.Popen(
+        [*command, "--workers", "2"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as building:
+        while building.poll() is None and len(list(root.glob("parts/*/*/*/entry.json"))) < max(units, 1):
+            time.sleep(0.01)
+        yield building
+
+
+@pytest.mark.timeout(0)
+def test_a_build_that_is_killed_with_all_its_workers_ends_in_the_bytes_of_a_clean_one(drive, tmp_path):
+    text = drive.text[: drive.text.index("outputs:")] + "outputs:\n  tar: {}\npartition: {rows: 4}\n"
+    clean, units = built_cleanly(text, tmp_path)
+    for moment in {units * number // (MOMENTS - 1) for number in range(1, MOMENTS - 1)}:
+        root = tmp_path / str(moment)
+        with building_until(tmp_path, root, moment) as building:
+            os.killpg(building.pid, signal.SIGKILL)
+            building.communicate(timeout=250)
+        assert building.returncode in (-signal.SIGKILL, 0)
+        if version_numbers(Store.at(str(root))):
+            assert verify(str(root), num_workers=1).findings == ()
+        build_at(Recipe.from_yaml(text), root)
+        assert digests(root) == clean
+
+
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="processes are found in /proc")
 def test_a_build_of_which_a_worker_is_killed_ends_in_the_bytes_of_a_clean_one(drive, tmp_path):
     text = drive.text[: drive.text.index("outputs:")] + "outputs:\n  tar: {}\npartition: {rows: 4}\n"
-    path, rng = tmp_path / "drive.yaml", random.Random(61)
-    path.write_text(text)
-    build_at(Recipe.from_yaml(text), tmp_path / "clean")
-    clean = digests(tmp_path / "clean")
-    units = len(list((tmp_path / "clean/parts").rglob("entry.json")))
+    rng = random.Random(61)
+    clean, units = built_cleanly(text, tmp_path)
     killed = 0
     for number in range(MOMENTS):
         root, moment = tmp_path / str(number), units * number // MOMENTS
-        command = [sys.executable, "-m", "logloom", "build", str(path), "--to", str(root), "--workers", "2"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as building:
-            while building.poll() is None and len(list(root.glob("parts/*/*/*/entry.json"))) < max(moment, 1):
-                time.sleep(0.01)
+        with building_until(tmp_path, root, moment) as building:
             if (workers := workers_of(building.pid)) and building.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rng.choice(workers), signal.SIGKILL)

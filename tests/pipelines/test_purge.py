@@ -257,6 +257,29 @@ def test_what_is_no_tombstone_is_left_to_gc_to_tell_of(store):
     assert not collect_garbage(str(store.local)).amounts
 
 
+def test_a_damaged_tombstone_is_named_and_lets_nothing_come_back(store):
+    purge(str(store.local), ["b"])
+    (name,) = store.names("versions/purged")
+    path = store.local / "versions/purged" / name
+    sound = path.read_bytes()
+    (content,) = json.loads(sound)["contents"]
+    path.write_bytes(sound.replace(content.encode(), f"{content[:-1]}?".encode()))
+    for run in (verify, repair, collect_garbage):
+        with pytest.raises(DatasetError, match=f"{name}: damaged or changed.* back from a backup"):
+            run(str(store.local))
+
+
+def test_tombstones_of_before_hold_no_digest_and_count(store):
+    purge(str(store.local), ["b"])
+    (path,) = (store.local / "versions/purged").iterdir()
+    said = json.loads(path.read_bytes())
+    del said["digest"]
+    path.write_bytes(canonical(said))
+    assert Purged(store).has_named("b")
+    purge(str(store.local), ["b"])
+    assert "digest" in json.loads(path.read_bytes())
+
+
 def test_versions_and_what_they_said_of_a_log_are_told_after_a_purge(store):
     before = versions(store)
     purge(str(store.local), ["b"])

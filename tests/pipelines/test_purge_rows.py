@@ -86,6 +86,8 @@ def test_what_the_logs_give_is_what_the_version_says_and_no_build_adds_it_again(
     report = verify(str(root), against_logs=True, num_workers=1)
     assert report.is_proven, report.findings
     assert verify(f"{root}", 1, num_workers=1).purged == 1
+    said = command("verify", f"{root}@1", "--workers", "1").stderr
+    assert "equal to its manifest; not counting 1 purged log" in said
     assert plan_build(recipe, str(root)).up_to_date
     assert not repair(str(root), num_workers=1, dry_run=True).damaged
 

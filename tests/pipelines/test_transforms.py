@@ -153,3 +153,84 @@ def test_the_lineage_of_a_cloud_wants_no_poses_of_its_log(tmp_path):
     rows = head(str(tmp_path / "root"), count=1000, columns=["points"], why=True)
     told = {row.record.log_id: row.to_json()["why"] for row in rows if int(row.values["timestamp"]) == tick}
     assert [len(told[log_id]["columns"]["points"]["messages"]) for log_id in "ab"] == [1, 1]
+
+
+def told_of(root, name, rows=1000):
+    """By tick, what `--why` says of a column in JSON."""
+    shown = head(str(root), count=rows, columns=[name], why=True)
+    return {int(row.values["timestamp"]): row.to_json()["why"]["columns"][name] for row in shown}
+
+
+def stamps_of(topics):
+    """By frame, the stamps of its transforms on /tf, with their log times, in order."""
+    found = {}
+    for log_time, message in topics["/tf"][1]:
+        for one in message["transforms"]:
+            stamp = one["header"]["stamp"]
+            time = stamp["sec"] * 10**9 + stamp["nanosec"]
+            found.setdefault(one["child_frame_id"].lstrip("/"), []).append((time, log_time))
+    return {frame: sorted(times) for frame, times in found.items()}
+
+
+def neighbours(times, at):
+    """Those of (stamp, log time) that a lookup takes: one at the very time, or one on either side."""
+    exact = [pair for pair in times if pair[0] == at]
+    return exact or [max(p for p in times if p[0] < at), min(p for p in times if p[0] > at)]
+
+
+def test_each_message_behind_a_pose_is_named_hop_by_hop_with_its_time_and_place(drive, tmp_path):
+    build_at(recipe(drive, 1000), tmp_path / "root")
+    stamps = stamps_of(drive_topics())
+    told = told_of(tmp_path / "root", "lidar")
+    found = {tick: one for tick, one in told.items() if "reason" not in one}
+    assert len(found) > 100
+    for tick, one in found.items():
+        assert one["times"] == [tick]
+        names = [(hop["child"], hop["parent"], hop["topic"], hop["static"]) for hop in one["hops"]]
+        assert names == [
+            ("lidar", "base", "/tf_static", True),
+            ("base", "odom", "/tf", False),
+            ("odom", "map", "/tf", False),
+        ]
+        assert [message["message_time"] for message in one["hops"][0]["messages"]] == [START]
+        for hop in one["hops"][1:]:
+            used = [(message["message_time"], message["log_time"]) for message in hop["messages"]]
+            assert used == neighbours(stamps[hop["child"]], tick)
+            assert all(message["age"] == tick - message["message_time"] for message in hop["messages"])
+            assert all(message["uri"] == str(drive) and message["offset"] > 0 for message in hop["messages"])
+    lost = [one for one in told.values() if "reason" in one]
+    assert {one["reason"] for one in lost} == {"past", "future"}
+    assert all(hop["messages"] for one in lost for hop in one["hops"])
+    assert any(hop["parent"] is None for one in lost for hop in one["hops"])
+    at = told_of(tmp_path / "root", "at", 60)
+    speeds = {tick: one["messages"] for tick, one in told_of(tmp_path / "root", "speed", 60).items()}
+    seen = [one["times"] == [speeds[tick][0]["message_time"]] for tick, one in at.items() if "times" in one]
+    assert seen
+    assert all(seen)
+    said = logloom_says("head", tmp_path / "root", "--why", "--skip", 100, "-n", 1, "-c", "lidar").stdout
+    assert "lidar in base, static #" in said
+    assert said.count("odom in map, /tf #") == 2
+
+
+def test_a_deskewed_cloud_names_the_motion_from_its_first_point_to_its_last(tmp_path):
+    topics = deskew.topics(deskew.sweeps(4))
+    log = write_log(tmp_path / "drive.mcap", topics)
+    build_at(recipe(log, 1000, columns=deskew.column(to="start")), tmp_path / "root")
+    stamps = [stamp for stamp, _ in stamps_of(topics)["base"]]
+    seen = 0
+    for one in told_of(tmp_path / "root", "points").values():
+        if not one["messages"]:
+            continue
+        start = one["messages"][0]["message_time"]
+        first, last = one["motion"]["times"]
+        assert start <= first < last < start + deskew.SWEEP
+        (mount, motion) = one["motion"]["hops"]
+        assert (mount["child"], mount["static"]) == ("lidar", True)
+        used = [message["message_time"] for message in motion["messages"]]
+        assert (
+            used
+            == [s for s in stamps if stamps[np.searchsorted(stamps, first, "right") - 1] <= s][: len(used)]
+        )
+        assert used[-2] < last <= used[-1]
+        seen += 1
+    assert seen > 10

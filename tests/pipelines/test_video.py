@@ -6,6 +6,7 @@ import pytest
 import logloom.datasets
 from logloom.errors import LogReadError
 from logloom.pipelines.build import build
+from logloom.pipelines.head import head
 from logloom.pipelines.info import describe
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
@@ -97,3 +98,16 @@ def test_packets_of_a_log_are_copied_into_a_lerobot_dataset(codec, tmp_path):
     cut = PACKETS.format(path=path, rows=16, codec=codec)
     with pytest.raises(LogReadError, match=r"this packet can't be copied as .*one partition"):
         build(plan_build(Recipe.from_yaml(cut), str(tmp_path / "cut")))
+
+
+def test_why_names_the_keyframe_and_how_many_packets_are_decoded_from_it(tmp_path):
+    path = write_video(tmp_path / "drive.mcap", "foxglove", stream("h264", gop=15))
+    build(plan_build(recipe(path), str(tmp_path / "root")))
+    rows = head(str(tmp_path / "root"), count=40, why=True)
+    for number, row in enumerate(rows):
+        told = row.to_json()["why"]["columns"]["camera.front"]
+        (own,), (key,) = told["messages"], told["keyframes"]
+        assert own["number"] == number
+        assert key["number"] == number - number % 15
+        assert key["packets"] == number % 15 + 1
+    assert "packets decoded from the keyframe #15" in " ".join(rows[20].lines()[1][-1].split())

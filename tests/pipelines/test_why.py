@@ -179,6 +179,16 @@ def test_derived_columns_name_what_they_are_made_of(traced):
     assert told["derived_from"] == ["mean"]
     assert told["function"] == "doubling:twice"
     assert told["topic"] is None
+    base = traced[2][0]["why"]["columns"]["mean"]
+    assert told["columns"]["mean"]["messages"] == base["messages"] != []
+
+
+def test_a_derived_column_alone_shows_the_messages_of_what_it_is_made_of(traced):
+    root, _, rows = traced
+    said = logloom("head", root, "-n", 1, "--why", "-c", "doubled").stdout
+    used = rows[0]["why"]["columns"]["mean"]["messages"]
+    assert used
+    assert all(f"/odom #{message['number']}" in said for message in used)
 
 
 def test_the_table_has_a_line_for_each_message(traced):

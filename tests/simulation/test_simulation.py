@@ -1,8 +1,8 @@
 """The real code under schedules of all kinds: all commands on versions at once, over one store.
 
-LOGLOOM_SCHEDULES=5000 runs more of them (`make simulate`). The one that failed runs again by the
-LOGLOOM_SEED, the LOGLOOM_ROOT and the PYTHONHASHSEED that it names: names of roots and the order of sets are
-part of a schedule.
+LOGLOOM_SCHEDULES=5000 runs more of them (`make simulate`), LOGLOOM_SEED=2500-4999 those of some seeds, so
+that several processes share them. The one that failed runs again by the LOGLOOM_SEED, the LOGLOOM_ROOT and
+the PYTHONHASHSEED that it names: names of roots and the order of sets are part of a schedule.
 Elsewhere: who acts, and what must hold (tests/simulation/world.py); that mistakes are found
 (tests/simulation/test_mistakes.py).
 """
@@ -12,7 +12,8 @@ import os
 import pytest
 
 SCHEDULES = int(os.environ.get("LOGLOOM_SCHEDULES", "15"))
-SEEDS = [int(os.environ["LOGLOOM_SEED"])] if "LOGLOOM_SEED" in os.environ else range(SCHEDULES)
+FIRST, _, LAST = os.environ.get("LOGLOOM_SEED", f"0-{SCHEDULES - 1}").partition("-")
+SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 
 
 def test_whatever_the_schedule_versions_are_whole_and_those_of_a_clean_build(run):
