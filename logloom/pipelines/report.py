@@ -110,7 +110,7 @@ def report_of(
     found, troubled = troubles(present)
     counted = present if every_log or has_merged(store, present) else _some_logs(present)
     statistics = _statistics(store, counted, num_workers)
-    changes, no_changes = _changes(store, manifest, is_small=len(manifest.logs) <= MAX_COUNTED)
+    changes, no_changes = _changes(store, manifest)
     return DatasetReport(
         name=manifest.name,
         version=manifest.version,
@@ -175,12 +175,8 @@ def _statistics(store: Store, manifest: Manifest, num_workers: int) -> dict[str,
     return {"": whole, **found}
 
 
-def _changes(store: Store, manifest: Manifest, *, is_small: bool) -> tuple[VersionComparison | None, str]:
-    """What differs from the parent, or why that isn't known.
-
-    Args:
-        is_small: whether statistics are compared, too.
-    """
+def _changes(store: Store, manifest: Manifest) -> tuple[VersionComparison | None, str]:
+    """What differs from the parent, or why that isn't known."""
     if manifest.parent is None:
         return None, "This is the first version."
     try:
@@ -191,7 +187,7 @@ def _changes(store: Store, manifest: Manifest, *, is_small: bool) -> tuple[Versi
         if before[1] or after[1]:  # whose names are not shown
             logs = LogChanges.between(before[0].logs, after[0].logs, _CHANGED_LOGS)
             compared = dataclasses.replace(compared, logs=logs)
-        changed = changed_statistics((store, store), (parent, manifest), MAX_COUNTED) if is_small else None
+        changed = changed_statistics((store, store), (parent, manifest), MAX_COUNTED)
     except UsageError:
         return None, f"Its parent, version {manifest.parent}, is no longer there."
     except LogloomError as error:

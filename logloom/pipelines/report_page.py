@@ -21,7 +21,7 @@ from typing import Any
 from logloom import __version__
 from logloom.pipelines.report import DatasetReport
 from logloom.pipelines.report_charts import Bars, MapView, bars_of, lanes_of, map_of, shares
-from logloom.pipelines.stats import elements
+from logloom.pipelines.stats import elements, sample_note
 from logloom.words import counted, human_time, printable
 
 MAX_COLUMNS = 120
@@ -168,10 +168,15 @@ def _facts(report: DatasetReport) -> list[tuple[str, str]]:
     """The line of figures below the title."""
     totals = report.totals
     lost = totals["ticks_planned"] - totals["rows"]
-    facts = [("rows", f"{totals['rows']:,}"), ("logs", f"{totals['logs']:,}")]
-    facts += [("columns", f"{len(report.columns.columns):,}"), ("splits", f"{len(report.splits):,}")]
-    facts += [("ticks dropped", f"{lost:,}"), ("messages refused", f"{totals['refused']:,}")]
-    return facts
+    facts = [
+        counted(totals["rows"], "row"),
+        counted(totals["logs"], "log"),
+        counted(len(report.columns.columns), "column"),
+        counted(len(report.splits), "split"),
+        counted(lost, "tick dropped", "ticks dropped"),
+        counted(totals["refused"], "message refused", "messages refused"),
+    ]
+    return [(noun, figure) for figure, _, noun in (one.partition(" ") for one in facts)]
 
 
 def _cards(
@@ -185,14 +190,13 @@ def _cards(
             for split, columns in groups.items()
             if name in columns
         }
-        left_out = stats.get("left_out", 0)
         ctype = report.columns.columns.get(name)
         yield ColumnCard(
             name,
             stats["type"],
             stats.get("unit", ""),
             ctype.description if ctype is not None else "",
-            f"a sample of each value; {counted(left_out, 'position')} not looked at" if left_out else "",
+            sample_note(stats),
             {split: tuple(series[:MAX_ELEMENTS]) for split, series in found.items()},
             max(0, max(map(len, found.values())) - MAX_ELEMENTS),
         )

@@ -23,13 +23,22 @@ from logloom.io.manifest import Manifest, open_root
 from logloom.io.row_counts import row_split_names
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.pipelines.merged_stats import Counted, Names, merged, read_merged, splits_of, write_merged
+from logloom.pipelines.merged_stats import (
+    Counted,
+    Names,
+    has_merged,
+    merged,
+    read_merged,
+    splits_of,
+    write_merged,
+)
 from logloom.pipelines.verify import Task, reading_of, run_tasks
 from logloom.schema import Schema
 from logloom.statistics.state import Statistics
 from logloom.statistics.summary import summary
 from logloom.transforms.counted import columns_held, count_unit
 from logloom.transforms.reading_back import Reading
+from logloom.words import counted
 
 MAX_LOGS = 1000  # whose statistics are read to tell two versions apart, unless more are asked for
 COMPARED = ("unavailable", "count", "min", "max", "mean")
@@ -167,32 +176,52 @@ def changed_statistics(
 ) -> dict[str, dict[str, tuple[Any, Any]]] | None:
     """What differs in the statistics of two versions (see `changes_of`).
 
-    Files of logs of which both say the same are read once.
+    Files of logs of which both say the same are read once. Of versions with more logs than `most`, what
+    builds have kept merged is read.
 
     Args:
         most: logs of a version, for whose statistics a file each is read.
 
     Returns:
-        None where nobody looked: some log has no statistics or was purged, or there are more.
+        None where nobody looked: some log has no statistics or was purged, or there are more than `most`
+        and one of the versions has nothing merged.
 
     Raises:
         DatasetError: statistics are missing or damaged.
     """
     before, after = (_counted(manifest, most) for manifest in versions)
-    if before is None or after is None:
-        return None
-    shared = before & after if stores[0].uri == stores[1].uri else collections.Counter[Names]()
     try:
-        of_both = _brief(stores[0], shared)
-        old, new = (
-            summary(
-                Statistics.merged([of_both, _brief(store, own - shared)]), Schema.from_json(manifest.schema)
+        if before is None or after is None:
+            old, new = (_kept(store, manifest) for store, manifest in zip(stores, versions, strict=True))
+        else:
+            shared = before & after if stores[0].uri == stores[1].uri else collections.Counter[Names]()
+            of_both = _brief(stores[0], shared)
+            old, new = (
+                Statistics.merged([of_both, _brief(store, own - shared)])
+                for store, own in zip(stores, (before, after), strict=True)
             )
-            for store, own, manifest in zip(stores, (before, after), versions, strict=True)
-        )
     except PurgedError:
         return None
-    return changes_of(old, new)
+    if old is None or new is None:
+        return None
+    schemas = (Schema.from_json(manifest.schema) for manifest in versions)
+    return changes_of(*map(summary, (old, new), schemas))
+
+
+def _kept(store: Store, manifest: Manifest) -> Statistics | None:
+    """Of a version from what is merged of its splits; None where that isn't kept, or logs have no statistics.
+
+    Raises:
+        DatasetError: those of a log of a small split, which are not merged, are missing or damaged.
+    """
+    splits = [Counted.of(manifest, split) for split in splits_of(manifest)]
+    if any(len(logs.unknown) for logs in splits) or not has_merged(store, manifest):
+        return None
+    found = [
+        read_merged(store, manifest.version, logs.known) or Statistics.merged(merged(store, logs.known))
+        for logs in splits
+    ]
+    return Statistics.merged(found)
 
 
 def _counted(manifest: Manifest, most: int | None) -> collections.Counter[Names] | None:
@@ -259,6 +288,16 @@ def elements(name: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
 def _element(stats: Mapping[str, Any], number: int) -> dict[str, Any]:
     nested = {key: _element(stats[key], number) for key in ("quantiles", "distinct") if key in stats}
     return {key: value[number] for key, value in stats.items() if isinstance(value, list)} | nested
+
+
+def sample_note(stats: Mapping[str, Any]) -> str:
+    """What of a column's large values was not looked at, for people; "" where all was.
+
+    >>> sample_note({"left_out": 2000}), sample_note({})
+    ('a sample of each value; 2,000 positions not looked at', '')
+    """
+    left_out = stats.get("left_out", 0)
+    return f"a sample of each value; {counted(left_out, 'position')} not looked at" if left_out else ""
 
 
 def _by_reading(

@@ -26,7 +26,7 @@ from logloom.pipelines.report_card import card_of
 from logloom.pipelines.report_charts import map_of
 from logloom.pipelines.report_croissant import croissant_of
 from logloom.pipelines.report_logs import MAX_LINES, MAX_TROUBLES
-from logloom.pipelines.report_page import _series, page_of
+from logloom.pipelines.report_page import _facts, _series, page_of
 from logloom.pipelines.report_samples import (
     MAX_POINTS,
     MAX_SAMPLES,
@@ -234,6 +234,25 @@ def test_the_head_of_a_card_says_which_files_are_of_which_split(built):
     speed = column_statistics(str(built)).columns()["ego.speed"]
     assert f"| `ego.speed` | {speed['min']:.6g} |" in body
     assert f"| {speed['mean']:.6g} | {speed['std']:.6g} |" in body
+
+
+def test_a_card_marks_columns_of_which_a_sample_was_counted(built):
+    text = card_of(*open_root(Store.at(str(built)))).decode()
+    found = column_statistics(str(built)).columns()
+    sampled = {name: stats["left_out"] for name, stats in found.items() if stats.get("left_out")}
+    assert "lidar.points" in sampled
+    said = [
+        f"* `{n}`: a sample of each value; {count:,} positions not looked at" for n, count in sampled.items()
+    ]
+    assert [line for line in text.splitlines() if "a sample of each value" in line] == said
+
+
+def test_figures_of_one_have_a_noun_of_one(built):
+    report = report_at(built)
+    assert dict(_facts(report)).keys() >= {"rows", "logs", "columns", "split"}
+    ones = dict.fromkeys(report.totals, 1) | {"ticks_planned": 2}
+    nouns = ["row", "log", "columns", "split", "tick dropped", "message refused"]
+    assert [noun for noun, _ in _facts(dataclasses.replace(report, totals=ones))] == nouns
 
 
 def test_names_in_a_card_get_out_of_no_code(root):
