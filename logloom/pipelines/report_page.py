@@ -111,7 +111,9 @@ def page_of(report: DatasetReport) -> bytes:
         finalize=_finalized,
     )
     environment.filters |= {"time": human_time, "number": lambda number: f"{number:,}"}
-    environment.globals |= {"counted": counted}
+    # A line each: no name has a line break once it is printable.
+    lines = {"lines": lambda names: Markup("\n").join(map(printable, names))}
+    environment.globals |= {"counted": counted, **lines}
     style, script = (environment.get_template(name).render() for name in ("page.css", "page.js"))
     text = environment.get_template("page.html").render(
         view_of(report),
@@ -139,6 +141,7 @@ def view_of(report: DatasetReport) -> dict[str, Any]:
     planned = report.totals["ticks_planned"]
     groups = {split: found.columns() for split, found in report.statistics.items()}
     cards = list(_cards(report, groups))
+    colours = {one.name: number % 6 for number, one in enumerate(report.splits)}
     view = map_of(report.samples.tracks, [one.place for one in report.samples.rows])
     return {
         "version": __version__,
@@ -146,7 +149,7 @@ def view_of(report: DatasetReport) -> dict[str, Any]:
         "ticks": shares({"rows": report.totals["rows"], **report.dropped}) if planned else (),
         "splits": [one.name for one in report.splits],
         "filters": [split for split in report.statistics if split],
-        "colour": {"all": 0} | {one.name: number % 6 for number, one in enumerate(report.splits)},
+        "colour_of": lambda names: colours.get(names[0], 0) if len(names) == 1 else 0,
         "split_shares": shares({one.name: one.rows for one in report.splits}),
         "heads": [f"{head} %" if head.isdecimal() else head for head in _HEADS],
         "cards": cards[:MAX_COLUMNS],

@@ -324,7 +324,7 @@ def test_a_column_of_one_number_and_infinities_is_not_always_that_number():
 
 @pytest.mark.parametrize("apart", [5e-324, 1e-320, 1e-13])
 def test_places_that_hardly_differ_are_no_map(apart):
-    track = Track("a", "all", np.array([[0.0, 0.0], [apart, 0.0]]))
+    track = Track("a", ("all",), np.array([[0.0, 0.0], [apart, 0.0]]))
     assert map_of([track], []) is None
     assert map_of([track], [(1e6, 1e6)]) is not None
 
@@ -350,8 +350,8 @@ def test_an_image_that_does_not_decode_is_told_as_a_value(built):
     rows = RowsOfLogs(*open_root(Store.at(str(built))))
     ((_, record, number),) = rows.found([0])
     values = rows.row(record, number)
-    whole = _small_row(0, record, values, rows.schema, (), "")
-    broken = _small_row(0, record, {**values, "camera.front": b"\xff\xd8\xffnone"}, rows.schema, (), "")
+    whole = _small_row(0, "all", values, rows.schema, (), "")
+    broken = _small_row(0, "all", {**values, "camera.front": b"\xff\xd8\xffnone"}, rows.schema, (), "")
     assert "camera.front" in whole.images
     assert "camera.front" not in broken.images
     shown = _sample(broken, ["camera.front"], (), 0.0)
