@@ -49,7 +49,8 @@ def diff(
     statistics: Annotated[
         bool,
         typer.Option(
-            "--statistics", help="Compare statistics however many logs have some (default: up to 1,000)."
+            "--statistics",
+            help="Compare statistics however many logs have some (default: up to 1,000, or merged ones).",
         ),
     ] = False,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,

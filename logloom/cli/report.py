@@ -46,7 +46,7 @@ def report(
     ] = False,
     every_log: Annotated[
         bool,
-        typer.Option("--every-log", help="Read the statistics of all logs, not of 2,000 (see the docs)."),
+        typer.Option("--every-log", help="Count all logs, not 2,000, and all splits of single rows."),
     ] = False,
     workers: LocalWorkers = None,
     storage_option: StorageOption = None,

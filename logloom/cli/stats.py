@@ -47,7 +47,7 @@ def stats(
 ) -> None:
     """Show statistics of a dataset's columns: counts, range, mean, quantiles, values."""
     from logloom.io.manifest import split_root
-    from logloom.pipelines.stats import column_statistics
+    from logloom.pipelines.stats import column_statistics, sample_note
     from logloom.words import counted
 
     where, version = split_root(root)
@@ -69,9 +69,8 @@ def stats(
     heads = ("column", "unavailable", "count", "min", "1%", "50%", "99%", "max", "mean", "std")
     print_table(title, heads, [line for name, summary in shown.items() for line in _lines(name, summary)])
     for name, summary in shown.items():
-        if summary.get("left_out"):
-            places = counted(summary["left_out"], "position")
-            print_folded(f"{name}: a sample of each value; {places} not looked at (--every-value does)")
+        if note := sample_note(summary):
+            print_folded(f"{name}: {note} (--every-value does)")
         for label, one in _texts(name, summary):
             print_folded(f"{label}: {one}")
 

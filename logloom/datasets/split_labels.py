@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logloom.errors import DatasetError
 from logloom.io.ahead import ahead
 from logloom.io.entries import read_log_part
-from logloom.io.metadata import Count, Text, checked, parsed
+from logloom.io.metadata import parsed
+from logloom.io.row_counts import runs_of_unit
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import SplitLabels
@@ -49,13 +49,7 @@ def _runs_of(store: Store, output: str, part: str, rows: int) -> Iterator[_Run]:
     tallies = units.table["tally"].take(numbers).to_pylist()
     for text, count in zip(tallies, counts.tolist(), strict=True):
         tally = parsed(text or "{}", f"{place}: tally")
-        said = tally.get("splits", ()) if isinstance(tally, dict) else None
-        runs = checked(tuple[tuple[Text, Count], ...], said, f"{place}: tally: splits")
-        if runs and sum(number for _, number in runs) != count:
-            raise DatasetError(
-                f"{place}: splits of other rows than the unit has; `logloom verify` tells more"
-            )
-        yield from runs or [("", count)]
+        yield from runs_of_unit(tally, count, place) or [("", count)]
 
 
 def labels_of_column(source: RowSource) -> SplitLabels:

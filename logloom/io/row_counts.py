@@ -6,9 +6,11 @@ Elsewhere: what a version says of a log (logloom.io.shards), which split each ro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from logloom.io.metadata import Count, Name, checked, parsed
+from logloom.errors import DatasetError
+from logloom.io.metadata import Count, Name, Text, checked, parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,24 @@ def row_split_names(splits: pa.ChunkedArray) -> list[str]:
         DatasetError: it holds something else.
     """
     return sorted({name for text in splits.unique().drop_null().to_pylist() for name in _counts(text)})
+
+
+def row_split_counts(splits: pa.ChunkedArray) -> list[dict[str, int]]:
+    """The rows of each log by split, of splits that have some; empty where whole logs are split.
+
+    Args:
+        splits: the column of records.
+
+    Raises:
+        DatasetError: it holds something else.
+    """
+    known: dict[str | None, dict[str, int]] = {None: {}}  # logs of equal counts are parsed once
+    found = []
+    for text in splits.to_pylist():
+        if text not in known:
+            known[text] = {name: rows for name, rows in _counts(text).items() if rows}
+        found.append(known[text])
+    return found
 
 
 def rows_by_split(logs: pa.Table) -> list[tuple[str, int, int]]:
@@ -50,6 +70,24 @@ def rows_by_split(logs: pa.Table) -> list[tuple[str, int, int]]:
             rows = rows * number if one["splits"] else rows
             found[name] = logs_before + number, rows_before + rows
     return [(name, *counts) for name, counts in sorted(found.items())]
+
+
+def runs_of_unit(tally: Mapping[str, Any], rows: int, place: str) -> tuple[tuple[str, int], ...]:
+    """The split of each row of a unit and the number of rows, run after run; none where no rows are split.
+
+    Args:
+        tally: of the unit's entry (see logloom.transforms.rows).
+        rows: that the unit has.
+        place: of what says so, for errors.
+
+    Raises:
+        DatasetError: it says something else, or is of other rows.
+    """
+    said = tally.get("splits", ()) if isinstance(tally, dict) else None
+    runs = checked(tuple[tuple[Text, Count], ...], said, f"{place}: tally: splits")
+    if runs and sum(number for _, number in runs) != rows:
+        raise DatasetError(f"{place}: splits of other rows than the unit has; `logloom verify` tells more")
+    return runs
 
 
 def _counts(text: str) -> dict[str, int]:

@@ -92,6 +92,11 @@ class LogRecord:
     splits: Mapping[str, Count] = field(default_factory=dict)
 
     @property
+    def split_names(self) -> tuple[str, ...]:
+        """The splits that its rows are in."""
+        return tuple(self.splits) or (self.split,)
+
+    @property
     def refusal_list(self) -> str:
         """The file of the root that lists all that was refused of the log; "" where `reasons` does."""
         listed = _LISTED.search(self.reasons[-1]) if self.reasons else None

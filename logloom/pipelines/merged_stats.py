@@ -43,7 +43,7 @@ Names = tuple[str, str]  # the digests of a log's statistics, and of its part of
 
 @dataclass(frozen=True)
 class Counted:
-    """The logs of a split that have rows.
+    """Logs of a version that have rows, such as those of a split.
 
     Attributes:
         known: of those whose statistics a build has made, in order.
@@ -58,15 +58,20 @@ class Counted:
     @classmethod
     def of(cls, manifest: Manifest, split: str) -> Self:
         """Of a split of a version."""
-        logs = manifest.logs.columns("split", "rows", "statistics", "part")
+        return cls.at(manifest, manifest.logs.where("split", [split]))
+
+    @classmethod
+    def at(cls, manifest: Manifest, positions: Sequence[int] | NDArray[np.int64]) -> Self:
+        """Of the logs of a version at some positions."""
+        logs = manifest.logs.columns("rows", "statistics", "part")
         rows = logs["rows"].to_numpy()
         own = np.zeros(len(logs), bool)
-        own[manifest.logs.where("split", [split])] = True
+        own[np.asarray(positions, np.int64)] = True
         found = logs.filter(own & (rows > 0)).select(["statistics", "part"])
         names = tuple(zip(*(column.to_pylist() for column in found.columns), strict=True))
         unknown = np.array([not digest for digest, _ in names], bool)
-        positions = np.flatnonzero(own & (rows > 0))[unknown]
-        return cls(tuple(pair for pair in names if pair[0]), positions, int(rows[own].sum()))
+        at = np.flatnonzero(own & (rows > 0))[unknown]
+        return cls(tuple(pair for pair in names if pair[0]), at, int(rows[own].sum()))
 
     def __len__(self) -> int:
         return len(self.known) + len(self.unknown)

@@ -17,18 +17,21 @@ from logloom.errors import LogloomError, UsageError
 from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
+from logloom.io.row_counts import row_split_names
 from logloom.io.storage import Store
 from logloom.pipelines.comparison import LogChanges, VersionComparison, compare, recipe_text, sums_of
-from logloom.pipelines.merged_stats import has_merged
+from logloom.pipelines.merged_stats import has_merged, splits_of
 from logloom.pipelines.report_logs import LogLine, SplitCount, Trouble, log_lines, split_counts, troubles
 from logloom.pipelines.report_samples import RowsOfLogs, Samples, evenly, samples_of
-from logloom.pipelines.stats import VersionStatistics, changed_statistics, statistics_of
+from logloom.pipelines.stats import VersionStatistics, changed_statistics, row_split_statistics, statistics_of
 from logloom.schema import Schema
 from logloom.statistics.state import Statistics
 
 MAX_SPLITS = 8  # of which statistics are shown one by one
 MAX_ANCESTORS = 10
 MAX_COUNTED = 2000  # logs whose statistics are read, some milliseconds each, unless all are asked for
+MAX_READ = 512 << 20  # bytes of rows that are read to tell the statistics of splits of single rows
+_TOO_LARGE = f"it takes reading rows of more than {MAX_READ >> 20} MiB (logloom report --every-log does)"
 _CHANGED_LOGS = 20  # that are named, of each kind
 
 
@@ -56,6 +59,7 @@ class DatasetReport:
         dropped: ticks that are no row, by reason.
         columns: of the version.
         statistics: by split, and of all splits under ""; splits alone where they are few.
+        no_splits: why statistics of splits of single rows aren't told one by one; "" where they are.
         uncounted: how many logs are not part of the statistics.
         erased: how many logs were purged, of which nothing but counts is shown.
         lines: some logs, by log_id.
@@ -80,6 +84,7 @@ class DatasetReport:
     recipe: str
     columns: Schema
     statistics: Mapping[str, VersionStatistics]
+    no_splits: str
     uncounted: int
     erased: int
     lines: tuple[LogLine, ...]
@@ -98,7 +103,8 @@ def report_of(
 
     Args:
         store: the root, as `open_root` gives it.
-        every_log: read the statistics of all logs, not of MAX_COUNTED evenly chosen ones.
+        every_log: read the statistics of all logs, not of MAX_COUNTED evenly chosen ones; and where single
+            rows are split all of these rows, not up to MAX_READ.
         num_workers: processes that read the rows of logs without statistics.
 
     Raises:
@@ -109,8 +115,8 @@ def report_of(
     splits = split_counts(manifest)
     found, troubled = troubles(present)
     counted = present if every_log or has_merged(store, present) else _some_logs(present)
-    statistics = _statistics(store, counted, num_workers)
-    changes, no_changes = _changes(store, manifest, is_small=len(manifest.logs) <= MAX_COUNTED)
+    statistics, no_splits = _statistics(store, counted, num_workers, None if every_log else MAX_READ)
+    changes, no_changes = _changes(store, manifest)
     return DatasetReport(
         name=manifest.name,
         version=manifest.version,
@@ -126,6 +132,7 @@ def report_of(
         recipe=recipe_text(manifest),
         columns=Schema.from_json(manifest.schema),
         statistics=statistics,
+        no_splits=no_splits,
         uncounted=len(present.logs) - len(counted.logs),
         erased=erased,
         lines=tuple(log_lines(rows, present)),
@@ -157,30 +164,42 @@ def _some_logs(manifest: Manifest) -> Manifest:
     return dataclasses.replace(manifest, logs=chosen)
 
 
-def _statistics(store: Store, manifest: Manifest, num_workers: int) -> dict[str, VersionStatistics]:
-    """Of all splits, and of each where there are several; each log is read once."""
-    names = sorted(set(manifest.logs.column("split").to_pylist()))
+def _statistics(
+    store: Store, manifest: Manifest, num_workers: int, max_bytes: int | None
+) -> tuple[dict[str, VersionStatistics], str]:
+    """Of all splits, and of each where there are several; and why they aren't told by split.
+
+    Args:
+        max_bytes: of rows that are read because single rows are split; None for any number.
+    """
+    of_rows = row_split_names(manifest.logs.column("splits"))
+    names = of_rows or splits_of(manifest)
     if not 1 < len(names) <= MAX_SPLITS:
-        return {"": statistics_of(store, manifest, num_workers=num_workers)}
+        return {"": statistics_of(store, manifest, num_workers=num_workers)}, ""
+    if of_rows:
+        whole = statistics_of(store, manifest, num_workers=num_workers)
+        try:
+            found = row_split_statistics(
+                store, manifest, names, whole.schema, num_workers=num_workers, max_bytes=max_bytes
+            )
+        except UsageError:
+            return {"": whole}, "no output holds all columns as they were built"
+        return {"": whole, **found}, "" if found else _TOO_LARGE
     found = {name: statistics_of(store, manifest, split=name, num_workers=num_workers) for name in names}
     parts = list(found.values())
     whole = dataclasses.replace(
         parts[0],
-        splits=tuple(sorted(names)),
+        splits=tuple(names),
         logs=sum(one.logs for one in parts),
         rows=sum(one.rows for one in parts),
         read=sum(one.read for one in parts),
         statistics=Statistics.merged(one.statistics for one in parts),
     )
-    return {"": whole, **found}
+    return {"": whole, **found}, ""
 
 
-def _changes(store: Store, manifest: Manifest, *, is_small: bool) -> tuple[VersionComparison | None, str]:
-    """What differs from the parent, or why that isn't known.
-
-    Args:
-        is_small: whether statistics are compared, too.
-    """
+def _changes(store: Store, manifest: Manifest) -> tuple[VersionComparison | None, str]:
+    """What differs from the parent, or why that isn't known."""
     if manifest.parent is None:
         return None, "This is the first version."
     try:
@@ -191,7 +210,7 @@ def _changes(store: Store, manifest: Manifest, *, is_small: bool) -> tuple[Versi
         if before[1] or after[1]:  # whose names are not shown
             logs = LogChanges.between(before[0].logs, after[0].logs, _CHANGED_LOGS)
             compared = dataclasses.replace(compared, logs=logs)
-        changed = changed_statistics((store, store), (parent, manifest), MAX_COUNTED) if is_small else None
+        changed = changed_statistics((store, store), (parent, manifest), MAX_COUNTED)
     except UsageError:
         return None, f"Its parent, version {manifest.parent}, is no longer there."
     except LogloomError as error:

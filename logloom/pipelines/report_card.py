@@ -17,7 +17,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.comparison import sums_of
 from logloom.pipelines.report_logs import split_counts
 from logloom.pipelines.report_page import figure
-from logloom.pipelines.stats import elements, statistics_of
+from logloom.pipelines.stats import elements, sample_note, statistics_of
 from logloom.words import counted, printable
 
 _SIZES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9, 10**10, 10**11, 10**12)
@@ -70,6 +70,7 @@ def card_of(store: Store, manifest: Manifest, *, num_workers: int = 1) -> bytes:
         heads=[f"{head} %" if head.isdecimal() else head for head in _HEADS],
         numbers=[(_code(label), *_cells(stats)) for label, stats in lines[:_MAX_LINES] if "mean" in stats],
         left_out=max(0, len(lines) - _MAX_LINES),
+        sampled=[(_code(name), note) for name, stats in found.items() if (note := sample_note(stats))],
         outputs=[_code(name) for name in manifest.outputs],
         software=[(_code(name), _code(version)) for name, version in manifest.software.items()],
     )

@@ -43,6 +43,7 @@ class LogLine:
     """A log on the time line.
 
     Attributes:
+        splits: that its rows are in.
         planned: ticks.
         dropped: those that are no row, by reason.
         pieces: (n, 2) first and last tick of stretches without a gap; of a log of too many partitions, where
@@ -55,7 +56,7 @@ class LogLine:
     """
 
     log_id: str
-    split: str
+    splits: tuple[str, ...]
     status: str
     files: tuple[str, ...]
     rows: int
@@ -113,7 +114,7 @@ def _timed_output(manifest: Manifest) -> str:
 
 
 def _line(rows: RowsOfLogs, record: LogRecord, output: str, period: int, max_units: int) -> LogLine:
-    record_fields = (record.log_id, record.split, record.status, tuple(map(_file_name, record.uris)))
+    record_fields = (record.log_id, record.split_names, record.status, tuple(map(_file_name, record.uris)))
     counts = (record.rows, record.planned, record.dropped, record.refused)
     if not output:
         return LogLine(*record_fields, *counts, problem="no output has rows")

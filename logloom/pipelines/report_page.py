@@ -21,7 +21,7 @@ from typing import Any
 from logloom import __version__
 from logloom.pipelines.report import DatasetReport
 from logloom.pipelines.report_charts import Bars, MapView, bars_of, lanes_of, map_of, shares
-from logloom.pipelines.stats import elements
+from logloom.pipelines.stats import elements, sample_note
 from logloom.words import counted, human_time, printable
 
 MAX_COLUMNS = 120
@@ -111,7 +111,9 @@ def page_of(report: DatasetReport) -> bytes:
         finalize=_finalized,
     )
     environment.filters |= {"time": human_time, "number": lambda number: f"{number:,}"}
-    environment.globals |= {"counted": counted}
+    # A line each: no name has a line break once it is printable.
+    lines = {"lines": lambda names: Markup("\n").join(map(printable, names))}
+    environment.globals |= {"counted": counted, **lines}
     style, script = (environment.get_template(name).render() for name in ("page.css", "page.js"))
     text = environment.get_template("page.html").render(
         view_of(report),
@@ -139,6 +141,7 @@ def view_of(report: DatasetReport) -> dict[str, Any]:
     planned = report.totals["ticks_planned"]
     groups = {split: found.columns() for split, found in report.statistics.items()}
     cards = list(_cards(report, groups))
+    colours = {one.name: number % 6 for number, one in enumerate(report.splits)}
     view = map_of(report.samples.tracks, [one.place for one in report.samples.rows])
     return {
         "version": __version__,
@@ -146,7 +149,7 @@ def view_of(report: DatasetReport) -> dict[str, Any]:
         "ticks": shares({"rows": report.totals["rows"], **report.dropped}) if planned else (),
         "splits": [one.name for one in report.splits],
         "filters": [split for split in report.statistics if split],
-        "colour": {"all": 0} | {one.name: number % 6 for number, one in enumerate(report.splits)},
+        "colour_of": lambda names: colours.get(names[0], 0) if len(names) == 1 else 0,
         "split_shares": shares({one.name: one.rows for one in report.splits}),
         "heads": [f"{head} %" if head.isdecimal() else head for head in _HEADS],
         "cards": cards[:MAX_COLUMNS],
@@ -168,10 +171,15 @@ def _facts(report: DatasetReport) -> list[tuple[str, str]]:
     """The line of figures below the title."""
     totals = report.totals
     lost = totals["ticks_planned"] - totals["rows"]
-    facts = [("rows", f"{totals['rows']:,}"), ("logs", f"{totals['logs']:,}")]
-    facts += [("columns", f"{len(report.columns.columns):,}"), ("splits", f"{len(report.splits):,}")]
-    facts += [("ticks dropped", f"{lost:,}"), ("messages refused", f"{totals['refused']:,}")]
-    return facts
+    facts = [
+        counted(totals["rows"], "row"),
+        counted(totals["logs"], "log"),
+        counted(len(report.columns.columns), "column"),
+        counted(len(report.splits), "split"),
+        counted(lost, "tick dropped", "ticks dropped"),
+        counted(totals["refused"], "message refused", "messages refused"),
+    ]
+    return [(noun, figure) for figure, _, noun in (one.partition(" ") for one in facts)]
 
 
 def _cards(
@@ -185,14 +193,13 @@ def _cards(
             for split, columns in groups.items()
             if name in columns
         }
-        left_out = stats.get("left_out", 0)
         ctype = report.columns.columns.get(name)
         yield ColumnCard(
             name,
             stats["type"],
             stats.get("unit", ""),
             ctype.description if ctype is not None else "",
-            f"a sample of each value; {counted(left_out, 'position')} not looked at" if left_out else "",
+            sample_note(stats),
             {split: tuple(series[:MAX_ELEMENTS]) for split, series in found.items()},
             max(0, max(map(len, found.values())) - MAX_ELEMENTS),
         )

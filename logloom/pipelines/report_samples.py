@@ -18,6 +18,7 @@ from logloom.caching import cached_property
 from logloom.io.entries import Entry, LogUnits, read_log_part
 from logloom.io.formats import by_preference, format_named
 from logloom.io.manifest import Manifest
+from logloom.io.row_counts import runs_of_unit
 from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
@@ -61,10 +62,10 @@ class ReportSample:
 
 @dataclass(frozen=True)
 class Track:
-    """Where a log went: (N, 2) x and y of some of its rows, in order."""
+    """Where a log went: (N, 2) x and y of some of its rows, in order; and the splits that its rows are in."""
 
     log_id: str
-    split: str
+    splits: tuple[str, ...]
     points: NDArray[np.float64]
 
 
@@ -115,6 +116,7 @@ class RowsOfLogs:
         self.ends = np.cumsum(manifest.logs.column("rows").to_numpy())
         self._units: tuple[str, LogUnits] | None = None
         self._sources: dict[str, RowSource] = {}
+        self._labels: tuple[str, list[str]] = "", []
 
     @cached_property
     def schema(self) -> Schema:
@@ -171,6 +173,20 @@ class RowsOfLogs:
             self._sources[entry.folder] = self._reading.open(entry)
         return self._sources[entry.folder]
 
+    def split_of(self, record: LogRecord, number: int) -> str:
+        """The split that a row of a log is in."""
+        if not record.splits:
+            return record.split
+        if self._labels[0] != record.part:
+            place = self._store.uri_of(f"logs/{record.part}.parquet")
+            units = read_log_part(self._store, record.part)
+            numbers, _ = units.with_rows(self.outputs()[0], record.rows)
+            entries = (units[int(number)] for number in numbers)
+            runs = (run for one in entries for run in runs_of_unit(one.tally, one.rows, place))
+            self._labels = record.part, [name for name, count in runs for _ in range(count)]
+        labels = self._labels[1]
+        return labels[number] if number < len(labels) else record.split
+
     def outputs(self) -> list[str]:
         """Those with rows, the quickest first; only those that keep columns as they are, where some do."""
         readable = [name for name in by_preference(self._manifest.outputs) if format_named(name).has_rows]
@@ -196,7 +212,9 @@ def samples_of(rows: RowsOfLogs, recipe: Mapping[str, Any]) -> Samples:
     place = _place_column(rows.schema)
     may_be_clouds = [name for name, ctype in rows.schema.columns.items() if is_cloud(name, ctype, recipe)]
     found = [
-        _small_row(number, record, rows.row(record, own), rows.schema, may_be_clouds, place)
+        _small_row(
+            number, rows.split_of(record, own), rows.row(record, own), rows.schema, may_be_clouds, place
+        )
         for number, record, own in rows.found(evenly(len(rows), MAX_SAMPLES))
     ]
     images = [name for name in rows.schema.columns if any(name in one.images for one in found)]
@@ -279,7 +297,7 @@ def is_place(name: str, ctype: ColumnType) -> bool:
 
 def _small_row(
     number: int,
-    record: LogRecord,
+    split: str,
     values: Mapping[str, Any],
     schema: Schema,
     may_be_clouds: Sequence[str],
@@ -291,7 +309,7 @@ def _small_row(
     return _SmallRow(
         number,
         str(values["log_id"]),
-        record.split,
+        split,
         int(values["timestamp"]),
         {name: picture for name, picture in images.items() if picture is not None},
         {name: _drawn_points(values[name]) for name in may_be_clouds if name in usable},
@@ -343,7 +361,7 @@ def tracks_of(rows: RowsOfLogs, place: str) -> Iterator[Track]:
             for source, own in rows.parts(record, _ends_and_between(record.rows), output)
         ]
         points = np.concatenate(parts)
-        yield Track(record.log_id, record.split, points[np.isfinite(points).all(axis=1)])
+        yield Track(record.log_id, record.split_names, points[np.isfinite(points).all(axis=1)])
 
 
 def _holds(rows: RowsOfLogs, output: str, column: str) -> bool:

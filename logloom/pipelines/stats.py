@@ -1,7 +1,8 @@
 """Statistics of a version's columns, as its builds counted them; of logs without any, by reading their rows.
 
 Here: `column_statistics`, by split where asked; what differs between those of two versions.
-Elsewhere: what statistics are (logloom.statistics), where a root keeps them (logloom.io.log_statistics).
+Elsewhere: reading rows (counting), what statistics are (logloom.statistics), where a root keeps them
+(logloom.io.log_statistics).
 """
 
 from __future__ import annotations
@@ -16,20 +17,24 @@ import numpy as np
 
 from logloom.errors import PurgedError, UsageError
 from logloom.io.ahead import ahead
-from logloom.io.entries import Entry, read_log_part
-from logloom.io.formats import by_preference
 from logloom.io.log_statistics import read_statistics_file
 from logloom.io.manifest import Manifest, open_root
-from logloom.io.row_counts import row_split_names
-from logloom.io.shards import LogRecord
+from logloom.io.row_counts import row_split_counts, row_split_names
 from logloom.io.storage import Store
-from logloom.pipelines.merged_stats import Counted, Names, merged, read_merged, splits_of, write_merged
-from logloom.pipelines.verify import Task, reading_of, run_tasks
+from logloom.pipelines.counting import by_reading, splits_by_reading
+from logloom.pipelines.merged_stats import (
+    Counted,
+    Names,
+    has_merged,
+    merged,
+    read_merged,
+    splits_of,
+    write_merged,
+)
 from logloom.schema import Schema
 from logloom.statistics.state import Statistics
 from logloom.statistics.summary import summary
-from logloom.transforms.counted import columns_held, count_unit
-from logloom.transforms.reading_back import Reading
+from logloom.words import counted
 
 MAX_LOGS = 1000  # whose statistics are read to tell two versions apart, unless more are asked for
 COMPARED = ("unavailable", "count", "min", "max", "mean")
@@ -114,13 +119,13 @@ def statistics_of(
     schema = Schema.from_json(manifest.schema)
     chosen = schema.part(columns)
     splits = splits_of(manifest)
-    if split in row_split_names(manifest.logs.column("splits")):
-        raise UsageError(
-            f"{store.uri}: split {split!r} is of single rows, and builds count values log by log: "
-            f"logloom.datasets.open({store.uri!r}, split={split!r}).stats(column) reads its rows"
-        )
     if split is not None and split not in splits:
-        raise UsageError(f"{store.uri}: no split {split!r}; there are {', '.join(splits)}")
+        of_rows = row_split_names(manifest.logs.column("splits"))
+        if split not in of_rows:
+            raise UsageError(f"{store.uri}: no split {split!r}; there are {', '.join(splits + of_rows)}")
+        return row_split_statistics(
+            store, manifest, [split], chosen, every_value=every_value, num_workers=num_workers
+        )[split]
     shown = splits if split is None else [split]
     counted = [Counted.of(manifest, name) for name in shown]
     every = manifest.logs.where("split", shown)
@@ -132,7 +137,7 @@ def statistics_of(
     def parts() -> Iterator[Statistics]:
         for one in [] if every_value else counted:
             yield from _known(store, manifest.version, one.known, schema, chosen, num_workers)
-        yield from _by_reading(
+        yield from by_reading(
             store, manifest, records, chosen, every_value=every_value, num_workers=num_workers
         )
 
@@ -145,6 +150,62 @@ def statistics_of(
         chosen,
         Statistics.merged(parts()),
     )
+
+
+def row_split_statistics(
+    store: Store,
+    manifest: Manifest,
+    names: Sequence[str],
+    columns: Schema,
+    *,
+    every_value: bool = False,
+    num_workers: int = 1,
+    max_bytes: int | None = None,
+) -> dict[str, VersionStatistics]:
+    """The statistics of splits that single rows are in.
+
+    Rows are read, but for those of logs that are in one split with all their rows.
+
+    Args:
+        columns: that are counted.
+        max_bytes: of what is read; None for any number.
+
+    Returns:
+        By split; nothing where more than `max_bytes` would be read.
+
+    Raises:
+        UsageError: rows must be read, and no output holds some column as it was built.
+        DatasetError: statistics, or rows that must be read, are missing or damaged.
+    """
+    rows_of = {
+        position: counts
+        for position, counts in enumerate(row_split_counts(manifest.logs.column("splits")))
+        if not counts.keys().isdisjoint(names)
+    }
+    whole = [position for position, counts in rows_of.items() if len(counts) == 1 and not every_value]
+    read = sorted(rows_of.keys() - set(whole) | set(Counted.at(manifest, whole).unknown.tolist()))
+    records = list(manifest.logs.take(read))
+    counted = splits_by_reading(
+        store,
+        manifest,
+        records,
+        columns,
+        names,
+        every_value=every_value,
+        num_workers=num_workers,
+        max_bytes=max_bytes,
+    )
+    schema = Schema.from_json(manifest.schema)
+
+    def of_split(name: str, by_unit: Sequence[Statistics]) -> VersionStatistics:
+        own = {position: counts[name] for position, counts in rows_of.items() if name in counts}
+        known = Counted.at(manifest, sorted(own.keys() & set(whole))).known
+        parts = [*by_unit, *_known(store, manifest.version, known, schema, columns, num_workers)]
+        num_read, statistics = len(own.keys() & set(read)), Statistics.merged(parts)
+        num_rows = sum(own.values())
+        return VersionStatistics(manifest.version, (name,), len(own), num_rows, num_read, columns, statistics)
+
+    return {} if counted is None else {name: of_split(name, counted[name]) for name in names}
 
 
 def _known(
@@ -167,32 +228,52 @@ def changed_statistics(
 ) -> dict[str, dict[str, tuple[Any, Any]]] | None:
     """What differs in the statistics of two versions (see `changes_of`).
 
-    Files of logs of which both say the same are read once.
+    Files of logs of which both say the same are read once. Of versions with more logs than `most`, what
+    builds have kept merged is read.
 
     Args:
         most: logs of a version, for whose statistics a file each is read.
 
     Returns:
-        None where nobody looked: some log has no statistics or was purged, or there are more.
+        None where nobody looked: some log has no statistics or was purged, or there are more than `most`
+        and one of the versions has nothing merged.
 
     Raises:
         DatasetError: statistics are missing or damaged.
     """
     before, after = (_counted(manifest, most) for manifest in versions)
-    if before is None or after is None:
-        return None
-    shared = before & after if stores[0].uri == stores[1].uri else collections.Counter[Names]()
     try:
-        of_both = _brief(stores[0], shared)
-        old, new = (
-            summary(
-                Statistics.merged([of_both, _brief(store, own - shared)]), Schema.from_json(manifest.schema)
+        if before is None or after is None:
+            old, new = (_kept(store, manifest) for store, manifest in zip(stores, versions, strict=True))
+        else:
+            shared = before & after if stores[0].uri == stores[1].uri else collections.Counter[Names]()
+            of_both = _brief(stores[0], shared)
+            old, new = (
+                Statistics.merged([of_both, _brief(store, own - shared)])
+                for store, own in zip(stores, (before, after), strict=True)
             )
-            for store, own, manifest in zip(stores, (before, after), versions, strict=True)
-        )
     except PurgedError:
         return None
-    return changes_of(old, new)
+    if old is None or new is None:
+        return None
+    schemas = (Schema.from_json(manifest.schema) for manifest in versions)
+    return changes_of(*map(summary, (old, new), schemas))
+
+
+def _kept(store: Store, manifest: Manifest) -> Statistics | None:
+    """Of a version from what is merged of its splits; None where that isn't kept, or logs have no statistics.
+
+    Raises:
+        DatasetError: those of a log of a small split, which are not merged, are missing or damaged.
+    """
+    splits = [Counted.of(manifest, split) for split in splits_of(manifest)]
+    if any(len(logs.unknown) for logs in splits) or not has_merged(store, manifest):
+        return None
+    found = [
+        read_merged(store, manifest.version, logs.known) or Statistics.merged(merged(store, logs.known))
+        for logs in splits
+    ]
+    return Statistics.merged(found)
 
 
 def _counted(manifest: Manifest, most: int | None) -> collections.Counter[Names] | None:
@@ -261,51 +342,11 @@ def _element(stats: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {key: value[number] for key, value in stats.items() if isinstance(value, list)} | nested
 
 
-def _by_reading(
-    store: Store,
-    manifest: Manifest,
-    records: Sequence[LogRecord],
-    schema: Schema,
-    *,
-    every_value: bool,
-    num_workers: int,
-) -> Iterator[Statistics]:
-    """The statistics of logs, counted as a build counts them."""
-    if not records:
-        return
-    reading = reading_of(store, manifest)
-    held = _columns_by_output(reading, schema)
-    tasks = (
-        Task(_count_unit, (reading, entry, schema.part(held[entry.output]), every_value))
-        for record in records
-        for entry in read_log_part(store, record.part, brief=True)
-        if entry.rows and entry.output in held
-    )
-    for found in run_tasks(tasks, num_workers):
-        yield from found
+def sample_note(stats: Mapping[str, Any]) -> str:
+    """What of a column's large values was not looked at, for people; "" where all was.
 
-
-def _count_unit(reading: Reading, entry: Entry, schema: Schema, every_value: bool) -> Iterator[Statistics]:
-    yield count_unit(reading, entry, schema, every_value=every_value)
-
-
-def _columns_by_output(reading: Reading, schema: Schema) -> dict[str, list[str]]:
-    """Which columns are read from which output: from as few as possible, each as it was written.
-
-    Raises:
-        UsageError: no output holds some column so.
+    >>> sample_note({"left_out": 2000}), sample_note({})
+    ('a sample of each value; 2,000 positions not looked at', '')
     """
-    left = dict.fromkeys(schema.columns)
-    chosen: dict[str, list[str]] = {}
-    for output in by_preference(reading.outputs):
-        held = columns_held(reading, output)
-        found = [name for name in left if name in held.columns]
-        if found:
-            chosen[output] = found
-        left = {name: None for name in left if name not in found}
-    if left:
-        raise UsageError(
-            f"{reading.store.uri}: no output holds column {', '.join(left)} as it was built, and some logs "
-            "have no statistics; choose others with --columns, or build again into a new root"
-        )
-    return chosen
+    left_out = stats.get("left_out", 0)
+    return f"a sample of each value; {counted(left_out, 'position')} not looked at" if left_out else ""

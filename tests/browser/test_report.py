@@ -176,3 +176,24 @@ def test_a_split_can_be_chosen(hostile, open_page):
     assert page.locator(".lanes li:visible").count() < whole
     assert page.locator("[data-of='']:visible").count() == 0
     assert page.locator(f"[data-of='{name}']:visible").count() > 0
+
+
+def test_a_split_of_single_rows_can_be_chosen(drive, tmp_path, open_page):  # noqa: F811
+    head = drive.text[: drive.text.index("columns:")]
+    columns = "columns:\n  ego.speed: {topic: /odom, field: twist.twist.linear.x}\n"
+    split = "split: {train: 0.5, val: 0.5, by: time, cell: 500ms}\n"
+    build_at(Recipe.from_yaml(f"{head}{columns}outputs: {{tar: {{}}}}\n{split}"), tmp_path / "root")
+    page = open_page(write_page(tmp_path / "root", tmp_path)).page
+    every = page.locator(".sample").count()
+    lanes = page.locator(".lanes li").count()
+    counts = []
+    for name in ("train", "val"):
+        page.select_option("#split", name)
+        assert page.locator(".lanes li:visible").count() == lanes  # each log has rows of both
+        assert page.locator(".sample.on").get_attribute("data-split") == name
+        counts.append(int(page.text_content("#number").split()[-1]))
+        stats = column_statistics(str(tmp_path / "root"), split=name).columns()["ego.speed"]
+        numbers = page.locator("article[aria-label='Column ego.speed'] div:visible td").first
+        assert numbers.text_content() == f"{stats['count']:,}"
+    assert sum(counts) == every
+    assert min(counts) > 0

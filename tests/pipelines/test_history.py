@@ -8,6 +8,7 @@ import pytest
 from logloom.cli.tables import table_lines
 from logloom.cli.versions import _cells
 from logloom.errors import UsageError
+from logloom.io import log_statistics
 from logloom.io.entries import read_log_part
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import read_manifest, resolve_version, version_file
@@ -133,6 +134,7 @@ def test_a_difference_tells_what_changed_in_statistics_and_a_log_has_its_own(gro
     assert sum(both) == after["ego.speed"]["count"]
     assert f"ego.speed: {both[0]}, " in command("log", root, "drive-00").stdout
     monkeypatch.setattr(stats, "MAX_LOGS", 1)
+    monkeypatch.setattr(log_statistics, "MANY_LOGS", 1)
     both = read_manifest(grown, 1), read_manifest(grown, 2)
     stores = grown, Store.at(root, {"file": {}})
     assert stats.changed_statistics(stores, both, 1) is None

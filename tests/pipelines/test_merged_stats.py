@@ -13,13 +13,13 @@ from logloom.io.log_statistics import read_statistics
 from logloom.io.manifest import open_root, read_manifest
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
-from logloom.pipelines import merged_stats, report
+from logloom.pipelines import merged_stats, report, stats
 from logloom.pipelines.amending import plan_drop
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.merged_stats import MERGED, Counted, has_merged, read_merged, write_merged
 from logloom.pipelines.purge import purge
-from logloom.pipelines.stats import column_statistics, statistics_of
+from logloom.pipelines.stats import changed_statistics, column_statistics, statistics_of
 from logloom.recipe import Keep, Recipe
 from logloom.statistics.state import Statistics
 from tests.pipelines.conftest import build_at
@@ -126,6 +126,21 @@ def test_a_report_of_very_many_logs_counts_all_of_them(nights, monkeypatch):
     for path in files(nights).values():
         path.unlink()
     assert report.report_of(store, manifest).uncounted == 1
+
+
+def test_versions_of_very_many_logs_are_compared_by_what_is_merged(nights, read, monkeypatch):
+    store = Store.at(str(nights))
+    both = read_manifest(store, 1), read_manifest(store, 2)
+    by_log = changed_statistics((store, store), both)
+    assert by_log["ego.speed"]["count"][0] < by_log["ego.speed"]["count"][1]
+    monkeypatch.setattr(stats, "read_statistics_file", None)
+    assert changed_statistics((store, store), both, 1) == by_log
+    monkeypatch.setattr(report, "MAX_COUNTED", 1)
+    assert report.report_of(*open_root(store)).changes.statistics == by_log
+    assert read == []
+    files(nights)[1].unlink()
+    assert changed_statistics((store, store), both, 1) is None
+    assert report.report_of(*open_root(store)).changes.statistics is None
 
 
 def test_a_purge_takes_it_along_also_where_it_comes_late(nights):

@@ -26,7 +26,7 @@ from logloom.pipelines.report_card import card_of
 from logloom.pipelines.report_charts import map_of
 from logloom.pipelines.report_croissant import croissant_of
 from logloom.pipelines.report_logs import MAX_LINES, MAX_TROUBLES
-from logloom.pipelines.report_page import _series, page_of
+from logloom.pipelines.report_page import _facts, _series, page_of
 from logloom.pipelines.report_samples import (
     MAX_POINTS,
     MAX_SAMPLES,
@@ -236,6 +236,25 @@ def test_the_head_of_a_card_says_which_files_are_of_which_split(built):
     assert f"| {speed['mean']:.6g} | {speed['std']:.6g} |" in body
 
 
+def test_a_card_marks_columns_of_which_a_sample_was_counted(built):
+    text = card_of(*open_root(Store.at(str(built)))).decode()
+    found = column_statistics(str(built)).columns()
+    sampled = {name: stats["left_out"] for name, stats in found.items() if stats.get("left_out")}
+    assert "lidar.points" in sampled
+    said = [
+        f"* `{n}`: a sample of each value; {count:,} positions not looked at" for n, count in sampled.items()
+    ]
+    assert [line for line in text.splitlines() if "a sample of each value" in line] == said
+
+
+def test_figures_of_one_have_a_noun_of_one(built):
+    report = report_at(built)
+    assert dict(_facts(report)).keys() >= {"rows", "logs", "columns", "split"}
+    ones = dict.fromkeys(report.totals, 1) | {"ticks_planned": 2}
+    nouns = ["row", "log", "columns", "split", "tick dropped", "message refused"]
+    assert [noun for noun, _ in _facts(dataclasses.replace(report, totals=ones))] == nouns
+
+
 def test_names_in_a_card_get_out_of_no_code(root):
     restate(root, lambda record: record, name="a`b|c\n---\n<script>")
     text = card_of(*open_root(Store.at(str(root)))).decode()
@@ -305,7 +324,7 @@ def test_a_column_of_one_number_and_infinities_is_not_always_that_number():
 
 @pytest.mark.parametrize("apart", [5e-324, 1e-320, 1e-13])
 def test_places_that_hardly_differ_are_no_map(apart):
-    track = Track("a", "all", np.array([[0.0, 0.0], [apart, 0.0]]))
+    track = Track("a", ("all",), np.array([[0.0, 0.0], [apart, 0.0]]))
     assert map_of([track], []) is None
     assert map_of([track], [(1e6, 1e6)]) is not None
 
@@ -331,8 +350,8 @@ def test_an_image_that_does_not_decode_is_told_as_a_value(built):
     rows = RowsOfLogs(*open_root(Store.at(str(built))))
     ((_, record, number),) = rows.found([0])
     values = rows.row(record, number)
-    whole = _small_row(0, record, values, rows.schema, (), "")
-    broken = _small_row(0, record, {**values, "camera.front": b"\xff\xd8\xffnone"}, rows.schema, (), "")
+    whole = _small_row(0, "all", values, rows.schema, (), "")
+    broken = _small_row(0, "all", {**values, "camera.front": b"\xff\xd8\xffnone"}, rows.schema, (), "")
     assert "camera.front" in whole.images
     assert "camera.front" not in broken.images
     shown = _sample(broken, ["camera.front"], (), 0.0)

@@ -1,8 +1,10 @@
 """Recipes that split single rows: by place, by time and by a column, in every output that keeps columns."""
 
+import dataclasses
 import json
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,6 +14,8 @@ from logloom.errors import DatasetError, RecipeError, UsageError
 from logloom.io.manifest import open_root, read_manifest
 from logloom.io.shards import LogRecord, records_of, shard_of, table_of
 from logloom.io.storage import Store
+from logloom.pipelines import report as report_module
+from logloom.pipelines import verify as verify_module
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
@@ -25,6 +29,7 @@ from logloom.pipelines.stats import column_statistics
 from logloom.pipelines.verify import verify
 from logloom.pipelines.view import files_of
 from logloom.recipe import Recipe
+from logloom.statistics.state import Statistics
 from tests.pipelines.conftest import build_at, restate
 from tests.pipelines.test_commands import logloom
 
@@ -172,14 +177,74 @@ def test_a_conversion_keeps_the_splits_of_rows(split_root, tmp_path):
     ]
 
 
-def test_what_takes_whole_files_or_logs_says_that_rows_are_split(split_root):
+def test_what_takes_whole_files_says_that_rows_are_split(split_root):
     store = Store.at(str(split_root))
-    with pytest.raises(UsageError, match=r"split 'train' is of single rows.*\.stats\(column\)"):
-        column_statistics(str(split_root), split="train")
-    train = logloom_datasets.open(split_root, split="train")
-    assert train.stats("ego.speed")["count"] == len(train)
     with pytest.raises(UsageError, match="single rows are split, and their column `split`"):
         files_of(store, read_manifest(store, 1), split="train")
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_statistics_of_a_split_of_rows_are_those_of_its_rows(split_root, num_workers, monkeypatch):
+    monkeypatch.setattr(verify_module, "_ALONE_S", 0 if num_workers == 1 else -1)
+    whole = column_statistics(str(split_root))
+    parts = []
+    for name in SHARES:
+        rows = logloom_datasets.open(split_root, split=name)
+        if not len(rows):
+            continue
+        found = column_statistics(str(split_root), split=name, num_workers=num_workers)
+        assert (found.splits, found.rows) == ((name,), len(rows))
+        assert found.logs == len(set(rows.index["log_id"]))
+        said = found.columns()
+        assert said["ego.speed"] == rows.stats("ego.speed")
+        assert said["ego.speed.age"] == rows.stats("ego.speed.age")
+        speeds = np.array([row["ego.speed"] for row in rows])
+        assert (said["ego.speed"]["count"], said["ego.speed"]["max"]) == (len(rows), speeds.max())
+        assert said["ego.speed"]["mean"] == pytest.approx(speeds.mean(), rel=1e-15)
+        some = column_statistics(str(split_root), split=name, columns=["beats"], every_value=True)
+        assert some.columns() == {key: said[key] for key in ("beats", "beats.age")}
+        parts.append(found.statistics)
+    assert len(parts) > 1
+    assert Statistics.merged(parts) == whole.statistics
+    with pytest.raises(UsageError, match=r"no split 'trian'; there are all, .*train"):
+        column_statistics(str(split_root), split="trian")
+
+
+def test_logs_whose_rows_are_all_in_one_split_are_not_read(drive, tmp_path):
+    lonely = "split: {train: 0.999999, val: 0.000001, by: time, cell: 1h, gap: 1s}\n"
+    build_at(Recipe.from_yaml(few(drive) + lonely), tmp_path / "root")
+    found = column_statistics(str(tmp_path / "root"), split="train")
+    assert (found.read, found.logs) == (0, len(drive.logs))
+    assert found.statistics == column_statistics(str(tmp_path / "root")).statistics
+    read = column_statistics(str(tmp_path / "root"), split="train", every_value=True)
+    assert (read.read, read.columns()) == (len(drive.logs), found.columns())
+    restate(tmp_path / "root", lambda record: dataclasses.replace(record, statistics=""))
+    uncounted = column_statistics(str(tmp_path / "root"), split="train")
+    assert (uncounted.read, uncounted.columns()) == (len(drive.logs), found.columns())
+
+
+def test_a_page_tells_columns_by_split_of_rows_and_which_split_each_sample_is_in(split_root, monkeypatch):
+    page = report_of(*open_root(Store.at(str(split_root))))
+    names = [one.name for one in page.splits]
+    assert list(page.statistics) == ["", *names]
+    assert page.statistics[""] == column_statistics(str(split_root))
+    assert page.statistics["train"] == column_statistics(str(split_root), split="train")
+    of_row = [split for *_, split in told(logloom_datasets.open(split_root, output="table"))]
+    assert [one.split for one in page.samples.rows] == [of_row[one.row] for one in page.samples.rows]
+    records = list(read_manifest(Store.at(str(split_root)), 1).logs)
+    assert [line.splits for line in page.lines] == [tuple(record.splits) for record in records]
+    html = page_of(page).decode()
+    assert '<option value="train">train</option>' in html
+    assert "Splits are of single rows" not in html
+    several = "\n".join(records[0].splits)
+    assert "\n" in several
+    assert f'data-in="{several}"' in html
+    monkeypatch.setattr(report_module, "MAX_READ", 1000)
+    large = report_of(*open_root(Store.at(str(split_root))))
+    assert list(large.statistics) == [""]
+    assert "it takes reading rows of more than" in page_of(large).decode()
+    asked = report_of(*open_root(Store.at(str(split_root))), every_log=True)
+    assert asked.statistics == page.statistics
 
 
 def test_plan_and_build_tell_what_is_known_of_rows_and_warn_of_an_empty_split(drive, tmp_path):

@@ -67,7 +67,7 @@
     filter.addEventListener("change", () => {
       const split = filter.value;
       all("[data-of]").forEach((part) => { part.hidden = part.dataset.of !== split; });
-      all("[data-in]").forEach((part) => part.toggleAttribute("hidden", Boolean(split) && part.dataset.in !== split));
+      all("[data-in]").forEach((part) => part.toggleAttribute("hidden", Boolean(split) && !part.dataset.in.split("\n").includes(split)));
       choose(split);
     });
   }
