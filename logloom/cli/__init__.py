@@ -31,6 +31,7 @@ from logloom.cli import report, show, versions, diff, tags, amending, verify, re
 from logloom.cli import convert, label, demo  # noqa: F401
 # isort: on
 
+_GOES_ON = "; a build keeps what is finished: build again to go on"
 _ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
 
 
@@ -87,7 +88,8 @@ def main() -> None:
             _print_internal(error, debug)
             code = FAILED
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
-        print_message("logloom: stopped; a build keeps what is finished: build again to go on")
+        command = next((argument for argument in arguments if not argument.startswith("-")), "")
+        print_message(f"logloom: stopped{_GOES_ON if command == 'build' else ''}")
         code = TERMINATED if terminated.is_set() else STOPPED
     _leave(code or 0)
 

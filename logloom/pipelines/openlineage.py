@@ -28,7 +28,6 @@ from logloom.software import software
 from logloom.uris import is_local, shown
 from logloom.words import OnMessage
 
-PRODUCER = "https://logloom.readthedocs.io"
 _SPEC = "https://openlineage.io/spec"
 _EVENT = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _MAX_INPUTS = 100
@@ -81,7 +80,7 @@ def event(plan: BuildPlan, kind: str, manifest: Manifest | None = None, problem:
     return {
         "eventType": kind,
         "eventTime": datetime.datetime.now(datetime.UTC).isoformat(),
-        "producer": PRODUCER,
+        "producer": _producer(),
         "schemaURL": _EVENT,
         "run": {"runId": str(run), "facets": facets},
         "job": {
@@ -101,6 +100,11 @@ def _number(plan: BuildPlan) -> int:
 
 def _version() -> str:
     return software()["logloom"]
+
+
+def _producer() -> str:
+    """The software that says all this, as a package URL (ECMA-427) of no registry."""
+    return f"pkg:generic/logloom@{_version()}"
 
 
 def _output(plan: BuildPlan, manifest: Manifest | None) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def _output(plan: BuildPlan, manifest: Manifest | None) -> dict[str, Any]:
 
 def _facet(schema: str, **fields: Any) -> dict[str, Any]:
     name = schema.rpartition("/")[2]
-    return {"_producer": PRODUCER, "_schemaURL": f"{_SPEC}/facets/{schema}.json#/$defs/{name}", **fields}
+    return {"_producer": _producer(), "_schemaURL": f"{_SPEC}/facets/{schema}.json#/$defs/{name}", **fields}
 
 
 def _named(uri: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import os
 import pathlib
 import threading
 import uuid
+from importlib.metadata import version
 
 import jsonschema
 import pytest
@@ -115,6 +116,8 @@ def test_a_build_adds_its_start_and_its_end_to_a_file(plan, tmp_path, drive):
     assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == end["run"]["runId"] == str(uuid.UUID(start["run"]["runId"]))
     assert start["schemaURL"] == "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+    producers = {start["producer"], *(facet["_producer"] for facet in start["run"]["facets"].values())}
+    assert producers == {f"pkg:generic/logloom@{version('logloom')}"}
     (pattern,) = start["inputs"]
     assert pattern == {"namespace": "file", "name": plan.sources[0], "facets": {}}
     assert pattern["name"].startswith(str(drive.logs[0].parent))

@@ -124,6 +124,24 @@ def logloom(*arguments, code=None):
     return subprocess.run([sys.executable, *start, *map(str, arguments)], capture_output=True, text=True)
 
 
+STOPPING = """\
+import os, sys
+import logloom.io.manifest
+number = int(sys.argv.pop())
+logloom.io.manifest.open_root = lambda *_: os.kill(os.getpid(), number)
+from logloom.cli import main
+sys.argv = ["logloom", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGINT, STOPPED)])
+@pytest.mark.parametrize("command", ["report", "show", "stats"])
+def test_a_command_that_builds_nothing_says_only_that_it_was_stopped(command, number, code, tmp_path):
+    stopped = logloom(command, tmp_path, int(number), code=STOPPING)
+    assert (stopped.returncode, stopped.stdout, stopped.stderr) == (code, "", "logloom: stopped\n")
+
+
 def build_arguments(slow, root):
     return ["build", slow / "recipe.yaml", "--to", root, "--py", slow / "slowly.py", "-q"]
 
