@@ -1,7 +1,7 @@
 """Which split each row falls into, by where or when it was recorded or by a value: functions of arrays.
 
 Here: `RowSplit`, what a recipe or a program asks for; `labels_by_place`, `labels_by_time`, `labels_by_value`;
-which columns can be split by.
+which columns can be split by, and say splits.
 Elsewhere: builds that split rows (logloom.transforms.rows), splits of a dataset that is there
 (logloom.datasets.splitting), splits of whole logs (logloom.recipe.logs).
 
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.digests import share_of
-from logloom.schema import ColumnType
+from logloom.schema import ColumnType, Schema
 
 COLUMN = "split"  # of the rows that a build splits: the name of each row's split
 NEAR = -1  # the label of rows that are in no split since they are nearer than the gap to another split's cell
@@ -63,6 +63,12 @@ class RowSplit:
     def reasons(self) -> dict[int, str]:
         """Why rows are in no split, by label."""
         return {NEAR: f"{_REASON}gap", UNKNOWN: f"{_REASON}without {self.column}"}
+
+
+def says_splits(schema: Schema) -> bool:
+    """Whether rows have a column of texts that says which split each is in, as builds make it."""
+    ctype = schema.columns.get(COLUMN)
+    return ctype is not None and ctype.kind == "string"
 
 
 def left_out_of(dropped: Mapping[str, int]) -> int:

@@ -209,7 +209,7 @@ class Loader:
     def save(self) -> dict[str, Any]:
         """Where the batches taken so far end: {"step", "seed"}, for `load` of any shard of any number.
 
-        Of a mixture also "mix", what the order follows from: versions, rows and shares of the sources.
+        Of a mixture also "mix", what the order follows from: versions, chosen rows and shares of the sources.
         """
         return {"step": self.consumed, "seed": self.seed, **self._pins}
 

@@ -28,6 +28,7 @@ from logloom.io.chained import grouped, joined
 from logloom.io.sources import RowSource
 
 Weight = float | str | Fraction
+_DIGEST = "digest of the chosen rows"
 _VERSION = re.compile(r"/v(\d{8})(?=[/,]|$)")
 
 
@@ -138,7 +139,10 @@ class Mixture:
 
     @property
     def pins(self) -> dict[str, Any]:
-        """What the order follows from: seed, repeat, and of each source its version, rows and share."""
+        """What the order follows from: seed, repeat, and of each source its version, rows and share.
+
+        Of rows their number, and a digest that tells which ones of the source were chosen.
+        """
         period = sum(self._shares)
         sources = [
             {
@@ -146,8 +150,11 @@ class Mixture:
                 "version": _version_of(part),
                 "rows": len(part),
                 "share": str(Fraction(share, period)),
+                "digest": digest,
             }
-            for (name, part), share in zip(self.rows.parts.items(), self._shares, strict=True)
+            for (name, part), share, digest in zip(
+                self.rows.parts.items(), self._shares, self._digests, strict=True
+            )
         ]
         return {"seed": self._seed, "repeat": self._repeat, "sources": sources}
 
@@ -155,8 +162,13 @@ class Mixture:
     def _order(self) -> MixedOrder:
         return self.order()
 
+    @cached_property
+    def _digests(self) -> list[str]:
+        parts = self.rows.parts.values()
+        return [views.digest_of_rows(part.stored_rows, part.source.stretches)[:32] for part in parts]
+
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_order"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_order", "_digests")}
 
 
 class MixedRows:
@@ -307,6 +319,7 @@ def check_pins(saved: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -
         return
     before, now = _flat(saved), _flat(own)
     differ = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    differ = [key for key in differ if key in before or not key.startswith(_DIGEST)]
     if differ:
         said = [f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10]]
         raise UsageError(
@@ -320,6 +333,8 @@ def _flat(pins: Mapping[str, Any]) -> dict[str, Any]:
         found = {key: pins[key] for key in ("seed", "repeat")}
         for number, source in enumerate(pins["sources"]):
             own = {key: source[key] for key in ("version", "rows", "share")}
+            if "digest" in source:  # states of before have none
+                own[_DIGEST] = source["digest"]
             found |= {f"{key} of {source['name']}": value for key, value in {"place": number, **own}.items()}
     except (KeyError, TypeError) as error:
         raise UsageError(f"{pins!r} is no state of a mixture; `save` of its loader gives one") from error

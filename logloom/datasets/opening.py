@@ -18,7 +18,7 @@ import numpy as np
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import names_of, near
-from logloom.datasets.split_labels import has_column, labels_of_column
+from logloom.datasets.split_labels import labels_of_column
 from logloom.datasets.splits import SplitsSource
 from logloom.datasets.versions import open_version
 from logloom.datasets.views import Rows, array_of
@@ -31,7 +31,7 @@ from logloom.io.manifest import Manifest, open_root, split_root, version_numbers
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
-from logloom.row_splits import COLUMN
+from logloom.row_splits import COLUMN, says_splits
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+))?)?")
@@ -129,7 +129,7 @@ def _open_rows(
     source = _dataset_at(place, columns, options)
     if source is None:
         return _open_splits(place, splits, columns, options)
-    if has_column(source):
+    if says_splits(source.schema):
         source.find_splits = functools.partial(labels_of_column, source)
     if splits is None:
         return source, range(len(source))

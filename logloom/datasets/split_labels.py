@@ -65,9 +65,3 @@ def labels_of(source: RowSource) -> SplitLabels:
     """Those of any source; of whole logs where these are in one split each."""
     found = source.row_splits
     return SplitLabels.of_runs(source.stretches.splits, source.stretches.counts) if found is None else found
-
-
-def has_column(source: RowSource) -> bool:
-    """Whether rows have a column that says their splits."""
-    ctype = source.schema.columns.get(COLUMN)
-    return ctype is not None and ctype.kind == "string"

@@ -1,6 +1,6 @@
 """Which rows a view of a dataset shows: pure functions that make arrays of row positions.
 
-Here: shuffling, sharding, taking, and what windows are asked for.
+Here: shuffling, sharding, taking, what windows are asked for, and the digest of a choice of rows.
 Elsewhere: windows as arithmetic on positions (logloom.windows), the dataset that holds such an array
 (logloom.datasets.dataset), reading rows (its source).
 Positions are int64 numbers of rows in stored order, (n,) each, or a range, which takes no memory.
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import ArrayLike, NDArray
 
+from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.stretches import Stretches
 from logloom.windows import rows_around, run_starts, whole_windows
@@ -151,3 +153,30 @@ def steps_of(offsets: Sequence[int], stride: int) -> Ints:
         raise UsageError(f"window: stride={stride}; it is at least 1")
     found: Ints = steps.astype(np.int64) * operator.index(stride)
     return found
+
+
+def digest_of_rows(rows: Rows, stretches: Stretches) -> str:
+    """Tells choices of rows apart: which rows of which logs they are, in which order.
+
+    The same for any format that has the rows, however it stores logs.
+    """
+    starts = stretches.log_starts()
+    if isinstance(rows, range) and rows.step == 1:
+        borders = np.unique(starts)
+        cuts = borders[(borders > rows.start) & (borders < rows.stop)] - rows.start
+    else:
+        positions = array_of(rows)
+        logs = starts[stretches.number_of(positions)]
+        cuts = np.flatnonzero((np.diff(positions) != 1) | (np.diff(logs) != 0)) + 1
+    # A run is rows of a log that follow each other: the log, its row that comes first, and how many.
+    begins = np.append(0, cuts)[: len(rows)]
+    firsts, counts = at(rows, begins), np.diff(np.append(begins, len(rows)))
+    unique, inverse = np.unique(stretches.number_of(firsts), return_inverse=True)
+    inverse = inverse.reshape(-1)
+    owners = stretches.owners or [0] * len(stretches.log_ids)
+    logs_of = [(owners[n], stretches.splits[n], stretches.log_ids[n]) for n in unique.tolist()]
+    known = {log: number for number, log in enumerate(sorted(set(logs_of)))}
+    numbers = np.array([known[log] for log in logs_of], np.int64)
+    runs = np.stack([numbers[inverse], firsts - starts[unique][inverse], counts], axis=1)
+    data = np.ascontiguousarray(runs, "<i8")
+    return digest_of([list(known), blake3(data.view(np.uint8).data).hexdigest()])

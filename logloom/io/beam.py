@@ -252,7 +252,14 @@ class _WrittenDataset:
         stored = self.store.options
         referred = form.references_digest(options, stored) if isinstance(form, ReferringFormat) else ""
         chosen = options.model_dump(mode="json")
-        return [form.name, form.semantics, chosen, referred, self.schema.to_json(), self.period]
+        return [
+            form.name,
+            form.semantics_of(self.schema),
+            chosen,
+            referred,
+            self.schema.to_json(),
+            self.period,
+        ]
 
     def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
         """Writes a block as a unit, named by what its files depend on: a second attempt finds it."""

@@ -194,6 +194,10 @@ class Format(FolderKind, Protocol):
         """What this output can't hold, one line each, without the recipe's line number."""
         ...
 
+    def semantics_of(self, schema: Schema) -> int:
+        """`semantics`, of rows of these columns: more, where other rows still give the bytes of before."""
+        return self.semantics
+
     def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
         """Why this output can't hold a log of this name, one line each."""
         return []

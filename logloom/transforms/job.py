@@ -170,7 +170,8 @@ class Target:
     def output_identity(self, output: str) -> list[Any]:
         """What an output's files depend on beside the rows."""
         options = self.outputs[output].model_dump(mode="json")
-        return [output, format_named(output).semantics, options, self.references.get(output, "")]
+        semantics = format_named(output).semantics_of(self.schema)
+        return [output, semantics, options, self.references.get(output, "")]
 
     def log_key(
         self, log_id: str, content_id: str, uris: tuple[str, ...], split: str, catalogue: str = ""

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import logloom.datasets
 import logloom.io.tables as tt
-from logloom.datasets import Loader, mix
+from logloom.datasets import Loader, mix, views
 from logloom.datasets.orders import MixedOrder, pattern_of, shares_of
 from logloom.errors import UsageError
+from logloom.io.stretches import Stretches
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -188,6 +189,37 @@ def test_a_state_of_other_sources_is_refused_and_says_what_differs(two):
     other = mix({"a": (urban, 1), "b": (highway, 1)}, seed=4)
     with Loader(other, 2, workers=0) as loader, pytest.raises(UsageError, match="seed was 0, is 4"):
         loader.load(state)
+
+
+def test_a_state_of_as_many_other_rows_is_refused_and_one_of_before_without_digests_is_not(two):
+    urban, highway = two.values()
+    with Loader(mix({"a": (urban.take(slice(0, 4)), 1), "b": (highway, 1)}), 2, workers=0) as loader:
+        state = json.loads(json.dumps(loader.save()))
+    again = urban.filter("n < 4")
+    assert [row["n"] for row in again] == [0, 1, 2, 3]
+    with Loader(mix({"a": (again, 1), "b": (highway, 1)}), 2, workers=0) as loader:
+        loader.load(state)  # the same rows, chosen another way
+    for other in (urban.take(slice(1, 5)), urban.filter("n > 2"), urban.take([3, 2, 1, 0])):
+        assert len(other) == 4
+        with Loader(mix({"a": (other, 1), "b": (highway, 1)}), 2, workers=0) as loader:
+            with pytest.raises(UsageError, match="digest of the chosen rows of a was"):
+                loader.load(state)
+            for source in state["mix"]["sources"]:
+                source.pop("digest", None)
+            loader.load(state)
+        state["mix"]["sources"] = mix({"a": (again, 1), "b": (highway, 1)}).pins["sources"]
+
+
+def test_the_digest_of_rows_is_the_same_however_logs_are_stored():
+    rows = views.digest_of_rows(range(2, 7), Stretches.of_logs(["a", "b"], [4, 5]))
+    other = Stretches.of_logs(["b", "a"], [5, 4])
+    assert views.digest_of_rows(np.array([7, 8, 0, 1, 2]), other) == rows
+    cut = Stretches(["a", "a", "b"], ["p0", "p1", "p0"], [""] * 3, np.array([3, 1, 5]))
+    assert views.digest_of_rows(range(2, 7), cut) == rows
+    assert views.digest_of_rows(np.arange(2, 7), cut) == rows
+    assert views.digest_of_rows(range(3, 8), cut) != rows
+    assert views.digest_of_rows(np.array([3, 2, 4, 5, 6]), cut) != rows
+    assert views.digest_of_rows(range(0), cut) == views.digest_of_rows(np.arange(0), other)
 
 
 def test_all_versions_of_datasets_end_to_end_are_pinned(tmp_path):

@@ -17,6 +17,7 @@ from tests.io.annotations import making
 from tests.io.l5kit.making import OPTIONS, make_rows
 from tests.io.lerobot import making as lerobot
 from tests.io.lerobot import test_video as lerobot_video
+from tests.io.lerobot.test_splits import split_up, with_splits
 
 
 class TestTar(FormatContract):
@@ -85,6 +86,13 @@ class TestLeRobotWithVideo(AssembledContract):
 
     def make_block(self, schema, rows, seed):
         return dataclasses.replace(lerobot_video.make_block(rows, seed, "car/drive"), partition="p3")
+
+
+class TestLeRobotWithSplits(TestLeRobot):
+    schema = with_splits(lerobot.SCHEMA)
+
+    def make_block(self, schema, rows, seed):
+        return split_up(super().make_block(schema, rows, seed), ["train", "val", ""] * rows)
 
 
 class TestAnnotations(AssembledContract):

@@ -158,3 +158,49 @@ def test_what_encodes_is_part_of_the_identity_of_units(drive, tmp_path, monkeypa
     other = plan_build(recipe_of(drive, VIDEO), str(tmp_path / "root"))
     assert plan.job.output_identity("lerobot") != other.job.output_identity("lerobot")
     assert plan.job.output_identity("tar") == other.job.output_identity("tar")
+
+
+SPLIT = "split: {train: 0.5, val: 0.3, test: 0.2, by: time, cell: 1s, gap: 100ms}\n"
+
+
+def test_rows_that_are_split_stand_in_episodes_of_one_split_each(drive, tmp_path):
+    text = OUTPUTS.replace("  tar:", "    episodes: {gap: 5s}\n  tar:") + SPLIT
+    plan = plan_build(recipe_of(drive, text), str(tmp_path / "one"))
+    assert [note for note in plan.notes if "lerobot" in note] == []
+    built = build_at(recipe_of(drive, text), tmp_path / "one")
+    assert verify(str(tmp_path / "one"), against_logs=True, num_workers=1).findings == ()
+    folder = pathlib.Path(built.view) / "lerobot/all"
+    other = build_at(recipe_of(drive, text), tmp_path / "two", num_workers=2)
+    assert files_of(pathlib.Path(other.view) / "lerobot/all", "") == files_of(folder, "")
+    ours = told(logloom.datasets.open(str(tmp_path / "one"), output="lerobot"))
+    assert ours == told(logloom.datasets.open(str(tmp_path / "one"), output="tar"))
+    ranges = json.loads((folder / "meta/info.json").read_text())["splits"]
+    assert len(ranges) > 1
+    files = sorted(folder.glob("data/*/*"))
+    frames = pq.read_table(files).to_pandas()
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    for name, episodes in ranges.items():
+        start, stop = map(int, episodes.split(":"))
+        own = frames[frames["episode_index"].between(start, stop - 1)]
+        expected = sorted(stamp for _, stamp, split in ours if split == name)
+        assert sorted(own["timestamp_ns"]) == expected
+        part = logloom.datasets.open(str(copy), split=name)
+        assert told(part) == [one for one in ours if one[2] == name]
+        assert told(logloom.datasets.open(str(tmp_path / "one"), output="lerobot", split=name)) == told(part)
+    convert(plan_convert(open_source(str(copy)), str(tmp_path / "zarr"), "zarr"))
+    assert told(logloom.datasets.open(str(tmp_path / "zarr"))) == ours
+
+
+def told(rows):
+    return [(row["log_id"], int(row["timestamp"]), row["split"]) for row in rows]
+
+
+def test_a_log_that_arrives_leaves_the_rows_of_others_in_their_splits(drive, tmp_path):
+    text = drive.text[: drive.text.index("\noutputs:")] + OUTPUTS + SPLIT
+    build_at(Recipe.from_yaml(text.replace("*.mcap", drive.logs[0].name)), tmp_path / "root")
+    before = told(logloom.datasets.open(str(tmp_path / "root"), output="lerobot"))
+    build_at(Recipe.from_yaml(text), tmp_path / "root")
+    rows = told(logloom.datasets.open(str(tmp_path / "root"), output="lerobot"))
+    assert [one for one in rows if one in before] == before
+    assert len(rows) > len(before)
+    assert verify(str(tmp_path / "root"), num_workers=1).findings == ()

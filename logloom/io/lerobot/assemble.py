@@ -141,7 +141,8 @@ class EpisodePlan:
             [unit_name(folder), piece.start, piece.stop]
             for piece, (folder, _) in zip(told.pieces, self.units, strict=True)
         ]
-        return [told.log_id, told.first, list(told.files), list(told.frames), list(self.texts), pieces]
+        place = [told.log_id, told.first, list(told.files), list(told.frames), list(self.texts), pieces]
+        return place if told.split is None else [*place, told.split, told.row]
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,10 @@ def make_file(store: Store, task: FileTask | StatsTask) -> tuple[str, bytes]:
         return task.name, _video(store, task)
     if isinstance(task, EpisodesFileTask):
         rows = (_episode_row(store, task, plan) for plan in task.episodes)
-        return task.name, episodes_bytes(rows, task.mapping.features, task.mapping.videos)
+        mapping = task.mapping
+        return task.name, episodes_bytes(
+            rows, mapping.features, mapping.videos, has_splits=mapping.has_splits
+        )
     tables = (table for piece in task.pieces for table in _tables(store, task, piece))
     return task.name, data_bytes(tables, task.mapping.stored)
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from logloom.io.lerobot.episodes import CHUNK_FILES, Episode
 from logloom.io.lerobot.features import Feature
-from logloom.io.lerobot.files import DATA, EPISODES, LOG_ID, VIDEOS, table_bytes
+from logloom.io.lerobot.files import DATA, EPISODES, LOG_ID, LOG_ROW, VIDEOS, table_bytes
 from logloom.io.lerobot.statistics import CHANNELS, QUANTITIES
+from logloom.row_splits import COLUMN
 
 MAX_EPISODES = 1 << 12  # of a file, which one worker makes
 _ROW_BYTES = 1 << 10  # beside statistics, and texts of tasks
@@ -66,14 +67,19 @@ def episode_row(
         **quantities,
         **_place(EPISODES, file),
         LOG_ID: episode.log_id,
+        **({} if episode.split is None else {COLUMN: episode.split or None, LOG_ROW: episode.row}),
     }
 
 
 def episodes_bytes(
-    rows: Iterable[dict[str, Any]], features: Sequence[Feature], videos: Sequence[str]
+    rows: Iterable[dict[str, Any]], features: Sequence[Feature], videos: Sequence[str], *, has_splits: bool
 ) -> bytes:
-    """A file of such rows."""
-    table = pa.Table.from_pylist([*rows], schema=_schema(features, videos))
+    """A file of such rows.
+
+    Args:
+        has_splits: whether single rows are split.
+    """
+    table = pa.Table.from_pylist([*rows], schema=_schema(features, videos, has_splits))
     return table_bytes([table], table.schema)
 
 
@@ -93,7 +99,7 @@ def _video_places(episode: Episode, videos: Sequence[str], fps: int) -> dict[str
     return found
 
 
-def _schema(features: Sequence[Feature], videos: Sequence[str]) -> Any:
+def _schema(features: Sequence[Feature], videos: Sequence[str], has_splits: bool) -> Any:
     of_video: list[tuple[str, Any]] = []
     for key in videos:
         of_video += [(f"{VIDEOS}/{key}/{name}_index", pa.int64()) for name in ("chunk", "file")]
@@ -106,6 +112,7 @@ def _schema(features: Sequence[Feature], videos: Sequence[str]) -> Any:
         + [one for feature in features for one in _stats_fields(feature)]
         + [(f"{EPISODES}/{name}_index", pa.int64()) for name in ("chunk", "file")]
         + [(LOG_ID, pa.string())]
+        + ([(COLUMN, pa.string()), (LOG_ROW, pa.int64())] if has_splits else [])
     )
 
 

@@ -7,12 +7,15 @@ Elsewhere: what segments are told by (stage), what becomes of episodes (assemble
     segments |---------| |-----|---------|       of a unit
     episodes |---------| |------------------…    go on in the log's next unit
 
-An episode is cut only between segments, so that it fits a file, and lasts at most half an hour: LeRobot keeps
-the time of a frame in 32 bits, which hold 0.1 ms up to 2048 s, and refuses frames that lie further off.
+Where single rows are split, an episode has rows of one split, and episodes lie split by split, by name; each
+split begins files of its own. An episode is cut only between segments, so that it fits a file, and lasts at
+most half an hour: LeRobot keeps the time of a frame in 32 bits, which hold 0.1 ms up to 2048 s, and refuses
+frames that lie further off.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -74,6 +77,7 @@ def segments_of(
     tasks: NDArray[np.int64],
     options: LeRobotOptions,
     place: str,
+    borders: NDArray[np.bool_] | None = None,
 ) -> list[list[Any]]:
     """The segments of a unit: [rows, first time, last time, bytes of each kind, numbers of tasks].
 
@@ -82,6 +86,7 @@ def segments_of(
         sizes: (n, k) bytes of each row in each kind of file.
         begins: (n,) whether a file may begin with a row.
         tasks: (n,) numbers.
+        borders: (n,) before which rows another split begins; None: before none.
 
     Raises:
         UsageError: rows are no frames.
@@ -91,15 +96,16 @@ def segments_of(
     # From each row to the next one that may begin a file.
     counts = starts[starts.searchsorted(np.arange(len(times)), side="right")] - np.arange(len(times))
     found: list[list[Any]] = []
-    columns = (times, sizes, begins, counts, tasks)
-    for time, own, may_begin, count, task in zip(*(one.tolist() for one in columns), strict=True):
+    borders = np.zeros(len(times), bool) if borders is None else borders
+    columns = (times, sizes, begins, counts, tasks, borders)
+    for time, own, may_begin, count, task, is_border in zip(*(one.tolist() for one in columns), strict=True):
         last = found[-1] if found else None
         is_full = (
             last is not None
             and may_begin
             and (max(_sum(last[3], own)) > most_bytes or last[0] + count > most_rows)
         )
-        if last is None or is_gap(last[2], time, options, place) or is_full:
+        if last is None or is_gap(last[2], time, options, place) or is_full or is_border:
             found.append([1, time, time, own, [task]])
         else:
             last[:] = [last[0] + 1, last[1], time, [*_sum(last[3], own)], last[4]]
@@ -138,6 +144,8 @@ class Episode:
         first: the position of its first row among all.
         files: which of each kind hold it.
         frames: how many rows come before it in each of these.
+        split: of its rows, "" where they are in none; None where single rows aren't split.
+        row: the number of its first row in its log.
     """
 
     log_id: str
@@ -148,10 +156,12 @@ class Episode:
     first: int = 0
     files: tuple[int, ...] = ()
     frames: tuple[int, ...] = ()
+    split: str | None = None
+    row: int = 0
 
 
 def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[Episode]:
-    """The episodes of all units, in row order, and the files that hold them.
+    """The episodes of all units, and the files that hold them: in row order, but split by split.
 
     Raises:
         DatasetError: the units are out of order.
@@ -159,15 +169,19 @@ def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[
     """
     numbers = {id(unit): number for number, unit in enumerate(units)}
     found: list[Episode] = []
+    are_apart = True
     for log_id, own in by_log(units, lambda unit: [part[1:3] for part in unit.unit["segments"]]).items():
         segments = [one for unit in own for one in _segments(numbers[id(unit)], unit)]
         found += _episodes_of(log_id, segments, options)
+        ends = ((one.times[1], other.times[0]) for one, other in itertools.pairwise(segments))
+        are_apart = are_apart and all(is_gap(*pair, options, log_id) for pair in ends)
     num_logs = len({episode.log_id for episode in found})
-    if num_logs < len(found) == sum(episode.rows for episode in found):
+    if are_apart and num_logs < len(found) == sum(episode.rows for episode in found):
         raise UsageError(
             f"outputs: lerobot: no two rows lie {options.step / 1e6:g} ms apart, as frames of fps: "
             f"{options.fps} do; make fps the clock's rate"
         )
+    found.sort(key=lambda episode: (not episode.split, episode.split or ""))  # stable
     return _in_files(found, options.file_bytes)
 
 
@@ -179,13 +193,17 @@ class _EpisodeSegment:
     times: tuple[int, int]
     sizes: tuple[int, ...]
     tasks: tuple[tuple[int, int], ...]
+    split: str | None
 
 
 def _segments(number: int, unit: StagedUnit) -> Iterator[_EpisodeSegment]:
     row = 0
-    for segment, (rows, first, last, sizes, tasks) in enumerate(unit.unit["segments"]):
+    segments = unit.unit["segments"]
+    splits = unit.unit.get("splits") or [None] * len(segments)
+    for segment, (rows, first, last, sizes, tasks) in enumerate(segments):
         piece = EpisodePiece(number, row, row + rows, segment)
-        yield _EpisodeSegment(piece, (first, last), tuple(sizes), tuple((number, task) for task in tasks))
+        numbers = tuple((number, task) for task in tasks)
+        yield _EpisodeSegment(piece, (first, last), tuple(sizes), numbers, splits[segment])
         row += rows
 
 
@@ -194,27 +212,31 @@ def _episodes_of(
 ) -> Iterator[Episode]:
     own: list[_EpisodeSegment] = []
     total: tuple[int, ...] = ()
-    rows = 0
+    rows = before = 0
     for segment in segments:
         num = segment.piece.stop - segment.piece.start
         _check_size(log_id, segment, num, options)
         joined = _sum(total, segment.sizes) if own else segment.sizes
         if own and (
             is_gap(own[-1].times[1], segment.times[0], options, log_id)
+            or segment.split != own[-1].split
             or rows + num > _most_rows(options)
             or any(_file_size(size, rows + num) > options.file_bytes for size in joined)
         ):
-            yield _episode(log_id, own, rows, total)
-            own, rows, joined = [], 0, segment.sizes
+            yield _episode(log_id, own, rows, total, before)
+            own, before, rows, joined = [], before + rows, 0, segment.sizes
         own.append(segment)
         total, rows = joined, rows + num
     if own:
-        yield _episode(log_id, own, rows, total)
+        yield _episode(log_id, own, rows, total, before)
 
 
-def _episode(log_id: str, segments: Sequence[_EpisodeSegment], rows: int, sizes: tuple[int, ...]) -> Episode:
-    tasks = dict.fromkeys(task for segment in segments for task in segment.tasks)
-    return Episode(log_id, tuple(segment.piece for segment in segments), rows, sizes, tuple(tasks))
+def _episode(
+    log_id: str, segments: Sequence[_EpisodeSegment], rows: int, sizes: tuple[int, ...], row: int
+) -> Episode:
+    tasks = tuple(dict.fromkeys(task for segment in segments for task in segment.tasks))
+    pieces = tuple(segment.piece for segment in segments)
+    return Episode(log_id, pieces, rows, sizes, tasks, split=segments[0].split, row=row)
 
 
 def _check_size(log_id: str, segment: _EpisodeSegment, rows: int, options: LeRobotOptions) -> None:
@@ -238,17 +260,18 @@ def _file_size(size: int, rows: int) -> int:
 
 
 def _in_files(episodes: Sequence[Episode], limit: int) -> list[Episode]:
-    """The episodes, each with the file of each kind that holds it; a file takes as many as fit."""
+    """The episodes, each with the file of each kind that holds it; a file takes as many of a split as fit."""
     if not episodes:
         return []
     kinds = range(len(episodes[0].sizes))
     files, sizes, rows = [0 for _ in kinds], [0 for _ in kinds], [0 for _ in kinds]
-    found, first = [], 0
+    found: list[Episode] = []
+    first = 0
     for episode in episodes:
         for kind in kinds:
-            if (
-                rows[kind]
-                and _file_size(sizes[kind] + episode.sizes[kind], rows[kind] + episode.rows) > limit
+            if rows[kind] and (
+                episode.split != found[-1].split
+                or _file_size(sizes[kind] + episode.sizes[kind], rows[kind] + episode.rows) > limit
             ):
                 files[kind], sizes[kind], rows[kind] = files[kind] + 1, 0, 0
         found.append(replace(episode, first=first, files=tuple(files), frames=tuple(rows)))

@@ -24,6 +24,7 @@ from logloom.errors import UsageError
 from logloom.io.arrow import typed_values
 from logloom.io.arrow_images import image_array, image_problem
 from logloom.io.lerobot.options import LeRobotOptions, TaskFrom, VideoOptions
+from logloom.row_splits import COLUMN, says_splits
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 TASK = "task"
@@ -100,7 +101,17 @@ class FeatureMapping:
     def schema(self) -> Schema:
         """Of the rows that a dataset holds."""
         columns = {feature.key: feature.ctype for feature in self.features}
-        return Schema({**columns, TASK: STRING})
+        return Schema({**columns, **dict.fromkeys(self.texts, STRING)})
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What rows have beside features: their task, and where rows are split their split."""
+        return (TASK, COLUMN) if self.has_splits else (TASK,)
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether rows say which split each is in; no episode has rows of two."""
+        return says_splits(self.source)
 
     @property
     def stored(self) -> tuple[Feature, ...]:
@@ -135,6 +146,8 @@ class FeatureMapping:
             elif self.video is None:
                 columns[feature.key] = self._image(feature, block)
         columns[TASK] = self._tasks(block)
+        if self.has_splits:
+            columns[COLUMN] = block.columns[COLUMN]
         return Block(block.log_id, block.partition, block.first_row, columns)
 
     def _image(self, feature: Feature, block: Block) -> Values:
@@ -217,6 +230,8 @@ def plan_features(options: LeRobotOptions, schema: Schema) -> tuple[list[Feature
         if not missing:
             found = _feature(key, names, schema)
             (problems if isinstance(found, str) else features).append(found)  # type: ignore[arg-type]
+    if COLUMN in options.features and says_splits(schema):
+        problems.append(f"features: {COLUMN}: rows are split, and say so under this name; call it otherwise")
     if isinstance(options.task, TaskFrom):
         column = schema.columns.get(options.task.column)
         if column is None or column.kind != "string":

@@ -37,6 +37,7 @@ CODEBASE = "v3.0"
 INFO, STATS, TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
 DATA, EPISODES, VIDEOS = "data", "meta/episodes", "videos"
 LOG_ID = "log_id"  # of an episode
+LOG_ROW = "log_row"  # the number of its first row in its log, where single rows are split
 _PATTERN = "chunk-{chunk_index:03d}/file-{file_index:03d}"
 _MIB = 1 << 20
 _INDEX = "task"  # the index of tasks as pandas has it
@@ -62,7 +63,7 @@ def info_bytes(
             "data_files_size_in_mb": largest,
             "video_files_size_in_mb": largest,
             "fps": options.fps,
-            "splits": {"train": f"0:{len(episodes)}"},
+            "splits": _split_ranges(episodes),
             "data_path": f"{DATA}/{_PATTERN}.parquet",
             "video_path": None
             if isinstance(options.video, str)
@@ -70,6 +71,17 @@ def info_bytes(
             "features": features,
         }
     )
+
+
+def _split_ranges(episodes: Sequence[Episode]) -> dict[str, str]:
+    """The episodes of each split, [start:stop); all are of "train" where single rows aren't split."""
+    if all(episode.split is None for episode in episodes):
+        return {"train": f"0:{len(episodes)}"}
+    numbers: dict[str, list[int]] = {}
+    for number, episode in enumerate(episodes):
+        if episode.split:
+            numbers.setdefault(episode.split, []).append(number)
+    return {split: f"{own[0]}:{own[-1] + 1}" for split, own in numbers.items()}
 
 
 def tasks_bytes(texts: Sequence[str]) -> bytes:

@@ -17,6 +17,7 @@ from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit, text_problems
+from logloom.row_splits import says_splits
 from logloom.schema import Schema
 
 
@@ -32,9 +33,17 @@ class LeRobotFormat(AssembledFormat):
     has_stamps_at_hand = True
     reads_assembled = True
 
+    def semantics_of(self, schema: Schema) -> int:
+        """Another one where single rows are split, as episodes had rows of several splits before."""
+        return self.semantics + says_splits(schema)
+
     def check(self, options: LeRobotOptions, schema: Schema) -> list[str]:
         """Columns that are missing or fill no feature, one line each."""
         return plan_features(options, schema)[1]
+
+    def columns_of(self, options: LeRobotOptions, schema: Schema) -> Schema:
+        """Features, `task`, and `split` where rows are split."""
+        return mapping_of(options, schema).schema
 
     def check_log(self, options: LeRobotOptions, log_id: str, log_uri: str) -> list[str]:
         """A log_id that is no UTF-8."""

@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
 from logloom.io.checks import check_bytes
 from logloom.io.folders import walk
 from logloom.io.lerobot.features import FRAME_INFO, TASK
-from logloom.io.lerobot.files import DATA, EPISODES, INFO, LOG_ID, TASKS, VIDEOS
+from logloom.io.lerobot.files import DATA, EPISODES, INFO, LOG_ID, LOG_ROW, TASKS, VIDEOS
 from logloom.io.lerobot.statistics import CHANNELS
 from logloom.io.metadata import Count, FileName, checked, parsed
 from logloom.io.parquet.files import open_parquet
@@ -29,6 +30,7 @@ from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.io.video.bits import MAX_PIXELS
+from logloom.row_splits import COLUMN
 from logloom.schema import BYTES, STRING, ColumnType
 
 _FIELD = re.compile(r"\{(chunk_index|file_index|video_key)(?::0(\d)d)?\}")
@@ -186,6 +188,8 @@ class Episodes:
         files: names of the files of data, in order.
         file_rows: rows of each of these.
         log_ids: of each, where the dataset tells; else None.
+        splits: of each, "" for none, where the dataset tells, and of which row of its log it begins with;
+            else None.
         columns: what else is told of each, such as where its videos lie.
     """
 
@@ -194,6 +198,15 @@ class Episodes:
     file_rows: Ints
     log_ids: Sequence[str] | None
     columns: Mapping[str, Sequence[Any]]
+    splits: Sequence[str] | None = None
+
+    @cached_property
+    def order(self) -> Ints | None:
+        """(n,) their numbers in the order of logs and of rows in these; None where they are stored so."""
+        if self.splits is None or self.log_ids is None:
+            return None
+        keys = list(zip(self.log_ids, self.columns[LOG_ROW], strict=True))
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
 
 def read_episodes(store: Store, info: InfoJson) -> Episodes:
@@ -216,7 +229,7 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
     numbers = [*chunks, *files, *lengths, *starts]
     if len(chunks) != len(table) or len(numbers) != 4 * len(table) or len(table) != info.total_episodes:
         raise DatasetError(f"{place}: {len(table)} episodes, {INFO} tells of {info.total_episodes}")
-    if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
+    if not all(map(_is_row, numbers)):
         raise DatasetError(f"{place}: an episode without length or place")
     bounds = np.cumsum([0, *lengths], dtype=np.int64)
     if bounds[:-1].tolist() != starts or bounds[-1] != info.total_frames:
@@ -234,7 +247,25 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
     file_rows = np.diff([*bounds[firsts], bounds[-1]]) if firsts else np.zeros(0, np.int64)
     log_ids = told.get(LOG_ID)
     is_ours = log_ids is not None and all(isinstance(one, str) for one in log_ids)
-    return Episodes(np.array(lengths, np.int64), found, file_rows, log_ids if is_ours else None, told)
+    if not is_ours:
+        return Episodes(np.array(lengths, np.int64), found, file_rows, None, told)
+    return Episodes(np.array(lengths, np.int64), found, file_rows, log_ids, told, _splits_of(told, place))
+
+
+def _splits_of(told: Mapping[str, Sequence[Any]], place: str) -> list[str] | None:
+    """The split of each episode, "" for none; None where the dataset doesn't tell.
+
+    Raises:
+        DatasetError: what it tells makes no sense.
+    """
+    if COLUMN not in told or LOG_ROW not in told:
+        return None
+    splits, rows = told[COLUMN], told[LOG_ROW]
+    if not all(one is None or isinstance(one, str) for one in splits) or not all(map(_is_row, rows)):
+        raise DatasetError(f"{place}: an episode whose {COLUMN} is no text, or whose {LOG_ROW} is no number")
+    if len(set(zip(told[LOG_ID], rows, strict=True))) < len(rows):
+        raise DatasetError(f"{place}: two episodes begin with the same row of a log")
+    return [one or "" for one in splits]
 
 
 @dataclass(frozen=True)
@@ -272,6 +303,10 @@ def video_places(episodes: Episodes, key: str, info: InfoJson, place: str) -> Vi
     paths = [path_of(info.video_path, place, chunk_index=c, file_index=f, video_key=key) for c, f in numbers]
     first = np.rint(np.array(starts, np.float64) * info.fps).astype(np.int64)
     return VideoPlaces(paths, np.array([numbers[one] for one in pairs], np.int64), first)
+
+
+def _is_row(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
 
 
 def _is_number(value: Any) -> bool:

@@ -41,7 +41,8 @@ from logloom.io.parquet.files import open_parquet
 from logloom.io.rows import batched
 from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns, DatasetSource
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
-from logloom.schema import MAX_TIME, TIMESTAMP, ColumnType, Schema
+from logloom.row_splits import COLUMN
+from logloom.schema import MAX_TIME, STRING, TIMESTAMP, ColumnType, Schema
 
 _KEPT_BYTES = 128 << 20  # of row groups
 _PACKETS_AT_ONCE = 64
@@ -75,13 +76,19 @@ class LeRobotReader(BatchedSource, DatasetSource):
         return [text.encode() for text in read_tasks(self._store, self._info.total_frames)]
 
     @cached_property
+    def _splits(self) -> Ragged:
+        """(episodes,) the split of each."""
+        return Ragged.from_bytes([split.encode() for split in self._episodes.splits or ()])
+
+    @cached_property
     def _columns(self) -> tuple[dict[str, ColumnType], dict[str, str]]:
         return self._info.columns()
 
     @cached_property
     def schema(self) -> Schema:
-        """Features, and `task`."""
-        return Schema(self._columns[0])
+        """Features, `task`, and `split` where episodes tell it."""
+        told = {} if self._episodes.splits is None else {COLUMN: STRING}
+        return Schema(self._columns[0] | told)
 
     @property
     def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -91,7 +98,7 @@ class LeRobotReader(BatchedSource, DatasetSource):
     @property
     def hints(self) -> Mapping[str, Mapping[str, Any]]:
         """How it becomes such a dataset again."""
-        features = {key: [key] for key in self.schema.columns if key != TASK}
+        features = {key: [key] for key in self._columns[0] if key != TASK}
         fps = round(self._info.fps)
         return {"lerobot": {"fps": fps, "features": features, "task": {"column": TASK}}}
 
@@ -104,7 +111,8 @@ class LeRobotReader(BatchedSource, DatasetSource):
         else:
             rows: dict[str, int] = {}
             before = ""
-            for log_id, length in zip(episodes.log_ids, episodes.lengths.tolist(), strict=True):
+            for number in range(len(episodes.lengths)) if self._order is None else self._order.tolist():
+                log_id, length = episodes.log_ids[number], int(episodes.lengths[number])
                 if log_id in rows and log_id != before:
                     raise DatasetError(f"{self.place}: the episodes of log {log_id} don't follow each other")
                 rows[log_id], before = rows.get(log_id, 0) + length, log_id
@@ -127,7 +135,8 @@ class LeRobotReader(BatchedSource, DatasetSource):
         if not self._has_stamps:
             return self._made_stamps
         found = [self._groups_of(number, _STAMP, keep=False) for number in range(len(self._episodes.files))]
-        return np.concatenate([np.empty(0, np.int64), *(one for own in found for one in own)])
+        stored = np.concatenate([np.empty(0, np.int64), *(one for own in found for one in own)])
+        return stored if self._order is None else stored[self._stored(np.arange(len(stored)))]
 
     @cached_property
     def _made_stamps(self) -> Ints:
@@ -138,6 +147,38 @@ class LeRobotReader(BatchedSource, DatasetSource):
         stamps: Ints = np.rint(frames * step).astype(np.int64)
         return stamps
 
+    # --- order ------------------------------------------------------------------------------------------
+
+    # Where rows are split, episodes lie split by split, and rows come by log and time all the same:
+    # episodes   log a, train | log b, train | log a, val         stored
+    # rows       log a, train | log a, val   | log b, train       as they come
+
+    @property
+    def _order(self) -> Ints | None:
+        """(episodes,) their numbers in the order in which rows come; None where they are stored so."""
+        return self._episodes.order
+
+    @cached_property
+    def _shown(self) -> Ints:
+        """(episodes + 1,) the position of the first row of each, in the order in which rows come."""
+        lengths = self._episodes.lengths
+        own = lengths if self._order is None else lengths[self._order]
+        return np.concatenate([[0], np.cumsum(own)]).astype(np.int64)
+
+    def _stored(self, positions: Ints) -> Ints:
+        """(n,) which of the stored frames rows are."""
+        if self._order is None:
+            return positions
+        places = np.searchsorted(self._shown, positions, side="right") - 1
+        stored: Ints = positions - self._shown[places] + self._starts[self._order[places]]
+        return stored
+
+    def _until(self, row: int) -> int:
+        """Up to which row those behind one are stored behind it."""
+        if self._order is None:
+            return len(self)
+        return int(self._shown[np.searchsorted(self._shown, row, side="right")])
+
     # --- rows -------------------------------------------------------------------------------------------
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
@@ -145,7 +186,7 @@ class LeRobotReader(BatchedSource, DatasetSource):
         types = self.schema.all
         parts: list[tuple[Ints, Batch]] = []
         stretches = self.stretches
-        for file, where, own in grouped(self._file_bounds, positions):
+        for file, where, own in grouped(self._file_bounds, self._stored(positions)):
             for group, inner, rows in grouped(self._group_bounds(file), own):
                 places = where[inner]
                 numbers = stretches.number_of(positions[places]).tolist()
@@ -167,11 +208,12 @@ class LeRobotReader(BatchedSource, DatasetSource):
         for log_id, first, last in self._own.between(start, stop):
             at = first
             while at < last:
-                file = int(np.searchsorted(self._file_bounds, at, side="right")) - 1
-                row = at - int(self._file_bounds[file])
+                stored = int(self._stored(np.array([at]))[0])
+                file = int(np.searchsorted(self._file_bounds, stored, side="right")) - 1
+                row = stored - int(self._file_bounds[file])
                 bounds = self._group_bounds(file)
                 group = int(np.searchsorted(bounds, row, side="right")) - 1
-                count = min(int(bounds[group + 1]) - row, last - at, most)
+                count = min(int(bounds[group + 1]) - row, min(last, self._until(at)) - at, most)
                 rows = np.arange(count) + row - bounds[group]
                 positions = np.arange(at, at + len(rows))
                 found = {
@@ -201,6 +243,8 @@ class LeRobotReader(BatchedSource, DatasetSource):
             if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self._tasks):
                 raise DatasetError(f"{self._place(file)}: names a task that isn't there")
             return Ragged.from_bytes([self._tasks[number] for number in numbers.tolist()])
+        if name == COLUMN and self._episodes.splits is not None:
+            return self._splits.take(self._episode_of(self._stored(positions)))
         if name in self.videos:
             return self._pictures(name, positions)
         return take(self._column(file, group, name), rows)
@@ -233,11 +277,16 @@ class LeRobotReader(BatchedSource, DatasetSource):
         """(episodes + 1,) the position of the first row of each."""
         return np.concatenate([[0], np.cumsum(self._episodes.lengths)]).astype(np.int64)
 
+    def _episode_of(self, stored: Ints) -> Ints:
+        """(n,) the number of the episode of each frame."""
+        return np.searchsorted(self._starts, stored, side="right") - 1
+
     def _frames(self, key: str, positions: Ints) -> Iterator[tuple[VideoFile, Ints, Ints]]:
         """Each file of a video that rows need: it, which of the rows, and the numbers of their frames."""
         places = self._places[key]
-        episodes = np.searchsorted(self._starts, positions, side="right") - 1
-        frames = positions - self._starts[episodes] + places.first[episodes]
+        stored = self._stored(positions)
+        episodes = self._episode_of(stored)
+        frames = stored - self._starts[episodes] + places.first[episodes]
         files = places.file[episodes]
         for number in np.unique(files).tolist():
             where = np.flatnonzero(files == number)
@@ -257,8 +306,9 @@ class LeRobotReader(BatchedSource, DatasetSource):
 
     def packets(self, key: str, start: int, stop: int) -> Iterator[Ragged]:
         """The packets of rows [start, stop) of a video of ours, in which each is a frame."""
-        for first in range(start, stop, _PACKETS_AT_ONCE):
-            positions = np.arange(first, min(first + _PACKETS_AT_ONCE, stop))
+        while start < stop:
+            positions = np.arange(start, min(start + _PACKETS_AT_ONCE, self._until(start), stop))
+            start += len(positions)
             for file, _, frames in self._frames(key, positions):
                 cuts = np.flatnonzero(np.diff(frames) != 1) + 1
                 for run in np.split(frames, cuts):

@@ -20,9 +20,10 @@ from __future__ import annotations
 import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.caching import cached_property
@@ -42,13 +43,14 @@ from logloom.io.lerobot.staged import (
     StagedRows,
     images_file,
     row_dtype,
-    task_column,
+    text_column,
     video_file,
 )
 from logloom.io.lerobot.statistics import NumberStatistics, PixelStatistics
 from logloom.io.metadata import Count, Int64, Text
 from logloom.io.staging import StageReader, StageWriter
 from logloom.io.units import Closed, UnitContext
+from logloom.row_splits import COLUMN
 from logloom.schema import BYTES, Schema
 
 _PACKETS_AT_ONCE = 64
@@ -70,7 +72,7 @@ class LeRobotStageWriter(StageWriter):
         self._mapping = mapping = mapping_of(options, schema)
         self._options = options
         stored = [feature.key for feature in mapping.stored]
-        self._digest = RowsDigest(mapping.schema.part([*stored, TASK]))
+        self._digest = RowsDigest(mapping.schema.part([*stored, *mapping.texts]))
         self._dtype = row_dtype(mapping)
         self._numbers = NumberStatistics(mapping.numbers)
         self._pixels = [PixelStatistics(one.columns[0]) for one in mapping.images]
@@ -78,6 +80,8 @@ class LeRobotStageWriter(StageWriter):
         self._times: list[Array] = []
         self._sizes: list[Array] = []
         self._task_of: list[Array] = []
+        self._splits: list[str] = []  # of each row, where rows are split
+        self._borders: list[Array] = []
         self._encoders: list[RunEncoder | RunCopier] = []
         self._runs: list[list[RunPackets]] = []
 
@@ -91,6 +95,7 @@ class LeRobotStageWriter(StageWriter):
         for number, feature in enumerate(self._mapping.numbers):
             rows[str(number)] = mapped.columns[feature.key]
         self.write(ROWS, rows.tobytes())
+        self._borders.append(self._take_splits(mapped))
         self._numbers.update(mapped)
         if self._mapping.video is None:
             self._stage_images(mapped)
@@ -102,12 +107,21 @@ class LeRobotStageWriter(StageWriter):
     def _task(self, text: bytes, block: Block) -> int:
         """The number of a task's text in this unit."""
         if text not in self._tasks:
-            try:
-                text.decode()
-            except UnicodeDecodeError as error:
-                raise UsageError(f"{block.log_id}: a task is no UTF-8 ({error})") from error
+            _decoded(text, "a task", block)
             self._tasks[text] = len(self._tasks)
         return self._tasks[text]
+
+    def _take_splits(self, mapped: Block) -> Array:
+        """(n,) bool, before which of the next rows another split begins."""
+        if not self._mapping.has_splits:
+            return np.zeros(len(mapped), bool)
+        texts = [text.tobytes() for text in mapped.columns[COLUMN]]
+        known = {text: _decoded(text, "a split", mapped) for text in set(texts)}
+        own = [known[text] for text in texts]
+        before = [*self._splits[-1:], *own]
+        self._splits += own
+        borders = [one != other for one, other in itertools.pairwise(before)]
+        return np.array([False] * (len(own) - len(borders)) + borders, bool)
 
     def _stage_images(self, mapped: Block) -> None:
         images = self._mapping.images
@@ -124,9 +138,10 @@ class LeRobotStageWriter(StageWriter):
     def _stage_video(self, block: Block) -> None:
         columns = [self._mapping.pictures(feature, block) for feature in self._mapping.images]
         before = int(self._times[-1][-1]) if self._times else None
+        borders = self._borders[-1]
         for row, time in enumerate(block.timestamp.tolist()):
             place = _place(block, row)
-            if before is None or is_gap(before, time, self._options, place):
+            if before is None or is_gap(before, time, self._options, place) or borders[row]:
                 self._end_run(place)
             for number, (pixels, column) in enumerate(zip(self._pixels, columns, strict=True)):
                 self._encode(number, pixels, next(column), place)
@@ -165,26 +180,31 @@ class LeRobotStageWriter(StageWriter):
         Returns:
             Beside what all say: columns, digests of the rows as features; tasks, their texts; shapes, of the
             images; segments, which rows may begin a file (see `segments_of`); of video runs, each with its
-            rows and where packets begin, and heads, what decoders must know.
+            rows and where packets begin, and heads, what decoders must know; where rows are split, splits, of
+            each segment.
         """
         if not self.num_rows:
             return super().metadata()
         place = f"{self.context.log_id} {self.context.partition}"
         self._end_run(place)
         video, begins = self._close_video()
-        times, sizes, tasks = map(np.concatenate, (self._times, self._sizes, self._task_of))
+        arrays = (self._times, self._sizes, self._task_of, self._borders)
+        times, sizes, tasks, borders = map(np.concatenate, arrays)
         if self._pixels:
             self.write(SIZES, sizes.astype(SIZE).tobytes())
         self.write(STATISTICS, self._numbers.close().to_bytes())
         kinds = np.full((self.num_rows, 1), self._dtype.itemsize)
         kinds = np.concatenate([kinds, sizes], axis=1) if video else kinds + sizes.sum(axis=1, keepdims=True)
-        segments = segments_of(times, kinds, begins, tasks, self._options, place)
+        segments = segments_of(times, kinds, begins, tasks, self._options, place, borders)
         if self._pixels:
             counts = [pixels.counts([segment[0] for segment in segments]) for pixels in self._pixels]
             self.write(PIXELS, np.stack(counts, axis=1).astype("<i8").tobytes())
+        starts = itertools.accumulate((segment[0] for segment in segments[:-1]), initial=0)
+        splits = {"splits": [self._splits[start] for start in starts]} if self._splits else {}
         return {
             **super().metadata(),
             **video,
+            **splits,
             "columns": self._digest.hexdigests() | self._video_digests(sizes),
             "tasks": [text.decode() for text in self._tasks],
             "shapes": [list(pixels.shape) for pixels in self._pixels],
@@ -223,6 +243,13 @@ class LeRobotStageWriter(StageWriter):
         return found
 
 
+def _decoded(text: bytes, what: str, block: Block) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{block.log_id}: {what} is no UTF-8 ({error})") from error
+
+
 def _place(block: Block, row: int) -> str:
     return f"{block.log_id} at {block.timestamp[row]} ns"
 
@@ -236,6 +263,13 @@ class ClosedLeRobot(Closed):
     segments: tuple[tuple[Count, Int64, Int64, tuple[Count, ...], tuple[Count, ...]], ...] = ()
     runs: tuple[tuple[Count, tuple[Count, ...]], ...] = ()
     heads: tuple[Text, ...] = ()
+    splits: tuple[Text, ...] = ()
+
+    @model_validator(mode="after")
+    def _of_segments(self) -> Self:
+        if self.splits and len(self.splits) != len(self.segments):
+            raise ValueError("splits of other segments than the unit has")
+        return self
 
 
 class LeRobotStageReader(StageReader):
@@ -281,7 +315,11 @@ class LeRobotStageReader(StageReader):
 
     def _column(self, name: str, rows: Array, start: int, stop: int) -> Values:
         if name == TASK:
-            return task_column(self.unit["tasks"], rows["task"], self.store.uri_of(ROWS))
+            return text_column(self.unit["tasks"], rows["task"], self.store.uri_of(ROWS))
+        if name == COLUMN and self._mapping.has_splits:
+            counts = [segment[0] for segment in self.unit["segments"]]
+            numbers = np.repeat(np.arange(len(counts)), counts)[start:stop]
+            return text_column(self.unit.get("splits", ()), numbers, self.store.uri_of(ROWS))
         for number, feature in enumerate(self._mapping.images):
             if feature.key == name:
                 return self._staged.images(number, start, stop)

@@ -109,13 +109,13 @@ class StagedRows:
         return self._files(video_file(number, run))
 
 
-def task_column(texts: Sequence[str], numbers: Array, place: str) -> Ragged:
+def text_column(texts: Sequence[str], numbers: Array, place: str) -> Ragged:
     """The texts of rows by their numbers.
 
     Raises:
         DatasetError: there is no such text.
     """
     if len(numbers) and int(numbers.max()) >= len(texts):
-        raise DatasetError(f"{place}: names a task that isn't there: damaged; {repair_hint(place)}")
+        raise DatasetError(f"{place}: names a text that isn't there: damaged; {repair_hint(place)}")
     known = [text.encode() for text in texts]
     return Ragged.from_bytes([known[number] for number in numbers.tolist()])
