@@ -77,12 +77,13 @@ def problems(
     store = Store.at(folder, storage_options)
     place = store.uri_of(MANIFEST)
     try:
-        schema, files = read_manifest(place, store.read(MANIFEST))
+        schema, listed = read_manifest(place, store.read(MANIFEST))
     except MISSING:
         yield f"{MANIFEST}: there is no such file"
         return
     if ArrowLayout.of(schema, place) is None:
         yield f"{MANIFEST}: doesn't say what its columns are"
+    files = None if listed is None else [file for file, _ in listed]
     wanted = [DataFile(*file) for file in unit["files"]]
     if files != wanted:
         odd = next((a for a, b in zip(files or (), wanted, strict=False) if a != b), None)

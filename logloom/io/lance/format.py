@@ -157,10 +157,13 @@ def _told(store: Store) -> tuple[list[str], list[LanceReader]] | None:
     except MISSING:
         raise DatasetError(f"{place}: there is no such file") from None
     layout = ArrowLayout.of(schema, place)
-    if layout is None or files is None:
+    if layout is None or files is None or schema.names != layout.arrow.names:  # columns may be renamed
         return None
-    readers = [LanceReader(store, f"{DATA}/{file.name}", layout, {"rows": file.rows}) for file in files]
-    return [f"{VERSIONS}/{name}", *(f"{DATA}/{file.name}" for file in files)], readers
+    readers = [
+        LanceReader(store, f"{DATA}/{file.name}", layout, {"rows": file.rows, "stored_names": names})
+        for file, names in files
+    ]
+    return [f"{VERSIONS}/{name}", *(f"{DATA}/{file.name}" for file, _ in files)], readers
 
 
 def _problems(schema: Schema, images: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -144,12 +144,13 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 @anywhere
-def read_manifest(place: str, data: bytes) -> tuple[Any, list[DataFile] | None]:
-    """The schema of a table, and its data files in row order.
+def read_manifest(place: str, data: bytes) -> tuple[Any, list[tuple[DataFile, list[str]]] | None]:
+    """The schema of a table, and its data files in row order, each with its columns.
 
     Returns:
-        pyarrow's schema; None for files where rows aren't simply those of data files in the table's folder:
-        where some were deleted or changed, or columns added.
+        pyarrow's schema; of a file the table's names of its columns, in its own order. None for files where
+        rows aren't simply those of data files in the table's folder: where some were deleted or changed, or
+        columns added.
 
     Raises:
         DatasetError: it is damaged.
@@ -166,17 +167,26 @@ def read_manifest(place: str, data: bytes) -> tuple[Any, list[DataFile] | None]:
             schema = table.schema
         except UnicodeDecodeError as error:
             raise DatasetError(f"{place}: damaged ({error})") from error
-        return schema, _data_files([fragment.metadata for fragment in table.get_fragments()])
+        columns = {number: field.name() for field in table.lance_schema.fields() for number in _leaves(field)}
+        return schema, _data_files([fragment.metadata for fragment in table.get_fragments()], columns)
 
 
-def _data_files(fragments: Sequence[Any]) -> list[DataFile] | None:
+def _leaves(field: Any) -> list[int]:
+    """The numbers by which Lance knows the fields of a column that files have columns of."""
+    return [number for child in field.children() for number in _leaves(child)] or [field.id()]
+
+
+def _data_files(
+    fragments: Sequence[Any], columns: Mapping[int, str]
+) -> list[tuple[DataFile, list[str]]] | None:
     found = []
     for fragment in fragments:
         if len(fragment.files) != 1 or fragment.deletion_file is not None:
             return None
         (file,) = fragment.files
         is_elsewhere = getattr(file, "base_id", None) is not None or "/" in file.path
-        if is_elsewhere or getattr(fragment, "overlays", None):
+        if is_elsewhere or getattr(fragment, "overlays", None) or {*file.fields} != columns.keys():
             return None
-        found.append(DataFile(file.path, fragment.physical_rows, file.file_size_bytes or 0))
+        names = list(dict.fromkeys(columns[number] for number in file.fields))
+        found.append((DataFile(file.path, fragment.physical_rows, file.file_size_bytes or 0), names))
     return found

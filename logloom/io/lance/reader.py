@@ -60,7 +60,11 @@ class LanceReader(TableReader):
     unknown = "Lance files"
 
     def _row_counts(self) -> Ints:
+        names = (self._entry or {}).get("stored_names")  # of a plain table alone
         with self._local() as path:
+            # Lance renames columns in the table alone, and files are read by their own names.
+            if names is not None and _names(self.place, path) != names:
+                raise DatasetError(f"{self.place}: its columns were renamed; write the table anew")
             rows, size = _num_rows(self.place, path), os.path.getsize(path)
         if not 0 <= rows < _MOST_ROWS:
             raise DatasetError(f"{self.place}: damaged, it claims {rows} rows")
@@ -123,6 +127,14 @@ def _num_rows(place: str, path: str) -> int:
     package = lance()
     with damage(place):
         return int(package.file.LanceFileReader(path).num_rows())
+
+
+@anywhere
+def _names(place: str, path: str) -> list[str]:
+    """The file's own names of its columns, in order."""
+    package = lance()
+    with damage(place):
+        return list(package.file.LanceFileReader(path).metadata().schema.names)
 
 
 @anywhere

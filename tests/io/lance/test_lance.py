@@ -124,6 +124,50 @@ def test_a_table_has_the_same_rows_where_damage_is_skipped_and_damaged_files_are
         path.unlink(missing_ok=True)
 
 
+def swapped(folder):
+    """Gives column x of a table the name y, and y the name x."""
+    for name, other in (("x", "t"), ("y", "x"), ("t", "y")):
+        lance.dataset(str(folder)).alter_columns({"path": name, "name": other})
+
+
+def column(rows, name):
+    return np.concatenate([block.columns[name] for block in rows.blocks()])
+
+
+def test_columns_that_lance_renamed_are_read_by_the_names_that_it_gives_them(tmp_path):
+    folder, schema = tmp_path / "table", Schema({"x": FLOAT, "y": FLOAT})
+    block = random_block(schema, 3, 0)
+    write(folder, [block], schema)
+    swapped(folder)
+    rows = open_foreign(str(folder))
+    assert isinstance(rows, SurveyedSource)
+    np.testing.assert_array_equal(column(rows, "x"), block.columns["y"])
+    swapped(folder)
+    np.testing.assert_array_equal(column(open_foreign(str(folder)), "x"), block.columns["x"])
+
+
+def test_files_of_other_columns_than_their_table_has_now_give_no_wrong_rows(tmp_path):
+    folder, schema = tmp_path / "table", Schema({"x": FLOAT, "y": FLOAT})
+    write(folder, [random_block(schema, 3, 0)], schema)
+    swapped(folder)
+    table = lance.dataset(str(folder)).to_table()
+    lance.write_dataset(table.select(["log_id", "timestamp", "y", "x"]), str(folder), mode="append")
+    swapped(folder)  # the second file still has y before x
+    with pytest.raises(DatasetError, match=r"\.lance: its columns were renamed"):
+        list(open_foreign(str(folder)).blocks())
+
+
+def test_columns_of_an_appended_file_may_stand_in_another_order(tmp_path):
+    folder, schema = tmp_path / "table", Schema({"x": FLOAT, "y": FLOAT})
+    block = random_block(schema, 3, 0)
+    write(folder, [block], schema)
+    table = lance.dataset(str(folder)).to_table()
+    lance.write_dataset(table.select(["y", "log_id", "x", "timestamp"]), str(folder), mode="append")
+    rows = open_foreign(str(folder))
+    assert isinstance(rows, UnitsSource)
+    np.testing.assert_array_equal(column(rows, "x"), np.tile(block.columns["x"], 2))
+
+
 def test_an_image_that_is_not_there_is_null(tmp_path):
     block = random_block(Schema({"camera.front": BYTES}), 2, 0)
     block.columns["camera.front"] = Ragged.from_bytes([b"", b"\xff\xd8jpg"])
