@@ -265,10 +265,12 @@ class Store(StoredFiles):
     def _temporary(self) -> pathlib.Path:
         """
         Raises:
-            StorageError: it leads to another folder, where unfinished work would be written.
+            StorageError: it leads to another folder, where unfinished work would be written, or is unread.
         """
         path = self.path_of(TEMPORARY)
-        if path.is_symlink():
+        with self._explained(TEMPORARY):
+            is_link = path.is_symlink()
+        if is_link:
             raise StorageError(f"{path}: a symbolic link; remove it, a folder takes its place")
         return path
 

@@ -20,6 +20,7 @@ from logloom.io.manifest import Manifest
 from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.pipelines.head_labels import LabelExplainer, LabelLineage
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, Rows, TopicColumn, TransformColumn
 from logloom.recipe.logs import open_options
 from logloom.recipe.yaml import flow
@@ -42,6 +43,7 @@ class Why:
         columns: the recipe's; none of a version that was converted.
         lineages: of each column that comes from a topic of the log.
         poses: of each column of poses, and of each whose points are moved by them.
+        labels: of each column of labels.
         lacking: why other columns of these kinds have none, by name.
         is_read: whether the log was there to look into.
         has_files: whether it consists of several files, so that places name theirs.
@@ -51,6 +53,7 @@ class Why:
     columns: Mapping[str, RecipeColumn] = field(default_factory=dict)
     lineages: Mapping[str, Lineage] = field(default_factory=dict)
     poses: Mapping[str, PoseLineage] = field(default_factory=dict)
+    labels: Mapping[str, LabelLineage] = field(default_factory=dict)
     lacking: Mapping[str, str] = field(default_factory=dict)
     is_read: bool = False
     has_files: bool = False
@@ -69,6 +72,8 @@ class Why:
             places = [("", "", stored, self._source(column))]
         else:
             places = self._messages(lineage)
+        if labels := self.labels.get(name):
+            places += self._rows_of(labels)
         if pose := self.poses.get(name):
             places += self._hops(pose)
         if reason := self.lacking.get(name):
@@ -87,6 +92,12 @@ class Why:
             what = f"{counted(one.packets, 'packet')} decoded from the keyframe"
             places.append(self._line(one.key, what))
         return places or [("", "", "", f"{topic}: no message")]
+
+    def _rows_of(self, labels: LabelLineage) -> Iterator[tuple[str, ...]]:
+        time = ("", "") if labels.time is None else (str(labels.time), iso8601(labels.time))
+        yield from ((*time, "", f"{uri}, row {row}") for uri, row in labels.rows or ())
+        if labels.reason:
+            yield *time, "", labels.reason
 
     def _hops(self, pose: PoseLineage) -> Iterator[tuple[str, ...]]:
         for hop in pose.hops:
@@ -140,7 +151,8 @@ class Why:
                 **self._pose_json(name),
             }
         if isinstance(column, LabelColumn):
-            return {"topic": None, "labels": column.table, "tolerance": column.tolerance}
+            labels = {"topic": None, "labels": column.table, "tolerance": column.tolerance}
+            return labels | self._labels_json(name)
         if lineage is None:
             none: list[Any] | None = [] if column and self.is_read else None
             topic = column.topic if column else None
@@ -154,6 +166,13 @@ class Why:
         if lineage.reason:
             found |= {"reason": lineage.reason, "nearest": [_as_json(source) for source in lineage.nearest]}
         return found
+
+    def _labels_json(self, name: str) -> dict[str, Any]:
+        found = self.labels.get(name)
+        if found is None:
+            return {"label_time": None, "rows": None, "reason": self.lacking.get(name, self.problem)}
+        rows = None if found.rows is None else [{"uri": uri, "row": row} for uri, row in found.rows]
+        return {"label_time": found.time, "rows": rows, **({"reason": found.reason} if found.reason else {})}
 
     def _pose_json(self, name: str) -> dict[str, Any]:
         pose = self.poses.get(name)
@@ -235,6 +254,7 @@ class Explainer:
             self._problem = f"this version was converted from {source['from']}, not built from logs"
         else:
             self._recipe = Recipe.model_validate(manifest.recipe)
+        self._labels = LabelExplainer(store, self._recipe) if self._recipe is not None else None
 
     def why(self, record: LogRecord, tick: int, names: Iterable[str] | None = None) -> Why:
         """The lineage of a row; logs that are gone, damaged or changed are no error, but its `problem`.
@@ -257,7 +277,9 @@ class Explainer:
             return Why(columns, problem=f"the log can't be read: {error}")
         several, poses = len(record.uris) > 1, dict[str, PoseLineage]()
         lacking: dict[str, str] = {}
-        for name in columns if names is None else with_bases(columns, names):
+        asked = list(columns) if names is None else with_bases(columns, names)
+        labels = self._labels_of(record, tick, asked, lacking)
+        for name in asked:
             try:
                 pose = _pose(self._recipe, log, name, columns[name], found, tick)
             except (LogloomError, OSError) as error:
@@ -265,7 +287,22 @@ class Explainer:
                 continue
             if pose is not None:
                 poses[name] = pose
-        return Why(columns, found, poses, lacking, True, several, "the log has no message of this topic")
+        return Why(
+            columns, found, poses, labels, lacking, True, several, "the log has no message of this topic"
+        )
+
+    def _labels_of(
+        self, record: LogRecord, tick: int, names: Iterable[str], lacking: dict[str, str]
+    ) -> Mapping[str, LabelLineage]:
+        columns = {} if self._recipe is None else self._recipe.columns
+        wanted = {name: column for name in names if isinstance(column := columns[name], LabelColumn)}
+        if self._labels is None or not wanted:
+            return {}
+        try:
+            return self._labels.why(record, wanted, tick)
+        except (LogloomError, OSError) as error:
+            lacking |= dict.fromkeys(wanted, f"labels can't be read: {error}")
+            return {}
 
     def _open(self, recipe: Recipe, record: LogRecord) -> tuple[Log, RowPlan | None] | str:
         try:

@@ -96,8 +96,7 @@ def plan_build(
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
-    allowed = [*allow_derive, *modules_of(python)]
-    row_plan, notes = logs.resolve(allowed)
+    row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
     asked = _compared(job, parent, before, logs) if compare else logs.rows()

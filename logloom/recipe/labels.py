@@ -85,6 +85,10 @@ class RecipeLabels:
                 found[name] = labels
         return found
 
+    def places(self, name: str, log_id: str, time: int) -> list[tuple[str, int]]:
+        """The file and the row of each label of a log at a time, in a column's table."""
+        return self._tables[name].places(log_id, time)
+
     def digests_of(self, log_id: str) -> dict[str, str]:
         """What names the labels of a log in a root, by column."""
         return {name: digest_of_labels(labels.to_bytes()) for name, labels in self.of(log_id).items()}

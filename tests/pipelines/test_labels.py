@@ -478,15 +478,24 @@ def test_beam_reads_rows_with_their_labels(place):
         assert_that(pipeline | source, check)
 
 
-def test_plan_build_and_head_speak_of_labels(place):
+def test_plan_build_and_head_speak_of_labels(place, monkeypatch):
     text = recipe(place).to_yaml()
     (place / "recipe.yaml").write_text(text)
     said = command("plan", str(place / "recipe.yaml"), "--to", str(place / "root"))
     assert said.returncode == 0, said.stderr
     assert "1 log that isn't there (gone)" in " ".join(said.stderr.split())
     assert command("build", str(place / "recipe.yaml"), "--to", str(place / "root")).returncode == 0
-    why = command("head", str(place / "root"), "--why", "--json", "--rows", "1")
-    assert '"labels"' in why.stdout, why.stderr
+    monkeypatch.chdir(place)
+    why = command("head", str(place / "root"), "--why", "--json", "--rows", "3")
+    one, none, other = (row["why"]["columns"]["objects"] for row in json.loads(why.stdout))
+    assert [pathlib.Path(found["uri"]).name for found in one["rows"]] == ["a.parquet"] * 2
+    assert [found["row"] for found in (*one["rows"], *other["rows"])] == [0, 1, 2, 3]
+    assert one["label_time"] == START
+    assert (none["label_time"], none["rows"]) == (None, None)
+    assert "no label within" in none["reason"]
+    deliver(place, "a", range(0, 40, 2), score=0.25)
+    said = command("head", str(place / "root"), "--why", "--rows", "1").stdout
+    assert "the table has changed since the build" in " ".join(said.split())
     log = command("log", str(place / "root"), "b").stdout
     assert "2 of 8 labels match no row" in " ".join(log.split())
     assert json.loads(command("log", str(place / "root"), "b", "--json").stdout)

@@ -112,6 +112,15 @@ class LabelTable:
         start, stop = self._bounds[log_id]
         return LogLabels(log_id, self.item, self._times[start:stop], take(self._values, slice(start, stop)))
 
+    def places(self, log_id: str, time: int) -> list[tuple[str, int]]:
+        """The file and the row of each label of a log at a time, rows from 0, in the order of its values."""
+        start, stop = self._bounds.get(log_id, (0, 0))
+        first, last = (
+            start + np.searchsorted(self._times[start:stop], time, side) for side in ("left", "right")
+        )
+        files, lines = self._places
+        return [(shown(self._uris[int(files[row])]), int(lines[row])) for row in range(first, last)]
+
     def _refuse_repeated(self) -> None:
         for log_id, (start, stop) in sorted(self._bounds.items()):
             times = self._times[start:stop]
