@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,10 @@ from logloom.cli.common import (
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
+    from logloom.io.shards import LogRecord
     from logloom.pipelines.history import LogStay, VersionSummary
+
+MAX_PLACES = 5  # in files of one log, that `log` prints
 
 
 @app.command(epilog=examples("logloom versions /data/urban", "logloom versions gs://datasets/urban --json"))
@@ -126,13 +130,26 @@ def _print_stay(one: LogStay) -> None:
         ("content", record.content_id),
         ("key", record.key),
         *(("file", uri) for uri in record.uris),
-        *(("reason", reason) for reason in record.reasons[:5]),
+        *([("refused", counted(record.refused, "message"))] if record.refused else []),
+        *(("reason", reason) for reason in _reasons(record)),
     ]
     for folder, unit in one.units:
         size = f"{counted(unit.rows, 'row')}, {human_bytes(unit.size)}"
         rows += [("unit", f"{unit.output} {unit.partition}, {size}"), ("", folder)]
     rows += [("column", line) for name, own in (one.columns or {}).items() for line in _texts(name, own)]
     print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", ""), rows)
+
+
+def _reasons(record: LogRecord) -> Iterator[str]:
+    """What is said of a log, equal lines once; of places in its files, which may be many, the first."""
+    lines = Counter(record.reasons)
+    placed = [line for line in lines if line.startswith(record.uris)]
+    left_out = set(placed[MAX_PLACES:])
+    for line, count in lines.items():
+        if line not in left_out:
+            yield line if count == 1 else f"{line} ({count:,} times)"
+    if left_out:
+        yield f"… and {len(left_out):,} more places in its files, which --json lists"
 
 
 def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from logloom.errors import LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log
 from logloom.pipelines.doctor_findings import HealthFinding
-from logloom.transforms.calibrations import calibration_changes, camera_topics
+from logloom.transforms.calibrations import calibration_changes, camera_topics, changes_in_words
 from logloom.transforms.columns import Span
 from logloom.transforms.frame_notes import frame_notes, note_words
 from logloom.transforms.frames import frame_topics, read_frames
-from logloom.words import counted, human_time
 
-_SHOWN = 5  # changes of one camera
 _OF_CAMERA = (
     "rows have the last calibration of the log, or with `resample: previous` that of their time; "
     "docs/calibration.md says more"
@@ -49,8 +47,6 @@ def examine_calibrations(log: Log) -> Iterator[HealthFinding]:
         except LogReadError:  # which other findings say
             continue
         if len(changes):
-            times = ", ".join(human_time(time) for time in changes[:_SHOWN].tolist())
-            more = ", …" if len(changes) > _SHOWN else ""
-            message = f"the calibration changes {counted(len(changes), 'time')}: at {times}{more} (log time)"
+            message = f"the calibration {changes_in_words(changes)}"
             uri = log.summary.uris[0]
             yield HealthFinding("calibration", uri, None, topic, len(changes), message, _OF_CAMERA)

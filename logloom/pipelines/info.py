@@ -6,6 +6,7 @@ Elsewhere: printing (logloom.cli), suggesting recipes (logloom.transforms.sugges
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -20,6 +21,7 @@ from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.video.glimpse import VideoGlimpse, glimpse
+from logloom.transforms.calibrations import camera_topics, ends_otherwise
 from logloom.transforms.suggest import suggest
 from logloom.words import OnMessage, counted, human_bytes, human_time, ignore_message
 
@@ -33,12 +35,14 @@ class LogDescription:
     Attributes:
         silences: by topic, ns; see `longest_silence`.
         videos: by topic that holds compressed video, what its beginning tells.
+        recalibrated: topics of cameras whose last calibration isn't their first.
     """
 
     log_id: str
     summary: LogSummary
     silences: Mapping[str, int]
     videos: Mapping[str, VideoGlimpse] = field(default_factory=dict)
+    recalibrated: Sequence[str] = ()
 
     @property
     def headline(self) -> str:
@@ -50,7 +54,11 @@ class LogDescription:
         seconds = (s.last - s.first) / 1e9
         when = f"in {seconds:.1f} s, {human_bytes(s.size)}, from {human_time(s.first)}"
         videos = "".join(f"\n{topic}: {seen.words}" for topic, seen in self.videos.items())
-        return f"{self.log_id}: {what} {when}{files}{videos}"
+        changed = "".join(
+            f"\n{topic}: its last calibration isn't its first; `--tree` says when it changes"
+            for topic in self.recalibrated
+        )
+        return f"{self.log_id}: {what} {when}{files}{videos}{changed}"
 
     def table_rows(self) -> list[tuple[str, ...]]:
         start = self.summary.first
@@ -83,6 +91,7 @@ class LogDescription:
                 "first": t.first if t.num_messages else None,
                 "last": t.last if t.num_messages else None,
                 **({"video": asdict(self.videos[t.topic])} if t.topic in self.videos else {}),
+                **({"recalibrated": True} if t.topic in self.recalibrated else {}),
             }
             for t in self.summary.topics.values()
         ]
@@ -199,8 +208,17 @@ def describe(
             silences = {topic: longest_silence(log, topic) for topic in log.summary.topics}
         seen = {topic: glimpse(log, topic) for topic, info in log.summary.topics.items() if info.num_messages}
         videos = {topic: video for topic, video in seen.items() if video is not None}
-        described.append(LogDescription(log_id, log.summary, silences, videos))
+        described.append(LogDescription(log_id, log.summary, silences, videos, _recalibrated(log)))
     return described
+
+
+def _recalibrated(log: Log) -> list[str]:
+    """See `LogDescription`. Nothing of a topic whose first or last message is damaged: `doctor` tells that."""
+    found = []
+    for topic in camera_topics(log):
+        with contextlib.suppress(LogReadError):
+            found += [topic] if ends_otherwise(log, topic) else []
+    return found
 
 
 def suggested_recipe(

@@ -15,9 +15,9 @@ import numpy as np
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, OnError
 from logloom.pipelines.info import open_all, rate
 from logloom.resample.frames import FrameTree
-from logloom.transforms.calibrations import calibration_note, camera_topics
+from logloom.transforms.calibrations import calibration_changes, camera_topics, changes_in_words
 from logloom.transforms.columns import Span
-from logloom.transforms.frame_notes import frame_notes, note_words
+from logloom.transforms.frame_notes import CALIBRATION, frame_notes, note_words
 from logloom.transforms.frames import frame_topics, read_frames
 from logloom.words import OnMessage, counted, ignore_message, printable
 
@@ -60,12 +60,15 @@ class TreeDescription:
     """The frames of a log, by name.
 
     Attributes:
-        notes: what is strange about them and about cameras, and how many transforms or messages it concerns.
+        notes: what is strange about them, and how many transforms it concerns.
+        calibrations: log times, in ns, at which the calibration of a camera changes, by topic; only of those
+            that change.
     """
 
     log_id: str
     frames: tuple[FrameDescription, ...]
     notes: Mapping[str, int]
+    calibrations: Mapping[str, tuple[int, ...]]
 
     def lines(self) -> Iterator[str]:
         """The tree as text."""
@@ -76,6 +79,8 @@ class TreeDescription:
         if len(drawn) > MAX_DRAWN:
             yield f"… and {len(drawn) - MAX_DRAWN:,} more"
         yield from (f"note: {note_words(text, count)}" for text, count in self.notes.items())
+        for topic, times in self.calibrations.items():
+            yield f"note: {CALIBRATION}{printable(topic)} {changes_in_words(np.array(times))}"
 
     def _drawn(self) -> Iterator[tuple[str, str]]:
         children: dict[str, list[FrameDescription]] = {}
@@ -101,7 +106,9 @@ class TreeDescription:
 
     def to_json(self) -> dict[str, Any]:
         frames = [asdict(frame) | {"hz": round(frame.hz, 3)} for frame in self.frames]
-        return {"log_id": self.log_id, "frames": frames, "notes": dict(self.notes)}
+        calibrations = {topic: list(times) for topic, times in self.calibrations.items()}
+        notes = {"notes": dict(self.notes), "calibrations": calibrations}
+        return {"log_id": self.log_id, "frames": frames, **notes}
 
 
 def draw_trees(
@@ -128,8 +135,6 @@ def _tree_of(log_id: str, log: Log) -> TreeDescription:
     roots = {frame.parent for frame in described.values()} - described.keys()
     described |= {root: FrameDescription(root, "", False, 0, (), 0, 0.0) for root in roots}
     frames = tuple(described[name] for name in sorted(described))
-    everything = Span(MIN_TIME, MAX_TIME)
-    notes = frame_notes(found, everything)
-    for topic in camera_topics(log):
-        notes |= calibration_note(log, topic, everything)
-    return TreeDescription(log_id, frames, notes)
+    changes = {topic: tuple(calibration_changes(log, topic).tolist()) for topic in camera_topics(log)}
+    changes = {topic: times for topic, times in changes.items() if times}
+    return TreeDescription(log_id, frames, frame_notes(found, Span(MIN_TIME, MAX_TIME)), changes)

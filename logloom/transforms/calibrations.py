@@ -18,6 +18,7 @@ from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, Messages, T
 from logloom.resample.frames import Times
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.frame_notes import CALIBRATION
+from logloom.words import counted, human_time
 
 _MATRIX = FieldSpec(adapter="camera_matrix")
 _PARTS = (
@@ -27,6 +28,7 @@ _PARTS = (
     FieldSpec(("height", "width")),
 )
 _AT_A_TIME = 4096  # messages
+MAX_TIMES = 5  # of changes, that people are told
 
 
 def camera_topics(log: Log) -> Iterator[str]:
@@ -46,8 +48,38 @@ def calibration_changes(log: Log, topic: str) -> Times:
     return messages.log_time[np.array(changed, np.intp)]
 
 
-def calibration_note(log: Log, topic: str, span: Span) -> dict[str, int]:
-    """That messages of a span have another calibration than the topic's last one in the log, and how many.
+def changes_in_words(times: Times) -> str:
+    """How often a calibration changes, and the first times.
+
+    Args:
+        times: (n,) log times, as `calibration_changes` gives them, n >= 1.
+
+    Examples:
+        >>> changes_in_words(np.array([1_700_000_000_500_000_000]))
+        'changes 1 time: at 2023-11-14 22:13:20.500 UTC (log time)'
+    """
+    first = ", ".join(human_time(time) for time in times[:MAX_TIMES].tolist())
+    more = ", …" if len(times) > MAX_TIMES else ""
+    return f"changes {counted(len(times), 'time')}: at {first}{more} (log time)"
+
+
+def ends_otherwise(log: Log, topic: str) -> bool:
+    """Whether the last calibration of a topic isn't its first; reads these two messages alone.
+
+    Raises:
+        LogReadError: damage, under `on_error` fail.
+    """
+    info = log.summary.topics[topic]
+    if info.num_messages < 2 or info.first == info.last:
+        return False
+    first = log.read({topic: TopicRequest(info.first, info.first + 1, ("log",), None)})[topic]
+    said = [*_said(log, first)[:1], *_said(log, log.last_message(topic))]
+    return len(set(said)) > 1
+
+
+def calibration_note(log: Log, topic: str, span: Span) -> dict[str, tuple[int, int]]:
+    """That messages of a span have another calibration than the topic's last one in the log: how many, and
+    the log time of the last.
 
     Raises:
         LogReadError: damage, under `on_error` fail.
@@ -57,19 +89,19 @@ def calibration_note(log: Log, topic: str, span: Span) -> dict[str, int]:
     if messages is None or not len(last):
         return {}
     (whole,) = _said(log, last)
-    count = sum(said != whole for said in _said(log, messages))
+    others = np.flatnonzero([said != whole for said in _said(log, messages)])
     text = f"{CALIBRATION}{topic} changes within the log; these messages differ from its last"
-    return {text: count} if count else {}
+    return {text: (len(others), int(messages.log_time[others].max()))} if len(others) else {}
 
 
-def calibration_notes(log: Log, plan: RowPlan, span: Span) -> dict[str, int]:
+def calibration_notes(log: Log, plan: RowPlan, span: Span) -> dict[str, tuple[int, int]]:
     """`calibration_note` of the topics whose calibration rows hold.
 
     Raises:
         LogReadError: damage, under `on_error` fail.
     """
     topics = {column.topic for column in plan.columns if column.spec.adapter == _MATRIX.adapter}
-    notes: dict[str, int] = {}
+    notes: dict[str, tuple[int, int]] = {}
     for topic in sorted(topics & log.summary.topics.keys()):
         notes |= calibration_note(log, topic, span)
     return notes

@@ -133,7 +133,12 @@ def frames_told(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
             pose = "all points' poses" if column.around else "a pose"
             yield f"{column.name}: {ticks} without {pose} of {column.words}: {why}"
     notes = total(tally.notes for tally in tallies)
-    yield from (note_words(text, count) for text, count in sorted(notes.items())[:MAX_NOTES])
+    last_at: dict[str, int] = {}
+    for tally in tallies:
+        for text, time in tally.last_at.items():
+            last_at[text] = max(time, last_at.get(text, time))
+    for text, count in sorted(notes.items())[:MAX_NOTES]:
+        yield note_words(text, count, last_at.get(text))
 
 
 def _tallied(

@@ -31,11 +31,12 @@ def frame_notes(frames: LogFrames, span: Span) -> dict[str, int]:
     return dict([(text, count) for text, count in counted if count][:MAX_NOTES])
 
 
-def note_words(text: str, count: int) -> str:
-    """A note for people, with the number of what it concerns."""
+def note_words(text: str, count: int, last_at: int | None = None) -> str:
+    """A note for people, with the number of what it concerns, and where given the log time of the last."""
     if text.startswith(POINT_TIMES):
         return text
-    return f"{text} ({counted(count, 'message' if text.startswith(CALIBRATION) else 'transform')})"
+    what = counted(count, "message" if text.startswith(CALIBRATION) else "transform")
+    return f"{text} ({what})" if last_at is None else f"{text} ({what}, the last at {last_at} ns)"
 
 
 def _strange(frames: LogFrames) -> Iterator[tuple[str, Times]]:

@@ -42,11 +42,13 @@ class SpanFrames:
         trees: by the topics that they are made of, `TransformPlan.topics` and `.static`.
         named: the frames that topics name, by topic.
         notes: what is strange in messages of the span, and how many transforms or messages it concerns.
+        last_at: of some notes the log time of the last of these messages.
     """
 
     trees: Mapping[tuple[tuple[str, ...], tuple[str, ...]], FrameTree]
     named: Mapping[str, str]
     notes: Mapping[str, int]
+    last_at: Mapping[str, int]
 
     def lookup(self, plan: TransformPlan, times: Times) -> tuple[Floats, NDArray[np.uint8]]:
         """The poses that a plan asks for at some times; see `FrameTree.lookup`."""
@@ -68,7 +70,8 @@ def read_trees(
         UsageError: a topic holds no transforms, or its messages name no frame.
     """
     trees: dict[tuple[tuple[str, ...], tuple[str, ...]], FrameTree] = {}
-    notes = calibration_notes(log, plan, span)
+    changed = calibration_notes(log, plan, span)
+    notes = {text: count for text, (count, _) in changed.items()}
     named: dict[str, str] = {}
     for wanted in plan.lookups:
         for topic in (wanted.source_topic, wanted.target_topic):
@@ -84,7 +87,7 @@ def read_trees(
             notes[text] = max(count, notes.get(text, 0))
     for name, times in point_times.items():
         notes[f"{POINT_TIMES}{name}: {times.words}"] = 1
-    return SpanFrames(trees, named, notes)
+    return SpanFrames(trees, named, notes, {text: last for text, (_, last) in changed.items()})
 
 
 def reach(plan: RowPlan, span: Span, topics: Iterable[str], static: Iterable[str]) -> tuple[int, int]:

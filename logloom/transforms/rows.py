@@ -192,7 +192,7 @@ class _Accounts:
 
     def __init__(self, plan: RowPlan, span: Span, shared: SpanValues):
         self._plan, self._span, self._statics = plan, span, shared.statics
-        self._notes = shared.frames.notes
+        self._frames = shared.frames
         self._lacking: dict[str, Counter[str]] = {c.name: Counter() for c in plan.lookups}
         self._labels = {c.name: LabelCounts(c, shared.labels.get(c.name)) for c in plan.labels}
         self.planned = self.rows = 0
@@ -266,9 +266,10 @@ class _Accounts:
             columns,
             purged,
             lacking,
-            self._notes,
+            self._frames.notes,
             {name: counts.tally(self._span) for name, counts in self._labels.items()},
             joined_runs(self.splits),
+            self._frames.last_at,
         )
 
 

@@ -81,6 +81,7 @@ class Tally:
         notes: what is strange about frames, and how many transforms it concerns.
         labels: by column of labels.
         splits: where rows are split, the split of each and the number of rows, run after run.
+        last_at: of notes that concern messages the log time of the last of these, ns.
     """
 
     start: int
@@ -96,6 +97,7 @@ class Tally:
     notes: Mapping[Text, int] = field(default_factory=dict)
     labels: Mapping[str, LabelTally] = field(default_factory=dict)
     splits: tuple[tuple[Text, Count], ...] = ()
+    last_at: Mapping[Text, int] = field(default_factory=dict)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -105,7 +107,7 @@ class Tally:
     def to_json(self) -> dict[str, Any]:
         told = asdict(self)
         # As it was written before there could be any.
-        for name in ("purged", "lacking", "notes", "labels", "splits"):
+        for name in ("purged", "lacking", "notes", "labels", "splits", "last_at"):
             if not told[name]:
                 del told[name]
         return told

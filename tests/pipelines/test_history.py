@@ -3,10 +3,12 @@
 import json
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from logloom.cli.tables import table_lines
-from logloom.cli.versions import _cells
+from logloom.cli.versions import _cells, _reasons
 from logloom.errors import UsageError
 from logloom.io import log_statistics
 from logloom.io.entries import read_log_part
@@ -22,7 +24,9 @@ from logloom.pipelines.comparison import LogChanges, compare
 from logloom.pipelines.history import follow, versions
 from logloom.pipelines.stats import column_statistics
 from logloom.pipelines.tagging import tag, untag
+from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at, command
+from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 
 def record(number: int, **changes) -> LogRecord:
@@ -273,3 +277,32 @@ def test_units_that_are_open_in_time_say_so_in_json(grown):
         assert said["stop"] == (None if entry.stop == MAX_TIME else entry.stop)
     assert None in [unit["start"] for unit in units]
     assert None in [unit["stop"] for unit in units]
+
+
+def test_log_says_how_much_was_refused_and_all_else_that_is_told(tmp_path):
+    bad, good = speeds(12, delay=100 * SECOND), speeds(40, start=START + 10 * SECOND)
+    write_log(tmp_path / "logs" / "a.mcap", {"/can": (SPEED, [*bad, *good])})
+    labels = pa.table({"log_id": ["a"], "timestamp": [START + 1], "score": [0.5]})
+    pq.write_table(labels, tmp_path / "t.parquet")
+    text = (
+        f"name: t\nlogs: {tmp_path}/logs/*\nclock: {{rate: 10}}\non_error: salvage\ncolumns:\n"
+        f"  speed: {{topic: /can, field: speed}}\n  score: {{table: {tmp_path}/t.parquet, expect: one}}\n"
+        "outputs: {tar: {columns: [speed]}}\n"
+    )
+    build_at(Recipe.from_yaml(text), tmp_path / "root")
+    said = command("log", str(tmp_path / "root"), "a").stdout
+    assert "12 messages" in said
+    assert "score: 1 of 1 label match no row" in said
+    assert f"{tmp_path}/logs/a.mcap, byte" in said
+
+
+def test_of_many_places_in_its_files_log_names_the_first_and_how_many_more_there_are():
+    places = [f"/a/1.mcap, byte {number}: lost" for number in (7, 7, *range(8, 19))]
+    told = list(_reasons(record(1, reasons=("a note", *places, "and 5 more, all listed in logs/x"))))
+    assert told == [
+        "a note",
+        "/a/1.mcap, byte 7: lost (2 times)",
+        *(f"/a/1.mcap, byte {number}: lost" for number in range(8, 12)),
+        "and 5 more, all listed in logs/x",
+        "… and 7 more places in its files, which --json lists",
+    ]

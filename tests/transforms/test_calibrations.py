@@ -8,9 +8,11 @@ from logloom.errors import LogReadError, RecipeError, UsageError
 from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.doctor import examine_all
+from logloom.pipelines.info import describe
 from logloom.pipelines.info_tree import draw_trees
 from logloom.recipe import Recipe
 from logloom.schema import MAX_TIME, MIN_TIME
+from logloom.transforms import calibrations
 from logloom.transforms.calibrations import calibration_changes, calibration_note, camera_topics
 from logloom.transforms.columns import Span
 from logloom.transforms.finish import frames_told
@@ -126,7 +128,8 @@ def test_a_change_is_told_by_the_manifest_doctor_and_info(changing):
     assert set(rows["front.k"][:, 0, 0]) == {880.0}  # rows have the last
     text = "the calibration on /cam/front/camera_info changes within the log; these messages differ from"
     text += " its last"
-    assert list(frames_told(plan, tallies)) == [f"{text} (12 messages)"]
+    last = START + 1100 * MS
+    assert list(frames_told(plan, tallies)) == [f"{text} (12 messages, the last at {last} ns)"]
     path = changing.summary.uris[0]
     (diagnosis,) = examine_all([path], {})
     (found,) = (finding for finding in diagnosis.findings if finding.kind == "calibration")
@@ -138,14 +141,29 @@ def test_a_change_is_told_by_the_manifest_doctor_and_info(changing):
     )
     assert found.message.startswith("the calibration changes 1 time: at 2023-11-14 22:13:21")
     (tree,) = draw_trees([path], {})
-    assert f"note: {text} (12 messages)" in list(tree.lines())
+    changes = "changes 1 time: at 2023-11-14 22:13:21.200 UTC (log time)"
+    assert f"note: the calibration on /cam/front/camera_info {changes}" in list(tree.lines())
+    assert tree.to_json()["calibrations"] == {"/cam/front/camera_info": [START + 1200 * MS]}
+    (shown,) = describe([path], {})
+    assert "\n/cam/front/camera_info: its last calibration isn't its first" in shown.headline
+    topics = {topic["topic"]: topic for topic in shown.to_json()["topics"]}
+    assert [name for name, topic in topics.items() if "recalibrated" in topic] == ["/cam/front/camera_info"]
     assert list(calibration_changes(changing, "/cam/front/camera_info")) == [START + 1200 * MS]
 
 
 def test_messages_that_differ_add_up_over_spans(changing):
     spans = [Span(MIN_TIME, START + 500 * MS), Span(START + 500 * MS, MAX_TIME)]
-    counts = [sum(calibration_note(changing, "/cam/front/camera_info", span).values()) for span in spans]
-    assert counts == [5, 7]
+    notes = [calibration_note(changing, "/cam/front/camera_info", span) for span in spans]
+    assert [list(note.values()) for note in notes] == [[(5, START + 400 * MS)], [(7, START + 1100 * MS)]]
+
+
+def test_info_says_nothing_of_a_calibration_that_stays_and_reads_two_messages_of_each(log, monkeypatch):
+    (shown,) = describe([log.summary.uris[0]], {})
+    assert shown.recalibrated == []
+    read = []
+    monkeypatch.setattr(calibrations, "_said", lambda log, messages: read.append(len(messages)) or [b""])
+    assert not calibrations.ends_otherwise(log, "/cam/front/camera_info")
+    assert read == [1, 1]
 
 
 def test_with_previous_rows_have_the_calibration_of_their_time(changing):
@@ -204,7 +222,7 @@ def test_a_camera_that_is_calibrated_late_has_its_last_calibration(tmp_path):
     rows, tallies = built(log, plan)
     assert {tuple(k.reshape(-1)) for k in rows["c.k"]} == {tuple(K)}
     (told,) = frames_told(plan, tallies)
-    assert told.endswith("these messages differ from its last (1 message)")
+    assert told.endswith(f"these messages differ from its last (1 message, the last at {START} ns)")
     assert list(calibration_changes(log, "/c")) == [START + SECOND]
 
 
